@@ -1,0 +1,51 @@
+# Each command says what it does; a .venv is made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export HF_HUB_OFFLINE ?= 1
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow style quality bench clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@echo "== making $(VENV) with $$($(PYTHON) --version), torch and Lockstep (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "== installing torch" && $(PIP) torch
+	@echo "== installing Lockstep and what it needs" && $(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	@echo "== installing the test tools and the references (transformers, diffusers)" && $(PIP) --editable '.[test,quality]'
+	@touch $@
+
+setup: $(VENV)/.core  ## make .venv with Lockstep in it
+	@echo "== ready: $(BIN)/lockstep --help"
+
+demo: $(VENV)/.core  ## make a sheet of pictures with the embedded model
+	@echo "== drawing a sheet of pictures with the embedded model"
+	@$(BIN)/lockstep demo
+
+test: $(VENV)/.test  ## run the tests (RUN_SLOW=1 adds the slow ones)
+	@echo "== running the tests on $$(nproc) processes"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q $(TESTS)
+
+style: $(VENV)/.test  ## put the code into its format
+	@$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks
+
+quality: $(VENV)/.test  ## check format, lint, types and generated stubs
+	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks && $(BIN)/ruff check src tests benchmarks
+	@echo "== types" && $(BIN)/mypy
+	@echo "== generated stubs" && $(BIN)/python -m lockstep.blocks.stubs --check
+
+bench: $(VENV)/.test  ## run the benchmarks side by side with their peers
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove .venv and caches
+	@echo "== removing $(VENV) and caches"
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist src/*.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,97 @@
+"""The tree of errors that Lockstep raises for what a user, a file or a machine can get wrong.
+
+LockstepError
+├── ConfigError            a configuration value has the wrong type or cannot work        (also ValueError)
+├── LoadError              something on disk cannot become a model
+│   ├── NotFoundError      the folder, file or hub id is not there                       (also FileNotFoundError)
+│   ├── FileFormatError    the file is truncated, malformed or of a refused kind
+│   └── WeightsError       tensors are missing, left over, or of another shape or dtype
+├── InputError             a call got a value that it cannot use                         (also ValueError)
+│   └── UnknownNameError   the name is not one of the known ones; says which is meant
+├── BackendError           an attention backend is not installed or cannot do this call  (also RuntimeError)
+├── UnsupportedError       this object cannot do what was asked                          (also NotImplementedError)
+├── WiringError            blocks do not fit together: a value nobody produces, two types for one name
+├── InjectionError         a checkpoint would leave a consumed value neither injected nor proven equal
+├── NonFiniteError         a block produced NaN or Inf                                   (also ArithmeticError)
+├── InterruptedRun         a run was stopped from outside
+└── ReplayError            a picture cannot be made again from its manifest
+
+Every message says what was wanted, what was got, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LockstepError(Exception):
+    """Base of every error that Lockstep raises on purpose."""
+
+
+class ConfigError(LockstepError, ValueError):
+    """A configuration value has the wrong type or cannot work."""
+
+
+class LoadError(LockstepError):
+    """Something on disk cannot become a model."""
+
+
+class NotFoundError(LoadError, FileNotFoundError):
+    """The folder, file or hub id is not there."""
+
+
+class FileFormatError(LoadError):
+    """The file is truncated, malformed or of a refused kind."""
+
+
+class WeightsError(LoadError):
+    """Tensors are missing, left over, or of another shape."""
+
+
+class InputError(LockstepError, ValueError):
+    """A call got a value that it cannot use."""
+
+
+class UnknownNameError(InputError):
+    """The name is not one of the known ones."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str], advice: str = "") -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        listing = ", ".join(self.known) or "none"
+        parts = [f"Unknown {kind} {name!r}{did_you_mean(name, self.known)}", f"Known: {listing}.", advice]
+        super().__init__(" ".join(part for part in parts if part))
+
+
+class BackendError(LockstepError, RuntimeError):
+    """An attention backend is not installed or cannot do this call."""
+
+
+class UnsupportedError(LockstepError, NotImplementedError):
+    """This object cannot do what was asked."""
+
+
+class WiringError(LockstepError):
+    """Blocks do not fit together."""
+
+
+class InjectionError(LockstepError):
+    """A checkpoint would leave a consumed value neither injected nor proven equal."""
+
+
+class NonFiniteError(LockstepError, ArithmeticError):
+    """A block produced NaN or Inf."""
+
+
+class InterruptedRun(LockstepError):
+    """A run was stopped from outside."""
+
+
+class ReplayError(LockstepError):
+    """A picture cannot be made again from its manifest."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """`: did you mean 'prompt'?` when something known is close, else a full stop."""
+    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
+    return f": did you mean {close[0]!r}?" if close else "."

@@ -1,0 +1,164 @@
+"""Names and paths to files, and files to values: found without touching the network for a local path, read with
+checks, written to a temporary name and then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import FileFormatError, NotFoundError
+
+EMBEDDED = {"lockstep/emoji": "embedded/emoji"}  # models that come inside the package
+PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch.save writes
+MAX_HEADER = 100 * 2**20
+ITEM_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One entry of a safetensors header; `start` and `end` are offsets from the beginning of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def resolve_folder(name_or_path: str | Path, *, patterns: list[str] | None = None, **hub: Any) -> Path:
+    """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded, or found in the cache)."""
+    path = Path(name_or_path)
+    if path.is_dir():
+        return path
+    if str(name_or_path) in EMBEDDED:
+        return Path(__file__).parent / EMBEDDED[str(name_or_path)]
+    if not looks_like_hub_id(name_or_path):
+        raise NotFoundError(f"{str(name_or_path)!r} is not a folder here, nor a hub id of the form 'owner/name'.")
+    return _download(str(name_or_path), patterns, hub)
+
+
+def resolve_file(name_or_path: str | Path, file_name: str, *, subfolder: str | None = None, **hub: Any) -> Path:
+    """One file of a model's folder; the error lists what is there instead."""
+    inside = f"{subfolder}/{file_name}" if subfolder else file_name
+    path = resolve_folder(name_or_path, patterns=[inside], **hub) / inside
+    if not path.is_file():
+        listing = ", ".join(sorted(p.name for p in path.parent.iterdir())) if path.parent.is_dir() else "no such folder"
+        raise NotFoundError(f"No {inside!r} in {str(name_or_path)!r}. There: {listing or 'nothing'}.")
+    return path
+
+
+def looks_like_hub_id(name: str | Path) -> bool:
+    """Whether a string that is no folder can be `owner/name` on a hub."""
+    parts = str(name).split("/")
+    return isinstance(name, str) and len(parts) == 2 and all(parts) and not name.startswith((".", "/", "~"))
+
+
+def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    hub.setdefault("local_files_only", offline)
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=patterns, **hub))
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
+        where = "in the local cache (offline)" if hub["local_files_only"] else "on the hub or in the local cache"
+        raise NotFoundError(
+            f"{hub_id!r} is no folder here and was not found {where}: {problem}. "
+            "Give the path of a downloaded folder, or go online (unset HF_HUB_OFFLINE)."
+        ) from problem
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotFoundError(f"There is no file {path}.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+        raise FileFormatError(f"{path} is not valid JSON: {problem}.") from None
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{path} has to hold a JSON object, but it holds a {type(value).__name__}.")
+    return value
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name to write to; it becomes `path` when the block ends well, and is deleted when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
+    """Names, dtypes, shapes and offsets of a safetensors file, every one of them checked against the file's size."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        if start.startswith(PICKLE_MAGIC):
+            raise FileFormatError(
+                f"{path} is a pickle, not safetensors. Loading a pickle can run code; convert it where you trust it: "
+                "`safetensors.torch.save_file(torch.load(path, weights_only=True), target)`."
+            )
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
+        if not 0 < length <= min(MAX_HEADER, size - 8):
+            raise FileFormatError(
+                f"{path} is not a safetensors file or is cut off: {size} bytes, of which the header would take {length}."
+            )
+        raw = file.read(length)
+    try:
+        header = json.loads(raw)
+        metadata = header.pop("__metadata__", {})
+        tensors = {name: _tensor_info(entry, 8 + length) for name, entry in header.items()}
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise FileFormatError(f"{path} has a damaged safetensors header: {type(problem).__name__}: {problem}.") from None
+    _check_layout(path, tensors, 8 + length, size)
+    return tensors, metadata if isinstance(metadata, dict) else {}
+
+
+def _tensor_info(entry: dict[str, Any], base: int) -> TensorInfo:
+    start, end = entry["data_offsets"]
+    shape = entry["shape"]
+    if not all(type(n) is int and n >= 0 for n in (*shape, start, end)):
+        raise ValueError(f"offsets and sizes have to be whole numbers, got {entry}")
+    return TensorInfo(entry["dtype"], tuple(shape), base + start, base + end)
+
+
+def _check_layout(path: Path, tensors: dict[str, TensorInfo], base: int, size: int) -> None:
+    """Each tensor is as long as its shape says, and together they fill the file without a gap or an overlap."""
+    position = base
+    for name, info in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
+        if info.dtype not in ITEM_BITS:
+            raise FileFormatError(f"{path}: tensor {name!r} has the unknown dtype {info.dtype!r}.")
+        count = 1
+        for n in info.shape:
+            count *= n
+        wanted = (count * ITEM_BITS[info.dtype] + 7) // 8
+        if info.end - info.start != wanted:
+            raise FileFormatError(
+                f"{path}: tensor {name!r} of shape {list(info.shape)} and dtype {info.dtype} needs {wanted} bytes, "
+                f"but its offsets give it {info.end - info.start}."
+            )
+        if info.start != position:
+            raise FileFormatError(f"{path}: tensor {name!r} starts at byte {info.start}, wanted {position}: a gap or an overlap.")
+        position = info.end
+    if position != size:
+        raise FileFormatError(f"{path} has {size} bytes, but its tensors end at byte {position}: the file is cut off or has extra data.")

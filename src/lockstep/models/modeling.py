@@ -1,0 +1,272 @@
+"""ModelMixin: a torch module that loads from and saves to the published folder layout.
+
+Loading has one path: build on `meta` (no memory, no random numbers), check names and shapes against the file's header,
+then assign the memory-mapped tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from .. import attention, files
+from ..configuration import ConfigMixin, config_defaults
+from ..errors import ConfigError, InputError, UnknownNameError, UnsupportedError, WeightsError
+from .weights import StoredTensor, find_weights, open_weights, read_tensors, save_weights
+
+_cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
+HUB_ARGUMENTS = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
+
+
+class ModelMixin(ConfigMixin, nn.Module):
+    """Base of every model."""
+
+    weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
+    ignored_tensors: ClassVar[tuple[str, ...]] = ()  # regexes of tensors in published files that the model does not need
+    tensor_renames: ClassVar[tuple[tuple[str, str], ...]] = ()  # (regex, replacement): published older names -> ours
+    keep_in_fp32: ClassVar[tuple[str, ...]] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        *,
+        subfolder: str | None = None,
+        variant: str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        dtype: torch.dtype | str | None = None,
+        device: torch.device | str | None = None,
+        **config_and_hub: Any,
+    ) -> typing.Self:
+        """Load a folder (or a subfolder of it, or a hub id) in the wanted dtype: fp32 unless told otherwise.
+
+        `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
+        Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
+        """
+        hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in HUB_ARGUMENTS}
+        unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
+        if unknown:
+            known = [*config_defaults(cls), *HUB_ARGUMENTS, "subfolder", "variant", "dtype", "torch_dtype", "device"]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
+        target = torch.device(device or "cpu")
+        wanted = resolve_dtype(dtype if dtype is not None else torch_dtype, target)
+        patterns = [f"{subfolder}/*" if subfolder else "*", "*.json"]
+        folder = files.resolve_folder(name_or_path, patterns=patterns, **hub) / (subfolder or "")
+        config = {**cls.load_config(folder), **config_and_hub}
+        stored = cls.stored_tensors(open_weights(find_weights(folder, cls.weights_name, variant)))
+        return cls.from_stored(config, stored, dtype=wanted, device=target).eval()
+
+    @classmethod
+    def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+        """The tensors of a file under this class's own names, without those that it does not need."""
+        needed = {name: t for name, t in stored.items() if not any(re.search(p, name) for p in cls.ignored_tensors)}
+        return {cls.renamed(name): tensor for name, tensor in needed.items()}
+
+    @classmethod
+    def renamed(cls, name: str) -> str:
+        """A published name as this class calls it."""
+        for pattern, replacement in cls.tensor_renames:
+            name = re.sub(pattern, replacement, name)
+        return name
+
+    @classmethod
+    def from_stored(
+        cls, config: Mapping[str, Any], stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
+    ) -> typing.Self:
+        """Build on `meta`, check, and assign."""
+        with torch.device("meta"):
+            model = cls.from_config(config)
+        expected = model.state_dict()
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        check_tensors(cls.__name__, shapes, {name: (t.info.shape, t.path.name) for name, t in stored.items()})
+        dtypes = {name: model._dtype_of(name, stored[name], dtype) for name in expected}
+        ordered = {name: stored[name] for name in expected}
+        model.load_state_dict(dict(read_tensors(ordered, dtypes, device)), assign=True)
+        return model
+
+    def _dtype_of(self, name: str, stored: StoredTensor, wanted: torch.dtype | None) -> torch.dtype:
+        from .weights import DTYPES
+
+        own = DTYPES[stored.info.dtype]
+        if wanted is None or not own.is_floating_point:
+            return own
+        return torch.float32 if any(re.search(p, name) for p in self.keep_in_fp32) else wanted
+
+    def save_pretrained(
+        self, folder: str | Path, *, variant: str | None = None, max_shard_size: int | str = "10GB", safe_serialization: bool = True
+    ) -> None:
+        """Write config and safetensors into a folder that the wider ecosystem loads too."""
+        if not safe_serialization:
+            raise UnsupportedError("Lockstep writes safetensors only: a pickle can run code where it is read.")
+        if Path(folder).is_file():
+            raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+        meta = [name for name, tensor in self.state_dict().items() if tensor.is_meta]
+        if meta:
+            raise WeightsError(f"{type(self).__name__} has no values to save: {len(meta)} tensors are on 'meta', first {meta[0]!r}.")
+        save_weights(self.state_dict(), Path(folder), self.weights_name, variant, max_shard_size)
+        self.save_config(folder)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the floating-point parameters."""
+        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next((p.device for p in self.parameters()), torch.device("cpu"))
+
+    def num_parameters(self, only_trainable: bool = False) -> int:
+        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
+
+    def enable_gradient_checkpointing(self) -> None:
+        """Compute activations again in the backward pass instead of keeping them."""
+        self._set_gradient_checkpointing(True)
+
+    def disable_gradient_checkpointing(self) -> None:
+        self._set_gradient_checkpointing(False)
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        return any(getattr(module, "gradient_checkpointing", False) for module in self.modules())
+
+    def _set_gradient_checkpointing(self, on: bool) -> None:
+        able = [module for module in self.modules() if hasattr(module, "gradient_checkpointing")]
+        if not able:
+            raise UnsupportedError(f"{type(self).__name__} has no block that supports gradient checkpointing.")
+        for module in able:
+            module.gradient_checkpointing = on  # type: ignore[assignment]
+
+    def set_attention_backend(self, backend: str) -> None:
+        """Compute every attention of this model with the named backend."""
+        attention.set_backend_on(self, backend)
+
+    def reset_attention_backend(self) -> None:
+        """Back to what `attention_backend(...)` or the default says."""
+        attention.set_backend_on(self, None)
+
+    def enable_xformers_memory_efficient_attention(self) -> None:
+        self.set_attention_backend("xformers")
+
+    def disable_xformers_memory_efficient_attention(self) -> None:
+        self.reset_attention_backend()
+
+    def fuse_qkv_projections(self) -> None:
+        """Compute query, key and value of each self-attention with one matrix."""
+        self._each_attention("fuse_projections")
+
+    def unfuse_qkv_projections(self) -> None:
+        self._each_attention("unfuse_projections")
+
+    def _each_attention(self, method: str) -> None:
+        able = [module for module in self.modules() if isinstance(module, attention.AttentionModuleMixin)]
+        if not able:
+            raise UnsupportedError(f"{type(self).__name__} has no attention to do {method!r} on.")
+        for module in able:
+            getattr(module, method)()
+
+    @property
+    def attn_processors(self) -> dict[str, Any]:
+        """Every attention's processor, by path."""
+        named = self.named_modules()
+        return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
+
+    def set_attn_processor(self, processor: Any) -> None:
+        """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
+        able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
+        chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)
+        if set(chosen) != set(able):
+            odd = sorted(set(chosen) ^ set(able))
+            raise InputError(f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}.")
+        for name, module in able.items():
+            module.set_processor(chosen[name])
+
+    @contextlib.contextmanager
+    def cache_context(self, name: str) -> Iterator[None]:
+        """Names the branch (conditional, unconditional …) whose forward runs inside; caches keep their values apart by it."""
+        token = _cache_context.set(name)
+        try:
+            yield
+        finally:
+            _cache_context.reset(token)
+
+
+def current_cache_context() -> str | None:
+    """The branch whose forward runs now, as the guider named it."""
+    return _cache_context.get()
+
+
+def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`module(*args)`, with its activations computed again in the backward pass when `owner.gradient_checkpointing` is on."""
+    if owner.gradient_checkpointing and torch.is_grad_enabled():
+        return checkpoint(module, *args, use_reentrant=False, **kwargs)
+    return module(*args, **kwargs)
+
+
+def check_tensors(
+    owner: str, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[tuple[int, ...], str]]
+) -> None:
+    """Refuse weights that do not fit a model: names missing or left over, or another shape."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    wrong = [name for name in expected if name in found and tuple(found[name][0]) != expected[name]]
+    lines = [f"Wanted but not in the file ({len(missing)} of {len(expected)}): {_some(missing)}."] if missing else []
+    if extra:
+        lines.append(f"In the file but not wanted ({len(extra)}): {_some(extra)}.")
+    for name in wrong[:5]:
+        shape, file = found[name]
+        lines.append(f"Tensor {name!r} in {file}: wanted shape {list(expected[name])}, got {list(shape)}.")
+    if len(wrong) > 5:
+        lines.append(f"… and {len(wrong) - 5} more of another shape.")
+    if lines:
+        raise WeightsError(
+            f"These weights do not fit this {owner}: " + " ".join(lines) + " Is the config the one that belongs to the file?"
+        )
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:4])
+    return shown + (", …" if len(names) > 4 else "")
+
+
+def resolve_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torch.dtype | None:
+    """A dtype argument as torch's; None means "keep what the file has"."""
+    if dtype is None:
+        return torch.float32
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype == "keep":
+        return None
+    if dtype == "auto":
+        return torch.bfloat16 if computes_bf16(device) else torch.float32
+    names = {"float32": torch.float32, "fp32": torch.float32, "float16": torch.float16, "fp16": torch.float16}
+    names |= {"bfloat16": torch.bfloat16, "bf16": torch.bfloat16, "float64": torch.float64, "fp64": torch.float64}
+    if dtype not in names:
+        raise UnknownNameError("dtype", dtype, [*names, "auto", "keep"])
+    return names[dtype]
+
+
+def computes_bf16(device: torch.device | str = "cpu") -> bool:
+    """Whether a device multiplies bf16 natively: on a processor without AVX512-BF16 or AMX it is slower than fp32."""
+    device = torch.device(device)
+    if device.type == "cpu":
+        queries = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        return any(getattr(torch.cpu, query, bool)() for query in queries)
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type in ("mps", "xpu")
+
+
+def check_divisible(owner: str, what: str, value: int, by: str, divisor: int) -> None:
+    """A config in which one number has to be a multiple of another."""
+    if divisor <= 0 or value % divisor:
+        raise ConfigError(f"{owner}: {what} has to be a multiple of {by}, got {value} and {divisor}.")

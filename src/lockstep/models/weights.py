@@ -1,0 +1,197 @@
+"""Weights on disk: which files hold them, tensors out of them without a needless copy, and tensors into them.
+
+A tensor that keeps its dtype is a view of the memory-mapped file; one that is cast is read in pieces straight into its
+final place, so that the peak is the result and one buffer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from .. import files
+from ..errors import FileFormatError, InputError, NotFoundError
+from ..files import TensorInfo
+
+DTYPES = {
+    "BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32, "I64": torch.int64,
+    "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
+}  # fmt: skip
+CAST_BUFFER = 16 * 2**20  # bytes read at a time when a tensor is cast
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a safetensors file, not read yet."""
+
+    path: Path
+    info: TensorInfo
+
+
+def with_variant(file_name: str, variant: str | None) -> str:
+    """`model.safetensors` -> `model.fp16.safetensors`."""
+    stem, _, ending = file_name.rpartition(".")
+    return f"{stem}.{variant}.{ending}" if variant else file_name
+
+
+def find_weights(folder: Path, weights_name: str, variant: str | None) -> list[Path]:
+    """The one file, or the shards that the index names, of a model's folder."""
+    single = folder / with_variant(weights_name, variant)
+    if single.is_file():
+        return [single]
+    index = folder / with_variant(f"{weights_name}.index.json", variant)
+    if index.is_file():
+        return _shards(index)
+    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    pickles = [name for name in there if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    advice = "Only safetensors are read; convert the pickle first." if pickles else _other_variants(there, weights_name)
+    raise NotFoundError(f"No {single.name!r} in {folder}. There: {', '.join(there) or 'nothing'}. {advice}".rstrip())
+
+
+def _other_variants(there: list[str], weights_name: str) -> str:
+    stem = weights_name.removesuffix(".safetensors")
+    pattern = re.compile(re.escape(stem) + r"\.(\w+?)(-\d+-of-\d+)?\.safetensors")
+    variants = sorted({match[1] for name in there if (match := pattern.fullmatch(name))})
+    return f"There are variants: pass variant={variants[0]!r}." if variants else ""
+
+
+def _shards(index: Path) -> list[Path]:
+    weight_map = files.read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise FileFormatError(f"{index} has no 'weight_map' from tensor names to file names.")
+    names = sorted(set(weight_map.values()))
+    outside = [name for name in names if Path(name).name != name]
+    if outside:
+        raise FileFormatError(f"{index} names the file {outside[0]!r} outside of its own folder.")
+    missing = [name for name in names if not (index.parent / name).is_file()]
+    if missing:
+        raise NotFoundError(f"{index} names {len(names)} shards, of which {len(missing)} are not there: {', '.join(missing)}.")
+    return [index.parent / name for name in names]
+
+
+def open_weights(paths: list[Path]) -> dict[str, StoredTensor]:
+    """Every tensor of some safetensors files by name, with headers checked and nothing read yet."""
+    stored: dict[str, StoredTensor] = {}
+    for path in paths:
+        tensors, _ = files.read_safetensors_header(path)
+        for name, info in tensors.items():
+            if name in stored:
+                raise FileFormatError(f"Tensor {name!r} stands in {stored[name].path.name} and in {path.name}.")
+            if info.dtype not in DTYPES:
+                raise FileFormatError(f"{path}: tensor {name!r} has dtype {info.dtype}, which torch cannot hold.")
+            stored[name] = StoredTensor(path, info)
+    return stored
+
+
+def read_tensors(
+    stored: Mapping[str, StoredTensor], dtypes: Mapping[str, torch.dtype], device: torch.device
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Each tensor in its wanted dtype on the device."""
+    storages = {path: torch.UntypedStorage.from_file(str(path), False, path.stat().st_size) for path in
+                dict.fromkeys(tensor.path for tensor in stored.values())}  # fmt: skip
+    for name, tensor in stored.items():
+        source, wanted = DTYPES[tensor.info.dtype], dtypes[name]
+        if source == wanted and tensor.info.start % source.itemsize == 0:
+            value = _view(storages[tensor.path], tensor.info, source)
+        else:
+            value = _read_cast(tensor, source, wanted)
+        yield name, value.to(device)
+
+
+def _view(storage: torch.UntypedStorage, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
+    flat = torch.empty(0, dtype=dtype).set_(storage, info.start // dtype.itemsize, (_count(info),))  # type: ignore[call-overload]
+    return flat.view(info.shape)
+
+
+def _read_cast(tensor: StoredTensor, source: torch.dtype, wanted: torch.dtype) -> torch.Tensor:
+    result = torch.empty(tensor.info.shape, dtype=wanted)
+    flat, position = result.view(-1), 0
+    buffer = bytearray(min(CAST_BUFFER, max(tensor.info.end - tensor.info.start, 1)))
+    with tensor.path.open("rb") as file:
+        file.seek(tensor.info.start)
+        while position < flat.numel():
+            length = min(len(buffer), (flat.numel() - position) * source.itemsize)
+            if file.readinto(memoryview(buffer)[:length]) != length:
+                raise FileFormatError(f"{tensor.path} ended early: it was cut off while it was read.")
+            piece = torch.frombuffer(buffer, dtype=source, count=length // source.itemsize)
+            flat[position : position + piece.numel()] = piece
+            position += piece.numel()
+    return result
+
+
+def _count(info: TensorInfo) -> int:
+    count = 1
+    for n in info.shape:
+        count *= n
+    return count
+
+
+def parse_size(size: int | str) -> int:
+    """`"5GB"` -> 5_000_000_000."""
+    if isinstance(size, int):
+        return size
+    match = re.fullmatch(r"(\d+)\s*([KMG]I?)?B", size.upper())
+    if not match:
+        raise InputError(f"A size is a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
+    unit = match[2] or ""
+    return int(match[1]) * (1024 if unit.endswith("I") else 1000) ** ("KMG".index(unit[0]) + 1 if unit else 0)
+
+
+def save_weights(
+    tensors: Mapping[str, torch.Tensor], folder: Path, weights_name: str, variant: str | None, max_shard_size: int | str
+) -> list[Path]:
+    """Write the tensors as one file, or as shards with an index; nothing of it shows until all of it is written."""
+    shards = _split(tensors, parse_size(max_shard_size))
+    base = with_variant(weights_name, variant)
+    if len(shards) == 1:
+        names = [base]
+    else:
+        stem = base.removesuffix(".safetensors")
+        names = [f"{stem}-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [folder / f".{name}.part" for name in names]
+    try:
+        for part, shard in zip(parts, shards, strict=True):
+            save_file({name: tensor.detach().contiguous() for name, tensor in shard.items()}, part, {"format": "pt"})
+        _remove_earlier(folder, weights_name, variant)
+        for part, name in zip(parts, names, strict=True):
+            part.replace(folder / name)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+    if len(shards) > 1:
+        weight_map = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+        total = sum(t.numel() * t.element_size() for t in tensors.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        files.write_text(folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n")
+    return [folder / name for name in names]
+
+
+def _split(tensors: Mapping[str, torch.Tensor], limit: int) -> list[dict[str, torch.Tensor]]:
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    filled = 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        if shards[-1] and filled + size > limit:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = tensor
+        filled += size
+    return shards
+
+
+def _remove_earlier(folder: Path, weights_name: str, variant: str | None) -> None:
+    """Files of an earlier save under the same name would be read together with the new ones."""
+    stem = with_variant(weights_name, variant).removesuffix(".safetensors")
+    pattern = re.compile(re.escape(stem) + r"(-\d{5}-of-\d{5})?\.safetensors")
+    index = with_variant(f"{weights_name}.index.json", variant)
+    for path in folder.iterdir():
+        if pattern.fullmatch(path.name) or path.name == index:
+            path.unlink()

@@ -1,0 +1,155 @@
+"""Loading and saving: one path, memory-mapped, with errors that name file, tensor, wanted and got."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from lockstep.configuration import register_to_config
+from lockstep.errors import FileFormatError, InputError, NotFoundError, UnknownNameError, UnsupportedError, WeightsError
+from lockstep.models.modeling import ModelMixin, computes_bf16, resolve_dtype
+from lockstep.models.weights import parse_size
+
+
+class Small(ModelMixin):
+    ignored_tensors = (r"position_ids$",)
+    tensor_renames = ((r"^old\.", "linear."),)
+    keep_in_fp32 = (r"^norm\.",)
+
+    @register_to_config
+    def __init__(self, width: int = 8, depth: int = 2) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.linear(x))
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.fixture()
+def folder(tmp_path):
+    Small().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_loaded_model_is_equal_in_eval_mode_and_trainable(folder):
+    model = Small.from_pretrained(str(folder))
+    assert not model.training
+    assert all(p.requires_grad and not p.is_meta for p in model.parameters())
+
+
+def test_older_names_are_renamed_and_unneeded_tensors_left_out(folder):
+    state = {name.replace("linear.", "old."): tensor for name, tensor in Small().state_dict().items()}
+    save_file({**state, "text.position_ids": torch.arange(3)}, folder / Small.weights_name)
+    assert torch.equal(Small.from_pretrained(folder).linear.weight, state["old.weight"])
+
+
+def test_some_tensors_stay_fp32_in_half_precision(folder):
+    model = Small.from_pretrained(folder, dtype="bf16")
+    assert model.norm.weight.dtype == torch.float32
+    assert model.linear.weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("wanted", [torch.float16, torch.bfloat16, torch.float32])
+def test_casting_while_loading_equals_casting_afterwards(tmp_path, stored, wanted):
+    model = Small(width=300).to(stored)
+    model.save_pretrained(tmp_path)
+    loaded = Small.from_pretrained(tmp_path, dtype=wanted)
+    assert torch.equal(loaded.linear.weight, model.linear.weight.to(wanted))
+    assert Small.from_pretrained(tmp_path, dtype="keep").linear.weight.dtype == stored
+
+
+def test_default_dtype_is_fp32_and_auto_follows_the_processor(folder):
+    assert Small.from_pretrained(folder).dtype == torch.float32
+    assert resolve_dtype("auto", torch.device("cpu")) == (torch.bfloat16 if computes_bf16("cpu") else torch.float32)
+    with pytest.raises(UnknownNameError, match="did you mean 'float32'"):
+        resolve_dtype("flaot32", torch.device("cpu"))
+
+
+def test_config_values_can_be_replaced_while_loading(folder):
+    with pytest.raises(WeightsError, match=r"layers\.2\.weight"):
+        Small.from_pretrained(folder, depth=3)
+    with pytest.raises(WeightsError, match=r"wanted shape \[4, 4\], got \[8, 8\]"):
+        Small.from_pretrained(folder, width=4)
+
+
+def test_a_missing_variant_names_the_ones_that_are_there(tmp_path):
+    Small().save_pretrained(tmp_path, variant="fp16")
+    with pytest.raises(NotFoundError, match="variant='fp16'"):
+        Small.from_pretrained(tmp_path)
+
+
+def test_shards_missing_doubled_or_outside_are_refused(tmp_path):
+    Small().save_pretrained(tmp_path, max_shard_size=300)
+    index = tmp_path / f"{Small.weights_name}.index.json"
+    content = json.loads(index.read_text())
+    shards = sorted(set(content["weight_map"].values()))
+    assert len(shards) > 2
+    outside = {**content["weight_map"], "linear.bias": "../elsewhere.safetensors"}
+    index.write_text(json.dumps({"weight_map": outside}))
+    with pytest.raises(FileFormatError, match="outside"):
+        Small.from_pretrained(tmp_path)
+    index.write_text(json.dumps(content))
+    (tmp_path / shards[0]).rename(tmp_path / "hidden")
+    with pytest.raises(NotFoundError, match=shards[0]):
+        Small.from_pretrained(tmp_path)
+
+
+def test_saving_again_leaves_no_file_of_the_earlier_save(tmp_path):
+    Small().save_pretrained(tmp_path, max_shard_size=300)
+    Small().save_pretrained(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", Small.weights_name]
+    Small().save_pretrained(tmp_path, max_shard_size=300)
+    assert not (tmp_path / Small.weights_name).exists()
+    Small.from_pretrained(tmp_path)
+
+
+def test_what_cannot_be_saved_or_switched_on_raises(tmp_path):
+    with torch.device("meta"):
+        empty = Small()
+    with pytest.raises(WeightsError, match="meta"):
+        empty.save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedError, match="pickle"):
+        Small().save_pretrained(tmp_path, safe_serialization=False)
+    with pytest.raises(UnsupportedError, match="gradient checkpointing"):
+        Small().enable_gradient_checkpointing()
+    with pytest.raises(UnsupportedError):
+        Small().fuse_qkv_projections()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="folder"):
+        Small().save_pretrained(tmp_path / "file")
+
+
+def test_sizes_are_read_as_people_write_them():
+    assert (parse_size("10GB"), parse_size("500MB"), parse_size("1KiB"), parse_size(7)) == (10**10, 5 * 10**8, 1024, 7)
+    with pytest.raises(InputError, match="10GB"):
+        parse_size("much")
+
+
+CAST_AND_MEASURE = """
+import resource, sys, torch
+sys.path.insert(0, {tests!r})
+from models.test_modeling import Small
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = Small.from_pretrained({folder!r})
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024 / sum(p.numel() * p.element_size() for p in model.parameters()))
+"""
+
+
+def test_casting_needs_little_more_memory_than_the_result(tmp_path):
+    Small(width=3000, depth=6).half().save_pretrained(tmp_path)
+    from pathlib import Path
+
+    code = CAST_AND_MEASURE.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) <= 1.15, f"peak memory is {done.stdout.strip()} times the result"

@@ -1,0 +1,122 @@
+"""Files: found without a network, read with checks, written whole or not at all."""
+
+import json
+import socket
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from lockstep import files
+from lockstep.errors import FileFormatError, LockstepError, NotFoundError
+
+
+@pytest.fixture()
+def no_network(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def test_a_local_path_touches_no_network(tmp_path, no_network, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    (tmp_path / "config.json").write_text("{}")
+    assert files.resolve_folder(tmp_path) == tmp_path
+    assert files.resolve_file(str(tmp_path), "config.json") == tmp_path / "config.json"
+    with pytest.raises(NotFoundError):
+        files.resolve_folder(str(tmp_path / "no" / "such" / "folder"))
+
+
+def test_an_absent_hub_id_says_what_to_do_when_offline(no_network, tmp_path):
+    with pytest.raises(NotFoundError, match="offline"):
+        files.resolve_folder("nobody/nothing", cache_dir=tmp_path)
+
+
+def test_a_hub_id_is_found_in_the_local_cache(no_network, tmp_path):
+    snapshot = tmp_path / "models--owner--name" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text('{"a": 1}')
+    refs = tmp_path / "models--owner--name" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("0" * 40)
+    path = files.resolve_file("owner/name", "config.json", cache_dir=tmp_path)
+    assert files.read_json(path) == {"a": 1}
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.json"
+    files.write_text(path, "old")
+    with pytest.raises(RuntimeError), files.atomic(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("the power went out")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def _file(tmp_path, header, data=b""):
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw + data)
+    return path
+
+
+def test_header_of_a_good_file(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file({"a": np.zeros((2, 3), np.float32), "b": np.ones(4, np.float16)}, path)
+    tensors, _ = files.read_safetensors_header(path)
+    assert tensors["a"].shape == (2, 3)
+    assert tensors["b"].dtype == "F16"
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "word"),
+    [
+        ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"\0" * 4, "needs 8 bytes"),
+        ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"\0" * 8, "gap"),
+        ({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 4, "unknown dtype"),
+        ({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"\0" * 4, "damaged"),
+        ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 3, "cut off"),
+        ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 9, "extra data"),
+        ({"a": {"dtype": "F32", "shape": [1]}}, b"", "damaged"),
+        ({"a": 3}, b"", "damaged"),
+        (b"[]", b"", "damaged"),
+        (b"\xff\xfe", b"", "damaged"),
+        (b'{"a":' * 100_000, b"", "damaged"),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path, header, data, word):
+    with pytest.raises(FileFormatError, match=word) as caught:
+        files.read_safetensors_header(_file(tmp_path, header, data))
+    assert "w.safetensors" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"\1", struct.pack("<Q", 2**63), struct.pack("<Q", 10**6) + b"{}"])
+def test_a_file_too_short_for_its_header_is_refused(tmp_path, content):
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="cut off"):
+        files.read_safetensors_header(path)
+
+
+GOOD = {"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}, "b": {"dtype": "BF16", "shape": [3], "data_offsets": [16, 22]}}
+GOOD_BYTES = struct.pack("<Q", len(json.dumps(GOOD))) + json.dumps(GOOD).encode() + b"\0" * 22
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(GOOD_BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, len(GOOD_BYTES)))
+def test_any_damage_is_an_error_of_ours_or_harmless(tmp_path_factory, changes, cut):
+    damaged = bytearray(GOOD_BYTES)
+    for position, value in changes:
+        damaged[position] = value
+    path = tmp_path_factory.mktemp("fuzz") / "w.safetensors"
+    path.write_bytes(bytes(damaged[: cut or None]))
+    try:
+        tensors, _ = files.read_safetensors_header(path)
+    except LockstepError:
+        return
+    size = path.stat().st_size
+    assert all(8 <= info.start <= info.end <= size for info in tensors.values())
