@@ -1,0 +1,160 @@
+"""Disturbed layers in a real UNet: equal to the reference's hooks, gone afterwards, and invisible to other threads."""
+
+import threading
+
+import diffusers
+import pytest
+import torch
+from diffusers.hooks.layer_skip import LayerSkipConfig as TheirSkip
+from diffusers.hooks.smoothed_energy_guidance_utils import _gaussian_blur_2d
+from helpers import assert_close, relative_l2
+
+from lockstep import guiders
+from lockstep.errors import ConfigError, InputError
+from lockstep.guiders import LayerSkipConfig, predict_branches
+from lockstep.guiders.disturbances import gaussian_blur, mean_blur
+from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+
+STACK = "mid_block.attentions.0.transformer_blocks"
+TINY = {
+    "sample_size": 8, "block_out_channels": (16, 32), "layers_per_block": 1, "cross_attention_dim": 12,
+    "attention_head_dim": 4, "norm_num_groups": 8,
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def unets(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("unet")
+    ours = UNet2DConditionModel(**TINY).eval()
+    ours.save_pretrained(folder)
+    return ours, diffusers.UNet2DConditionModel.from_pretrained(folder)
+
+
+def inputs():
+    torch.manual_seed(1)
+    return torch.randn(1, 4, 8, 8), torch.randn(1, 5, 12), torch.randn(1, 5, 12)
+
+
+def guided(guider, unet, step=5, batched=False):
+    """All branches of one step through a UNet; the combined prediction and each branch's own."""
+    latents, cond, uncond = inputs()
+    guider.set_state(step=step, num_inference_steps=10, timestep=torch.tensor(500))
+    batches = guider.prepare_inputs({"encoder_hidden_states": (cond, uncond)})
+    with torch.no_grad():
+        if isinstance(guider, guiders.BaseGuidance):
+            predict_branches(guider, batches, unet, lambda one, n: unet(torch.cat([latents] * n), 500, **one)[0], batched=batched)
+        else:
+            for batch in batches:
+                guider.prepare_models(unet)
+                batch.noise_pred = unet(latents, 500, encoder_hidden_states=batch.encoder_hidden_states)[0]
+                guider.cleanup_models(unet)
+    return guider(batches)[0], {getattr(b, guider._identifier_key): b.noise_pred for b in batches}
+
+
+CASES = [
+    ("PerturbedAttentionGuidance", "perturbed_guidance_config", {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False}, {"perturbed_guidance_stop": 1.0}),
+    ("SkipLayerGuidance", "skip_layer_config", {}, {"skip_layer_guidance_stop": 1.0}),
+    ("SkipLayerGuidance", "skip_layer_config", {"skip_ff": False}, {"skip_layer_guidance_stop": 1.0}),
+    ("SkipLayerGuidance", "skip_layer_config", {"skip_attention": False}, {"skip_layer_guidance_stop": 1.0}),
+    ("AutoGuidance", "auto_guidance_config", {}, {"dropout": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "values", "more"), CASES)
+def test_disturbed_predictions_equal_the_reference(unets, name, key, values, more):
+    ours, theirs = unets
+    our_guider = getattr(guiders, name)(**{key: LayerSkipConfig(indices=[0], fqn=STACK, **values)}, **more)
+    their_guider = getattr(diffusers.guiders, name)(**{key: TheirSkip(indices=[0], fqn=STACK, **values)}, **more)
+    got, branches = guided(our_guider, ours)
+    wanted, their_branches = guided(their_guider, theirs)
+    assert set(branches) == set(their_branches)
+    for branch, prediction in branches.items():
+        assert_close(prediction, their_branches[branch], 1e-5, branch)
+    assert_close(got, wanted, 1e-4)
+    disturbed = next(b for b in reversed(branches) if b != "pred_cond")
+    assert relative_l2(branches[disturbed], branches["pred_cond"]) > 1e-3
+    again, _ = guided(guiders.ClassifierFreeGuidance(), ours)
+    untouched, _ = guided(diffusers.guiders.ClassifierFreeGuidance(), theirs)
+    assert_close(again, untouched, 1e-5, "the model after the disturbance")
+
+
+def test_blur_equals_the_reference_and_the_paper():
+    torch.manual_seed(0)
+    query = torch.randn(2, 17, 6)
+    wide = _gaussian_blur_2d(query.clone(), kernel_size=60_000_001, sigma=9999999.0, sigma_threshold_inf=9999.0)
+    assert_close(gaussian_blur(query, 9999999.0), wide, 1e-6)
+    mean = mean_blur(query)
+    assert torch.allclose(mean[:, 3], query[:, :16].mean(1), atol=1e-6)
+    assert torch.equal(mean[:, 16], query[:, 16])
+
+
+def test_smoothed_energy_guidance_really_acts(unets):
+    guider = guiders.SmoothedEnergyGuidance(seg_guidance_layers=0)
+    _, branches = guided(guider, unets[0])
+    assert relative_l2(branches["pred_cond_seg"], branches["pred_cond"]) > 1e-5
+
+
+def test_one_batch_and_one_by_one_give_the_same_numbers(unets):
+    for guider in (guiders.ClassifierFreeGuidance(), guiders.AdaptiveProjectedGuidance()):
+        assert_close(guided(guider, unets[0], batched=True)[0], guided(guider.fresh(), unets[0], batched=False)[0], 1e-5)
+
+
+def test_each_branch_names_its_cache_context(unets):
+    from lockstep.models.modeling import current_cache_context
+
+    seen = []
+    handle = unets[0].register_forward_pre_hook(lambda *_: seen.append(current_cache_context()))
+    try:
+        guided(guiders.ClassifierFreeGuidance(), unets[0])
+    finally:
+        handle.remove()
+    assert seen == ["pred_cond", "pred_uncond"]
+    assert current_cache_context() is None
+
+
+def test_another_thread_sees_an_undisturbed_model(unets):
+    unet = unets[0]
+    latents, cond, _ = inputs()
+    with torch.no_grad():
+        wanted = unet(latents, 500, encoder_hidden_states=cond)[0]
+    guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=0, perturbed_guidance_stop=1.0)
+    guider.set_state(5, 10, torch.tensor(500))
+    for _ in guider.branches():
+        guider.prepare_models(unet)
+    results = {}
+
+    def run(name):
+        with torch.no_grad():
+            results[name] = unet(latents, 500, encoder_hidden_states=cond)[0]
+
+    run("here")
+    thread = threading.Thread(target=run, args=("elsewhere",))
+    thread.start()
+    thread.join()
+    guider.cleanup_models(unet)
+    assert torch.equal(results["elsewhere"], wanted)
+    assert not torch.equal(results["here"], wanted)
+    run("afterwards")
+    assert torch.equal(results["afterwards"], wanted)
+
+
+def test_what_the_model_does_not_have_is_refused(unets):
+    for config, word in (({"fqn": "nowhere"}, "nowhere"), ({"fqn": STACK, "indices": [7]}, "0 to 0")):
+        guider = guiders.SkipLayerGuidance(skip_layer_config={"indices": [0], **config}, skip_layer_guidance_stop=1.0)
+        with pytest.raises(InputError, match=word):
+            guided(guider, unets[0])
+    with pytest.raises(ConfigError, match="neither"):
+        guiders.SkipLayerGuidance()
+    with pytest.raises(ConfigError, match="dropout"):
+        guiders.AutoGuidance(auto_guidance_layers=0)
+    with pytest.raises(ConfigError, match="LayerSkipConfig"):
+        guiders.SkipLayerGuidance(skip_layer_config={"indexes": [0]})
+
+
+def test_missing_unconditional_input_is_named():
+    guider = guiders.ClassifierFreeGuidance()
+    guider.set_state(0, 10, None)
+    with pytest.raises(InputError, match="encoder_hidden_states"):
+        guider.prepare_inputs({"encoder_hidden_states": (torch.zeros(1), None)})
