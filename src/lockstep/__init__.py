@@ -10,10 +10,42 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# public name -> module that defines it
-_WHERE: dict[str, str] = {}
-_WHERE |= dict.fromkeys(["ConfigMixin", "FrozenDict", "register_to_config"], "configuration")
-_WHERE |= dict.fromkeys(["ModelMixin"], "models.modeling")
+# module -> the public names that it defines
+_DEFINES = {
+    "configuration": ["ConfigMixin", "FrozenDict", "register_to_config"],
+    "attention": ["AttentionModuleMixin", "attention_backend", "dispatch_attention_fn"],
+    "tokenizers": ["CLIPTokenizer", "T5Tokenizer"],
+    "models.modeling": ["ModelMixin"],
+    "models.unets.unet_2d_condition": ["UNet2DConditionModel"],
+    "models.controlnets.controlnet": ["ControlNetModel"],
+    "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
+    "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
+    "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],
+    "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
+    "schedulers": [
+        *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],
+        *["EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler", "KDPM2DiscreteScheduler"],
+        *["DPMSolverMultistepScheduler", "DPMSolverSinglestepScheduler", "UniPCMultistepScheduler", "DEISMultistepScheduler"],
+        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
+        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
+    ],
+    "guiders": [
+        *["BaseGuidance", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance", "TangentialClassifierFreeGuidance"],
+        *["AdaptiveProjectedGuidance", "MagnitudeAwareGuidance", "FrequencyDecoupledGuidance", "AutoGuidance"],
+        *["PerturbedAttentionGuidance", "SkipLayerGuidance", "SmoothedEnergyGuidance"],
+    ],
+    "blocks": [
+        *["ModularPipelineBlocks", "SequentialPipelineBlocks", "LoopSequentialPipelineBlocks"],
+        *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
+        *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
+    ],
+    "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
+    "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
+    "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],
+    "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],
+    "pipelines.stable_diffusion_xl.pipeline": ["StableDiffusionXLPipeline"],
+}
+_WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_WHERE)]
 

@@ -20,6 +20,7 @@ from . import __version__, files
 from .errors import ConfigError
 
 Init = TypeVar("Init", bound=Callable[..., None])
+DEFAULTED = "_use_default_values"  # the key under which a config says which of its values nobody gave
 
 
 class FrozenDict(dict[str, Any]):
@@ -60,9 +61,12 @@ def register_to_config(init: Init) -> Init:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as problem:
             raise ConfigError(f"{type(self).__name__}: {problem}. It takes: {', '.join(list(signature.parameters)[1:])}.") from None
+        given = set(bound.arguments)
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])
         check_types(type(self).__name__, arguments, config_types(type(self)))
+        if getattr(self, "marks_defaults", False):
+            arguments[DEFAULTED] = [name for name in arguments if name not in given]
         if not hasattr(self, "_config"):  # a subclass that registers first keeps its own view
             object.__setattr__(self, "_config", FrozenDict(arguments))
         init(self, *args, **kwargs)
@@ -75,6 +79,7 @@ class ConfigMixin:
 
     config_name: ClassVar[str] = "config.json"
     ignored_config_keys: ClassVar[frozenset[str]] = frozenset()
+    marks_defaults: ClassVar[bool] = False  # for classes that take each other's configs: a default does not carry over
     _config: FrozenDict
 
     @property
@@ -99,7 +104,8 @@ class ConfigMixin:
         unknown = sorted(set(overrides) - set(known))
         if unknown:
             raise ConfigError(f"{cls.__name__} has no config value {unknown[0]!r}. It has: {', '.join(known)}.")
-        values = {**values, **overrides}
+        defaulted = values.pop(DEFAULTED, ())
+        values = {**{key: value for key, value in values.items() if key not in defaulted}, **overrides}
         built = cls(**{key: value for key, value in values.items() if key in known})
         kept = {key: value for key, value in values.items() if key not in known and key not in cls.ignored_config_keys}
         built.register_to_config(**{key: value for key, value in kept.items() if not key.startswith("_")})
@@ -120,6 +126,7 @@ class ConfigMixin:
 
     def config_to_json(self) -> str:
         values = {**self.class_name_in_config(), **self._config}
+        values.pop(DEFAULTED, None)
         return json.dumps(values, indent=2, sort_keys=True, default=_to_json) + "\n"
 
     def save_config(self, folder: str | Path) -> Path:

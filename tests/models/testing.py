@@ -47,6 +47,10 @@ class BaseModelTesterConfig:
                     parameter.copy_((1.0 if name.endswith("weight") else 0.0) + 0.1 * noise)
         return model.eval()
 
+    def gradient_is_zero(self, name: str) -> bool:
+        """Parameters whose gradient is nothing but rounding, such as a bias that shifts all keys of a softmax alike."""
+        return False
+
     def reference(self, folder, model):
         """The reference's model with the same weights."""
         if self.reference_class is None:
@@ -74,7 +78,9 @@ class ModelTesterMixin:
         theirs = {self.model_class.renamed(name): p.grad for name, p in reference.named_parameters()}
         compared = 0
         for name, parameter in model.named_parameters():
-            if parameter.grad is not None:
+            if self.gradient_is_zero(name):
+                assert float(parameter.grad.abs().max()) < 1e-4, f"gradient of {name}"
+            elif parameter.grad is not None:
                 assert_close(parameter.grad, theirs[name], 1e-4, f"gradient of {name}")
                 compared += 1
         assert compared > 0
@@ -173,8 +179,8 @@ class MemoryTesterMixin:
     def test_loaded_tensors_are_views_of_the_file(self, tmp_path):
         self.model().save_pretrained(tmp_path)
         loaded = self.model_class.from_pretrained(tmp_path)
-        names = {p.untyped_storage().filename for p in loaded.parameters()}
-        assert names == {str(tmp_path / self.model_class.weights_name)}
+        storages = {(p.untyped_storage().data_ptr(), p.untyped_storage().nbytes()) for p in loaded.parameters()}
+        assert [size for _, size in storages] == [(tmp_path / self.model_class.weights_name).stat().st_size]
 
     def test_changing_a_loaded_model_leaves_the_file_alone(self, tmp_path):
         model = self.model()
@@ -304,6 +310,7 @@ class TorchCompileTesterMixin:
         self._compare_compiled("aot_eager")
 
     @slow
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # inductor imports what torch itself deprecates
     def test_compiled_by_inductor_equals_eager(self):
         self._compare_compiled("inductor")
 

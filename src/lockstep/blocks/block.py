@@ -1,0 +1,126 @@
+"""The leaf: one named operation with declared inputs, outputs and components."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ..errors import ConfigError, UnsupportedError, WiringError
+from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
+from .randomness import count_samples
+from .state import BlockState, BlockView, checked_in, checked_out
+
+LOOP_ARGUMENTS = ("i", "t", "k")  # what a block inside a loop may ask for: index, item, count
+
+
+class ModularPipelineBlocks:
+    """One step of a pipeline. A subclass declares what it reads, makes and uses, and defines `__call__`.
+
+    Declarations are class attributes or properties; strings in them are names of the vocabulary. A block holds nothing
+    of a run, so that one instance serves many threads.
+    """
+
+    kind: ClassVar[str] = "leaf"
+    model_name: ClassVar[str | None] = None  # the family that the block belongs to
+    pipeline_class_name: ClassVar[str] = "DiffusionPipeline"
+    checkpoint_name: ClassVar[str | None] = None  # an alias for "after this block" in `checkpoints=`
+    upcast_on_nonfinite: ClassVar[tuple[str, ...]] = ()  # components to try again in fp32 when an output is NaN or Inf
+
+    inputs: list[InputParam] = []
+    outputs: list[OutputParam] = []
+    intermediate_outputs: list[OutputParam] = []
+    expected_components: list[ComponentSpec] = []
+    expected_configs: list[ConfigSpec] = []
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__
+        if "intermediate_outputs" in own and "outputs" not in own and cls.kind == "leaf":
+            cls.outputs = own["intermediate_outputs"]  # the wider ecosystem's name for what a block makes
+        for name, resolve in (("inputs", _inputs), ("outputs", _outputs), ("intermediate_outputs", _outputs)):
+            if name in cls.__dict__:
+                setattr(cls, name, _resolved(cls.__dict__[name], resolve, cls.__name__))
+        if cls.kind == "leaf" and "outputs" in own:
+            cls.intermediate_outputs = cls.__dict__["outputs"]
+
+    def __call__(self, components: Any, state: Any) -> Any:
+        raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
+
+    def check(self, components: Any, inputs: Any) -> None:
+        """Refuse inputs that cannot work. Called for every block of a plan before any model runs; LATER = not made yet."""
+
+    def count_samples(self, values: Mapping[str, Any]) -> int:
+        """How many samples a call with these inputs makes; each gets a generator of its own."""
+        return count_samples(values)
+
+    @property
+    def description(self) -> str:
+        """The first line of the docstring."""
+        return inspect.cleandoc(type(self).__doc__ or "").partition("\n")[0]
+
+    @property
+    def input_names(self) -> list[str]:
+        return [param.name for param in self.inputs if param.name]
+
+    @property
+    def output_names(self) -> list[str]:
+        return [param.name for param in self.outputs]
+
+    @property
+    def component_names(self) -> list[str]:
+        return [spec.name for spec in self.expected_components]
+
+    @property
+    def required_inputs(self) -> list[str]:
+        return [param.name for param in self.inputs if param.name and param.required]
+
+    @property
+    def loop_arguments(self) -> tuple[str, ...]:
+        """Which of i, t and k this block's `__call__` asks for."""
+        names = list(inspect.signature(type(self).__call__).parameters)[3:]
+        unknown = [name for name in names if name not in LOOP_ARGUMENTS]
+        if unknown:
+            raise WiringError(
+                f"{type(self).__name__}.__call__ asks for {unknown[0]!r}. A block is called with (components, state) and, "
+                "inside a loop, with i (index), t (item) or k (count)."
+            )
+        return tuple(names)
+
+    def get_block_state(self, state: Any) -> BlockState:
+        """A free working copy of this block's inputs, for blocks written in that style."""
+        return checked_out(state, self) if isinstance(state, BlockView) else state
+
+    def set_block_state(self, state: Any, block_state: BlockState) -> None:
+        """Write the working copy back."""
+        if isinstance(state, BlockView):
+            checked_in(state, self, block_state)
+
+    def init_pipeline(self, pretrained_model_name_or_path: str | None = None, **options: Any) -> Any:
+        """A pipeline that runs this block: `given=[…]` names tensors that the caller gives; components by their names."""
+        pipeline = public_class(self.pipeline_class_name, f"the pipeline of {type(self).__name__}")
+        if pretrained_model_name_or_path is None:
+            return pipeline(blocks=self, **options)
+        return pipeline.from_pretrained(pretrained_model_name_or_path, blocks=self, load=False, **options)
+
+    def __repr__(self) -> str:
+        reads, makes = ", ".join(self.input_names), ", ".join(self.output_names)
+        return f"<{type(self).__name__}: {reads or 'nothing'} -> {makes or 'nothing'}>"
+
+
+def _inputs(declared: Any, block: str) -> list[InputParam]:
+    return resolve_params(InputParam, declared, block)
+
+
+def _outputs(declared: Any, block: str) -> list[OutputParam]:
+    return resolve_params(OutputParam, declared, block)
+
+
+def _resolved(declared: Any, resolve: Callable[[Any, str], list[Any]], block: str) -> Any:
+    """A declaration with its strings looked up: a list at once, a property each time it is read."""
+    if isinstance(declared, property):
+        read = declared.fget
+        if read is None:
+            raise ConfigError(f"{block} declares a property that cannot be read.")
+        return property(lambda self: resolve(read(self), block), doc=declared.__doc__)
+    return resolve(declared, block)

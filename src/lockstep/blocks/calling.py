@@ -1,0 +1,109 @@
+"""From a call's arguments to a run that is ready: everything that can be refused is refused here, before any model runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..configuration import describe_type
+from ..errors import InputError, UnknownNameError, UnsupportedError
+from .components import RunComponents
+from .params import InputParam, describe_value
+from .plan import Plan, check_blocks, check_call, make_plan
+from .randomness import choose_seed, generators_for, seeds_per_sample
+from .run import Run, RunOptions
+
+OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
+
+
+def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run:
+    """Bind, plan, check, load what is needed, and hand out generators."""
+    values, options = _bind(pipe, args, kwargs)
+    root = pipe.blocks.get_workflow(options.workflow) if options.workflow else pipe.blocks
+    defaults = {param.name: param.default for param in pipe.inputs}
+    plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
+    check_call(plan, pipe.flow, values, type(pipe).__name__)
+    _check_options(pipe, plan, options)
+    values = plan.with_defaults(values)
+    pipe.require_components(plan)
+    components = RunComponents(pipe, {name: spec for name, (spec, _) in plan.components.items()})
+    check_blocks(plan, values, lambda place: components.seen_by(None, f"Block {place}", place.block.component_names))
+    seeds = _give_generators(pipe, plan, values, options)
+    return Run(pipe, plan, values, options, seeds, options.workflow or pipe.workflow_of(plan))
+
+
+def _bind(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], RunOptions]:
+    inputs: list[InputParam] = pipe.inputs
+    if len(args) > 1 or (args and not inputs):
+        first = inputs[0].name if inputs else "nothing"
+        raise InputError(
+            f"{type(pipe).__name__} takes one positional argument ({first}), got {len(args)}. Give the others by name."
+        )
+    values = {name: value for name, value in kwargs.items() if name not in OPTION_NAMES}
+    if args:
+        name = str(inputs[0].name)
+        if name in values:
+            raise InputError(f"{name!r} was given twice, by position and by name.")
+        values = {name: args[0], **values}
+    for name in values:
+        if name not in pipe.flow.wants and name not in pipe.flow.made:
+            known = [*(str(param.name) for param in inputs), *OPTION_NAMES]
+            raise UnknownNameError(f"input of {type(pipe).__name__}", name, known)
+    return values, RunOptions(**{name: value for name, value in kwargs.items() if name in OPTION_NAMES})
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _wanted(options: RunOptions) -> list[str]:
+    if options.output is None:
+        return []
+    return [options.output] if isinstance(options.output, str) else list(options.output)
+
+
+def _check_options(pipe: Any, plan: Plan, options: RunOptions) -> None:
+    if options.callback_on_step_end is not None:
+        for name in options.callback_on_step_end_tensor_inputs:
+            if name not in plan.names:
+                raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, plan.names)
+        if not callable(options.callback_on_step_end):
+            raise InputError(
+                f"callback_on_step_end wants a function, got {describe_value(options.callback_on_step_end)}."
+            )
+    if options.preview is True and not hasattr(pipe, "preview"):
+        raise UnsupportedError(
+            f"{type(pipe).__name__} has no preview of its own; give a function of the latents: preview=…."
+        )
+    if not isinstance(options.checkpoints, Mapping):
+        raise InputError(f"checkpoints wants {{name: Checkpoint}}, got {describe_value(options.checkpoints)}.")
+
+
+def _give_generators(pipe: Any, plan: Plan, values: dict[str, Any], options: RunOptions) -> list[int] | None:
+    """Put this run's generators into its values; the seeds, where it has seeds."""
+    given, draws = values.get("generator"), "generator" in plan.inputs
+    if options.seed is not None:
+        if given is not None:
+            raise InputError("Give 'seed' or 'generator', not both: each of them says where the noise comes from.")
+        if not draws:
+            raise InputError("'seed' was given, but no block of this run draws noise (none reads 'generator').")
+        _check_seed(options.seed)
+    if not draws:
+        return None
+    samples = pipe.blocks.count_samples(values)
+    if given is not None:
+        if isinstance(given, list) and len(given) not in (1, samples):
+            raise InputError(f"A list of generators wants one per sample: {samples} for this call, got {len(given)}.")
+        return None
+    seeds = seeds_per_sample(choose_seed() if options.seed is None else options.seed, samples)
+    values["generator"] = generators_for(seeds)
+    return seeds
+
+
+def _check_seed(seed: Any) -> None:
+    numbers = seed if isinstance(seed, (list, tuple)) else [seed]
+    if any(isinstance(one, (bool, torch.Tensor)) or not isinstance(one, int) for one in numbers):
+        raise InputError(f"'seed' wants {describe_type(int | list[int])}, got {describe_value(seed)}.")

@@ -1,0 +1,86 @@
+"""Components as one run and one block see them: weights are shared, whatever changes during a run is the run's own copy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ..errors import WiringError
+from .params import ComponentSpec
+
+
+def is_stateful(component: Any, spec: ComponentSpec | None = None) -> bool:
+    """Whether a component changes while it is used: schedulers, guiders, and what says so of itself."""
+    if spec is not None and spec.stateful:
+        return True
+    if isinstance(component, torch.nn.Module) and not hasattr(component, "fresh"):
+        return False
+    is_guider = hasattr(component, "prepare_inputs") and hasattr(component, "set_state")
+    return hasattr(component, "fresh") or hasattr(component, "set_timesteps") or is_guider
+
+
+def own_copy(component: Any) -> Any:
+    """A copy for one run."""
+    return component.fresh() if hasattr(component, "fresh") else copy.deepcopy(component)
+
+
+class RunComponents:
+    """The components of one run."""
+
+    def __init__(self, pipe: Any, specs: Mapping[str, ComponentSpec]) -> None:
+        self.pipe = pipe
+        shared = {name: pipe.components.get(name) for name in specs}
+        stateful = [
+            name for name, component in shared.items() if component is not None and is_stateful(component, specs[name])
+        ]
+        self.own = {name: own_copy(shared[name]) for name in stateful}
+        self.stateful = tuple(stateful)
+
+    def get(self, name: str) -> Any:
+        return self.own[name] if name in self.own else self.pipe.components.get(name)
+
+    def upcast(self, names: Iterable[str]) -> list[str]:
+        """Give this run fp32 copies of the named half-precision models; the names of those that were in half precision."""
+        half = [name for name in names if _dtype(self.get(name)) in (torch.float16, torch.bfloat16)]
+        for name in half:
+            self.own[name] = copy.deepcopy(self.get(name)).float()
+        return half
+
+    def seen_by(self, run: Any, who: str, allowed: Iterable[str]) -> ComponentsView:
+        return ComponentsView(run, self, who, frozenset(allowed))
+
+
+class ComponentsView:
+    """What a block gets as `components`: those that it declares, the pipeline's configs and its own properties."""
+
+    __slots__ = ("_allowed", "_components", "_run", "_who")
+
+    def __init__(self, run: Any, components: RunComponents, who: str, allowed: frozenset[str]) -> None:
+        for name, value in zip(self.__slots__, (allowed, components, run, who), strict=True):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        pipe = self._components.pipe
+        if name not in pipe.component_names:
+            return pipe.config[name] if name in pipe.config else getattr(pipe, name)
+        if name not in self._allowed:
+            declared = ", ".join(sorted(self._allowed)) or "none"
+            raise WiringError(
+                f"{self._who} uses the component {name!r}, which it does not declare in expected_components; declared: {declared}."
+            )
+        return self._components.get(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise WiringError(
+            f"{self._who} sets components.{name}. Components belong to the pipeline; a value for later blocks goes into the "
+            "state as a declared output."
+        )
+
+
+def _dtype(component: Any) -> torch.dtype | None:
+    if not isinstance(component, torch.nn.Module):
+        return None
+    return next((p.dtype for p in component.parameters() if p.is_floating_point()), None)

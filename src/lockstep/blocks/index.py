@@ -1,0 +1,127 @@
+"""A pipeline's index file: which class it is, which components it has, and where they are.
+
+`model_index.json` names a class and a subfolder per component; `modular_model_index.json` gives each component its own
+place to load from. Both are the field's formats.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, files
+from ..configuration import describe_type
+from ..errors import FileFormatError, LoadError, NotFoundError
+from .params import ComponentSpec, public_class
+
+CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
+OWN = "_lockstep_components"  # components that the field's classic pipelines do not take (guiders)
+PLACE = ("pretrained_model_name_or_path", "subfolder", "variant", "revision")
+
+
+@dataclass
+class Index:
+    """What an index file says."""
+
+    source: str
+    class_name: str | None = None
+    blocks_name: str | None = None
+    entries: dict[str, list[Any]] = field(default_factory=dict)  # component -> [library, class, place]
+    configs: dict[str, Any] = field(default_factory=dict)
+
+    def locate(self, spec: ComponentSpec) -> ComponentSpec | None:
+        """The spec with the class and the place that the index names; None where the index has none for it."""
+        entry = self.entries.get(spec.name)
+        if entry is None or entry[1] is None:
+            return None
+        found = public_class(entry[1].removesuffix("Fast"), f"component {spec.name!r} in {self.source}")
+        if not _is_a(found, spec.type_hint):
+            raise LoadError(
+                f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} says {entry[1]}."
+            )
+        place = {"subfolder": spec.name} if len(entry) < 3 else {key: entry[2].get(key) for key in PLACE}
+        source = place.pop("pretrained_model_name_or_path", None) or self.source
+        return replace(spec, type_hint=found, **place).located(source)
+
+
+def _is_a(found: type, hint: Any) -> bool:
+    from typing import get_args
+
+    wanted = tuple(get_args(hint)) or (hint,)
+    return any(not isinstance(one, type) or issubclass(found, one) for one in wanted)
+
+
+def read_index(source: str | Path, **hub: Any) -> Index:
+    """The index of a folder or hub id; the modular one where there is one."""
+    problems = []
+    for name in (MODULAR, CLASSIC):
+        try:
+            path = files.resolve_file(source, name, **hub)
+        except NotFoundError as problem:
+            problems.append(problem)
+            continue
+        return _parse(str(source), path, files.read_json(path))
+    raise NotFoundError(f"{str(source)!r} is not a pipeline: it has neither {CLASSIC} nor {MODULAR}. {problems[-1]}")
+
+
+def _parse(source: str, path: Path, content: Mapping[str, Any]) -> Index:
+    index = Index(source, content.get("_class_name"), content.get("_blocks_class_name"))
+    own = content.get(OWN) or {}
+    for name, value in {**content, **own}.items():
+        is_component = (
+            isinstance(value, list) and len(value) in (2, 3) and all(v is None or isinstance(v, str) for v in value[:2])
+        )
+        if name.startswith("_"):
+            continue
+        if is_component and (len(value) == 2 or isinstance(value[2], dict)):
+            index.entries[name] = value
+        else:
+            index.configs[name] = value
+    if not index.entries:
+        raise FileFormatError(
+            f'{path} names no components; an entry looks like "unet": ["diffusers", "UNet2DConditionModel"].'
+        )
+    return index
+
+
+def write_classic(
+    folder: Path, class_name: str, components: Mapping[str, Any], own: Mapping[str, Any], configs: Mapping[str, Any]
+) -> None:
+    """`model_index.json`: what the field's pipelines load."""
+    entries = {name: library_and_class(component) for name, component in components.items()}
+    content = {**_head(class_name), **entries, **configs}
+    if own:
+        content[OWN] = {name: library_and_class(component) for name, component in own.items()}
+    _write(folder / CLASSIC, content)
+
+
+def write_modular(
+    folder: Path, class_name: str, blocks_name: str, components: Mapping[str, Any], configs: Mapping[str, Any]
+) -> None:
+    """`modular_model_index.json`: every component with its place, which is this folder."""
+    entries = {}
+    for name, component in components.items():
+        pair = library_and_class(component)
+        place = dict.fromkeys(PLACE, None) | {"subfolder": name, "type_hint": pair}
+        entries[name] = [*pair, place if component is not None else {}]
+    _write(folder / MODULAR, {**_head(class_name), "_blocks_class_name": blocks_name, **entries, **configs})
+
+
+def _head(class_name: str) -> dict[str, Any]:
+    return {"_class_name": class_name, "_diffusers_version": "0.42.1", "_lockstep_version": __version__}
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    files.write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def library_and_class(component: Any) -> list[str | None]:
+    """The pair by which an index names a component's class; text encoders and tokenizers stand under transformers there."""
+    if component is None:
+        return [None, None]
+    kind = type(getattr(component, "_orig_mod", component))
+    from_module = "transformers" if {"text_encoders", "tokenizers"} & set(kind.__module__.split(".")) else "diffusers"
+    return [getattr(kind, "index_library", from_module), kind.__name__]

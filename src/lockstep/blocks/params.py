@@ -1,0 +1,238 @@
+"""What a block declares: the values it reads and makes, the components and configs it needs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self, get_args, get_origin
+
+import numpy as np
+import torch
+
+from ..configuration import FrozenDict, describe_type, fits
+from ..errors import ConfigError, InputError, LoadError, UnknownNameError
+from .vocabulary import VOCABULARY
+
+LIMITS = ("minimum", "maximum", "multiple_of")
+
+
+@dataclass(frozen=True)
+class InputParam:
+    """A value that a block reads. Without a name but with `kwargs_type` it stands for every value of that group."""
+
+    name: str | None = None
+    type_hint: Any = None
+    default: Any = None
+    required: bool = False
+    description: str = ""
+    kwargs_type: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    multiple_of: int | None = None
+    given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
+    metadata: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    @classmethod
+    def template(cls, template_name: str, note: str | None = None, **overrides: Any) -> Self:
+        """The vocabulary's entry, with some fields replaced."""
+        value = _look_up(template_name)
+        fields_of_value = {
+            "type_hint": value.type_hint,
+            "default": value.default,
+            "required": value.required,
+            **value.range,
+        }
+        description = f"{value.description} ({note})" if note else value.description
+        return cls(**{"name": template_name, "description": description, **fields_of_value, **overrides})
+
+    @property
+    def made_by_block(self) -> bool:
+        """Whether a block upstream has to make it: so for a required tensor, unless `given` says otherwise."""
+        return not self.given if self.given is not None else self.required and _is_tensor(self.type_hint)
+
+    def check(self, value: Any, block: str) -> None:
+        """Refuse a value of another type or outside the limits."""
+        if value is None and not self.required:
+            return
+        if self.type_hint is not None and not _accepts(value, self.type_hint):
+            raise InputError(
+                f"{self.name!r} (read by {block}) wants {describe_type(self.type_hint)}, got {describe_value(value)}."
+            )
+        for number in value if isinstance(value, (list, tuple)) else [value]:
+            self._check_limits(number, block)
+
+    def _check_limits(self, number: Any, block: str) -> None:
+        if not isinstance(number, (int, float, np.number)):
+            return
+        wanted = [self._limit(limit, number) for limit in LIMITS]
+        if any(wanted) or number != number:
+            rule = " and ".join(filter(None, wanted)) or "a number"
+            raise InputError(f"{self.name!r} (read by {block}) has to be {rule}, got {number!r}.")
+
+    def _limit(self, limit: str, number: Any) -> str:
+        """The rule that a number breaks, in words, or nothing."""
+        bound = getattr(self, limit)
+        if bound is None:
+            return ""
+        if limit == "minimum":
+            return f"at least {bound}" if number < bound else ""
+        if limit == "maximum":
+            return f"at most {bound}" if number > bound else ""
+        down = int(number) // bound * bound
+        return f"a multiple of {bound} ({max(down, bound)} or {down + bound} are near)" if number % bound else ""
+
+
+@dataclass(frozen=True)
+class OutputParam:
+    """A value that a block makes; `may_be_infinite` keeps the non-finite guard away (masks with -inf)."""
+
+    name: str
+    type_hint: Any = None
+    description: str = ""
+    kwargs_type: str | None = None
+    may_be_infinite: bool = False
+    metadata: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    @classmethod
+    def template(cls, template_name: str, note: str | None = None, **overrides: Any) -> Self:
+        """The vocabulary's entry, with some fields replaced."""
+        value = _look_up(template_name)
+        # what a person may give as a list (timesteps, sigmas), a block makes as a tensor
+        hint = torch.Tensor if template_name in ("timesteps", "sigmas") else value.type_hint
+        description = f"{value.description} ({note})" if note else value.description
+        base = {"name": template_name, "type_hint": hint, "description": description, "kwargs_type": value.group}
+        return cls(**{**base, **overrides})
+
+
+def needs(*names: str) -> list[InputParam]:
+    """Required inputs by name: `inputs = [*needs("latents", "timesteps"), "eta"]`. A block upstream has to make the tensors."""
+    grids = (
+        "timesteps",
+        "sigmas",
+    )  # a person may give a list where a block takes it; what a later block needs was made
+    return [
+        InputParam.template(n, required=True, default=None, **({"given": False} if n in grids else {})) for n in names
+    ]
+
+
+def resolve_params(kind: type[InputParam] | type[OutputParam], declared: Iterable[Any], block: str) -> list[Any]:
+    """A block's declaration as params: strings are names of the vocabulary."""
+    params = [kind.template(entry) if isinstance(entry, str) else entry for entry in declared]
+    for param in params:
+        if not isinstance(param, kind):
+            raise ConfigError(
+                f"{block} declares {param!r} where a {kind.__name__} or a name of the vocabulary is wanted."
+            )
+    return params
+
+
+def _look_up(name: str) -> Any:
+    if name not in VOCABULARY:
+        advice = f"A value that is this block's own is described inline: InputParam({name!r}, type, description=…)."
+        raise UnknownNameError("name of the vocabulary", name, VOCABULARY, advice)
+    return VOCABULARY[name]
+
+
+def _is_tensor(hint: Any) -> bool:
+    """Whether only tensors (or lists of them) fit a type hint."""
+    if hint in (list, tuple) or get_origin(hint) is Literal:
+        return False
+    members = [member for member in get_args(hint) if member not in (type(None), ...)]
+    return hint is torch.Tensor or bool(members) and all(_is_tensor(member) for member in members)
+
+
+def _accepts(value: Any, hint: Any) -> bool:
+    return fits(value, hint) or isinstance(value, np.generic) and fits(value.item(), hint)
+
+
+def describe_value(value: Any) -> str:
+    """A value in an error message: its type, and itself or its shape where that is short."""
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} of shape {list(value.shape)}"
+    shown = repr(value)
+    return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__
+
+
+@dataclass(frozen=True)
+class ConfigSpec:
+    """A value that belongs to the pipeline rather than to a call; blocks read it as `components.<name>`."""
+
+    name: str
+    default: Any = None
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """A model, tokenizer, scheduler or guider that a block uses: its class and where it comes from."""
+
+    name: str
+    type_hint: Any = None
+    description: str = ""
+    config: Mapping[str, Any] | None = None
+    pretrained_model_name_or_path: str | None = None
+    subfolder: str | None = None
+    variant: str | None = None
+    revision: str | None = None
+    default_creation_method: Literal["from_pretrained", "from_config"] = "from_pretrained"
+    optional: bool = False
+    stateful: bool = False  # every run gets its own deep copy
+
+    def __post_init__(self) -> None:
+        if self.default_creation_method not in ("from_pretrained", "from_config"):
+            raise UnknownNameError("creation method", self.default_creation_method, ["from_pretrained", "from_config"])
+        if self.config is not None:
+            object.__setattr__(self, "config", FrozenDict(self.config))
+
+    def merged(self, other: ComponentSpec) -> ComponentSpec:
+        """Two blocks' specs of one component: what one leaves open the other fills in; required wins over optional."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        filled = {name: getattr(other, name) if value in (None, "") else value for name, value in own.items()}
+        filled["optional"] = self.optional and other.optional
+        filled["stateful"] = self.stateful or other.stateful
+        return ComponentSpec(**filled)
+
+    def located(self, source: str, **where: Any) -> ComponentSpec:
+        """The same spec with a place to load from."""
+        return replace(self, pretrained_model_name_or_path=source, **where)
+
+    def create(self, **overrides: Any) -> Any:
+        """Build from the config alone, without weights."""
+        if not isinstance(self.type_hint, type):
+            raise ConfigError(
+                f"Component {self.name!r} wants a class as type_hint to be created from a config, got {self.type_hint!r}."
+            )
+        config = {**(self.config or {}), **overrides}
+        return (
+            self.type_hint.from_config(config) if hasattr(self.type_hint, "from_config") else self.type_hint(**config)
+        )
+
+    def load(self, **options: Any) -> Any:
+        """Load from the place that the spec names; dtype, device and variant go to models only."""
+        if self.pretrained_model_name_or_path is None:
+            raise LoadError(
+                f"Component {self.name!r} names no folder or hub id to load from; give it to the pipeline as {self.name}=…."
+            )
+        if not hasattr(self.type_hint, "from_pretrained"):
+            raise LoadError(
+                f"Component {self.name!r} cannot be loaded: {describe_type(self.type_hint)} has no from_pretrained."
+            )
+        is_model = isinstance(self.type_hint, type) and issubclass(self.type_hint, torch.nn.Module)
+        options = {
+            key: value
+            for key, value in options.items()
+            if value is not None and (is_model or key not in ("dtype", "device"))
+        }
+        options |= {"revision": self.revision} if self.revision else {}
+        options |= {"variant": self.variant} if self.variant and is_model else {}
+        return self.type_hint.from_pretrained(self.pretrained_model_name_or_path, subfolder=self.subfolder, **options)
+
+
+def public_class(name: str, wanted_for: str) -> type:
+    """A class by its public name: the package's own list of names is the only registry, so no file can name other code."""
+    package = importlib.import_module(__package__.partition(".")[0])
+    found = getattr(package, name, None) if name in package.__all__ else None
+    if not isinstance(found, type):
+        raise UnknownNameError(f"class (for {wanted_for})", name, package.__all__)
+    return found

@@ -1,0 +1,156 @@
+"""What a call will do, decided before any model runs: which branches are taken, which inputs are read, what is missing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..configuration import describe_type
+from ..errors import InputError, UnknownNameError
+from .params import ComponentSpec, InputParam
+from .state import LATER, BlockView, PipelineState
+from .user_inputs import merge_wants
+from .wiring import NUMBER, Flow, Made, Want, branch_for, check_readers_agree, trace
+
+
+@dataclass
+class Plan:
+    """The branches that a call takes, and what flows through them."""
+
+    root: Any
+    flow: Flow
+    readable: frozenset[str] = frozenset()  # inputs that may be given, those of blocks that `output=` leaves out included
+
+    @cached_property
+    def inputs(self) -> dict[str, InputParam]:
+        """What the planned blocks read from the caller."""
+        return {name: merge_wants(name, wants) for name, wants in self.flow.wants.items()}
+
+    @cached_property
+    def components(self) -> dict[str, tuple[ComponentSpec, str]]:
+        """Name -> spec, and the first block that uses it."""
+        found: dict[str, tuple[ComponentSpec, str]] = {}
+        for visit in self.flow.visits:
+            specs = visit.place.block.expected_components if visit.place.block.kind == "leaf" else []
+            specs = getattr(visit.place.block, "loop_expected_components", specs)
+            for spec in specs:
+                known, user = found.get(spec.name, (spec, str(visit.place)))
+                found[spec.name] = (known.merged(spec), user)
+        return found
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Every value that the plan reads or makes."""
+        return {name for visit in self.flow.visits for name in (*visit.reads, *visit.makes)}
+
+    def used_near(self, path: str) -> set[str]:
+        """The components of the loop that a block stands in: they are needed again soon."""
+        loops = [visit.place.path for visit in self.flow.visits if visit.place.block.kind == "loop"]
+        plain = NUMBER.sub("", path)
+        loop = next((loop for loop in loops if plain.startswith(f"{loop}.")), None)
+        near = [visit.place.block for visit in self.flow.leaves if loop in visit.place.loops]
+        return {name for block in near for name in block.component_names}
+
+    def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The caller's values, with the defaults of those that were left out."""
+        defaults = {name: copy.copy(param.default) for name, param in self.inputs.items()}
+        return {**defaults, **{name: value for name, value in values.items() if value is not None}}
+
+
+def make_plan(root: Any, values: Mapping[str, Any], until: Iterable[str] = ()) -> Plan:
+    """The plan for these values; blocks after the last one that makes any of `until` are left out."""
+    until = set(until)
+    flow = trace(root, branch_for(values), show_branches=False)
+    readable = frozenset(flow.wants)
+    if until:
+        unknown = sorted(until - set(flow.made) - set(values))
+        if unknown:
+            raise UnknownNameError("output", unknown[0], flow.made)
+        root = _shortened(root, flow, until)
+        flow = trace(root, branch_for(values), show_branches=False)
+    return Plan(root, flow, readable)
+
+
+def _shortened(root: Any, flow: Flow, until: set[str]) -> Any:
+    makers = [visit.place.path.split(".")[0] for visit in flow.visits if until & set(visit.makes)]
+    names = list(root.sub_blocks)
+    last = max((names.index(maker) for maker in makers), default=-1)
+    twin = copy.copy(root)
+    twin.sub_blocks = type(root.sub_blocks)({name: root.sub_blocks[name] for name in names[: last + 1]})
+    return twin
+
+
+def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any], owner: str) -> None:
+    """Refuse unknown names, values that this call would not read, missing and wrong values; in this order."""
+    for name, value in values.items():
+        if name not in whole.wants:
+            raise UnknownNameError(f"input of {owner}", name, whole.wants, _made_inside(whole.made.get(name), name))
+        if value is not None and name not in plan.readable and not _is_default(whole, name, value):
+            raise InputError(_not_read(whole, name, values))
+    check_readers_agree(plan.flow, all_run=True)
+    for name, wants in plan.flow.wants.items():
+        for want in wants:
+            if want.param.required and values.get(name) is None and plan.inputs[name].default is None:
+                raise InputError(_missing(whole, name, want))
+            want.param.check(
+                values.get(name, want.param.default) if not want.param.required else values[name], f"block {want.place}"
+            )
+        _check_numbers(name, values.get(name))
+
+
+def _made_inside(made: Made | None, name: str) -> str:
+    if made is None:
+        return ""
+    return f"{name!r} is made inside, by {', '.join(str(place) for place, _ in made.producers)}, and cannot be given."
+
+
+def _is_default(whole: Flow, name: str, value: Any) -> bool:
+    defaults = [want.param.default for want in whole.wants[name] if want.param.default is not None]
+    return any(type(value) is type(default) and value == default for default in defaults)
+
+
+def _not_read(whole: Flow, name: str, values: Mapping[str, Any]) -> str:
+    readers = [want.place for want in whole.wants[name]]
+    triggers = [
+        f"{place} (chosen as {' / '.join(branch for _, branch in place.branches)})"
+        for place in readers
+        if place.branches
+    ]
+    given = ", ".join(key for key, value in values.items() if value is not None and key != name)
+    return (
+        f"{name!r} was given, but nothing that runs with these inputs ({given or 'none'}) reads it. "
+        f"It is read by {', '.join(triggers) or ', '.join(map(str, readers))}. Leave it away, or give what selects that block."
+    )
+
+
+def _missing(whole: Flow, name: str, want: Want) -> str:
+    kind = f" ({describe_type(want.param.type_hint)})" if want.param.type_hint is not None else ""
+    message = f"Block {want.place} needs {name!r}{kind}, which was not given. {want.param.description}".rstrip()
+    made = whole.made.get(name)
+    if made is None:
+        return f"{message} Give {name}=…"
+    makers = [
+        f"{place}"
+        + (f", which runs as {' / '.join(f'{c} = {b}' for c, b in place.branches)}" if place.branches else "")
+        for place, _ in made.producers
+    ]
+    return f"{message} It would be made by {'; '.join(makers)}."
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and bool(torch.isnan(value).any()):
+        raise InputError(f"{name!r} has NaN in it ({int(torch.isnan(value).sum())} of {value.numel()} values).")
+
+
+def check_blocks(plan: Plan, values: Mapping[str, Any], components_for: Any) -> None:
+    """Let every planned block look at the inputs; what a block upstream will make reads as LATER."""
+    made: dict[str, Any] = {}
+    for visit in plan.flow.leaves:
+        view = BlockView(PipelineState({**values, **made}), visit.place.path, visit.place.block, plan.flow.groups)
+        visit.place.block.check(components_for(visit.place), view)
+        made |= dict.fromkeys(visit.makes, LATER)

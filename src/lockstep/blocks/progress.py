@@ -1,0 +1,103 @@
+"""Progress bars: one per running loop, nested as the loops are; every run of a pipeline has its own lines."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ..errors import UnknownNameError
+from .events import Event
+
+SETTINGS = {"disable": None, "desc": None, "leave": True}  # disable None: quiet where there is no terminal
+
+
+class ProgressBars:
+    """The display of one pipeline, shared by its runs: it starts with the first loop and ends with the last run."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = dict(SETTINGS)
+        self._lock = threading.Lock()
+        self._display: Any = None
+        self._users = 0
+
+    def configure(self, **settings: Any) -> None:
+        for name in settings:
+            if name not in SETTINGS:
+                raise UnknownNameError("progress bar setting", name, SETTINGS)
+        self.settings |= settings
+
+    def for_run(self) -> RunBars:
+        return RunBars(self)
+
+    def open(self) -> Any:
+        """The display, or None where none is wanted or another one holds the terminal."""
+        with self._lock:
+            if self._display is None:
+                self._display = self._start()
+            if self._display is not None:
+                self._users += 1
+            return self._display
+
+    def close(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._display is not None:
+                self._display.stop()
+                self._display = None
+
+    def _start(self) -> Any:
+        from rich.console import Console
+        from rich.errors import LiveError
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        disabled = self.settings["disable"]
+        if disabled or (disabled is None and not console.is_terminal):
+            return None
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        display = Progress(*columns, console=console, transient=not self.settings["leave"])
+        try:
+            display.start()
+        except LiveError:
+            return None
+        return display
+
+
+class RunBars:
+    """The bars of one run, moved by its events."""
+
+    def __init__(self, bars: ProgressBars) -> None:
+        self.bars = bars
+        self.display: Any = None
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind != "step":
+            return
+        if self.display is None:
+            self.display = self.bars.open()
+        if self.display is None:
+            return
+        if event.path not in self.tasks:
+            depth = sum(part.isdigit() for part in event.path.split("."))
+            name = self.bars.settings["desc"] or event.path.rpartition(".")[2]
+            self.tasks[event.path] = self.display.add_task("  " * depth + name, total=event.total)
+        self.display.update(self.tasks[event.path], completed=(event.index or 0) + 1)
+
+    def close(self) -> None:
+        if self.display is not None:
+            self.bars.close()
+            self.display = None

@@ -1,0 +1,268 @@
+"""The engine: runs a plan, block by block, and owns every loop.
+
+A `Run` is a generator of events at heart: each boundary between two blocks is a `yield`, and at each of them the run can be
+watched, interrupted, saved, stopped or given other values. Everything that changes during a run lives in the run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..errors import InputError, InterruptedRun, UnknownNameError, WiringError
+from . import guard
+from .checkpoints import Checkpoint, Checkpoints, Stopped
+from .components import RunComponents
+from .events import Event
+from .manifest import Manifest, describe_grid, describe_run
+from .output import PipelineOutput
+from .plan import Plan
+from .state import BlockView, PipelineState
+from .wiring import NUMBER, join
+
+Position = dict[str, Any]  # i, t, k as the loops around set them; `index` of the innermost one
+
+
+@dataclass
+class RunOptions:
+    """What a caller can ask for besides the blocks' inputs."""
+
+    seed: int | list[int] | None = None
+    return_dict: bool = True
+    output: str | list[str] | None = None
+    workflow: str | None = None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None
+    callback_on_step_end_tensor_inputs: list[str] = field(default_factory=lambda: ["latents"])
+    checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
+    preview: Callable[[torch.Tensor], Any] | bool = False
+
+
+class Run:
+    """One call of a pipeline, checked and ready; `result()` runs it, iterating over it runs it event by event."""
+
+    def __init__(
+        self,
+        pipe: Any,
+        plan: Plan,
+        values: dict[str, Any],
+        options: RunOptions,
+        seeds: list[int] | None,
+        workflow: str | None,
+    ) -> None:
+        self.pipe, self.plan, self.options = pipe, plan, options
+        self.seeds, self.workflow = seeds, workflow
+        self.state = PipelineState(values)
+        self.components = RunComponents(pipe, {name: spec for name, (spec, _) in plan.components.items()})
+        self.checkpoints = Checkpoints(options.checkpoints, plan)
+        self.observers: list[Callable[[Event], None]] = []
+        self.stopped_at: str | None = None
+        self.output: PipelineOutput | None = None
+        self._record = describe_run(self)
+        self._interrupted = threading.Event()
+        self._started = False
+        self._main_steps = 0
+        self._pending: list[Event] = []  # events of loops that iterate by themselves
+
+    def changes(self) -> list[str]:
+        """What besides the inputs can have changed the result."""
+        loads = [f"checkpoint {name}" for name, checkpoint in self.options.checkpoints.items() if checkpoint.load]
+        return loads + (["callback_on_step_end"] if self.options.callback_on_step_end else [])
+
+    def interrupt(self) -> None:
+        """Stop at the next boundary; may be called from another thread."""
+        self._interrupted.set()
+
+    def result(self) -> Any:
+        """Run to the end; what the caller asked for."""
+        for _ in self:
+            pass
+        assert self.output is not None
+        return self.output.as_asked(self.options)
+
+    def __iter__(self) -> Iterator[Event]:
+        if self._started:
+            raise InputError("This run was started before; a run runs once. Make another one with pipe.run(…).")
+        self._started = True
+        return self._events()
+
+    def _events(self) -> Iterator[Event]:
+        self.pipe.run_begins(self)
+        try:
+            yield from self._parts(self.plan.root, "", "", {})
+            self.checkpoints.run_ends()
+        except Stopped as stop:
+            self.stopped_at = str(stop)
+        finally:
+            self.pipe.run_ends(self)
+        self.output = self._collect()
+        yield self._tell(Event("output", value=self.output))
+
+    def _collect(self) -> PipelineOutput:
+        models = {name: self.pipe.components.get(name) for name in self.plan.components}
+        modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
+        manifest = Manifest({**self._record, **describe_grid(self)}, modules)
+        names = [param.name for param in self.pipe.result_params()]
+        return PipelineOutput({name: self.state.get(name) for name in names}, manifest, self.state, self.stopped_at)
+
+    def _tell(self, event: Event) -> Event:
+        for observer in self.observers:
+            observer(event)
+        return event
+
+    def _boundary(self, path: str) -> None:
+        if self._interrupted.is_set():
+            problem = InterruptedRun(f"The run was interrupted before {path!r}. The pipeline can be called again.")
+            problem.state = self.state  # type: ignore[attr-defined]
+            raise problem
+
+    # ---- blocks ----
+
+    def _block(self, block: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
+        if block.kind == "choice":
+            branch = self._branch(block, tree)
+            if branch is not None:
+                yield from self._block(block.sub_blocks[branch], path, join(tree, branch), position)
+            return
+        self._boundary(path)
+        self.checkpoints.reach(f"before:{path}", self)
+        started = time.perf_counter()
+        yield self._tell(Event("block_start", path, type(block).__name__))
+        if block.kind == "sequence":
+            yield from self._parts(block, path, tree, position)
+        elif block.kind == "loop" and not block.iterates_itself:
+            yield from self._loop(block, path, tree, position)
+        else:
+            self._leaf(block, path, position)
+            yield from self._take_pending()
+        self.checkpoints.reach(f"after:{path}", self)
+        yield self._tell(Event("block_end", path, type(block).__name__, seconds=time.perf_counter() - started))
+
+    def _parts(self, block: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
+        for name, part in block.sub_blocks.items():
+            yield from self._block(part, join(path, name), join(tree, name), position)
+
+    def _branch(self, choice: Any, tree: str) -> str | None:
+        """The planned branch; decided again where a trigger is a value that a block has made meanwhile."""
+        if tree in self.plan.flow.choices and not any(name in self.state.writers for name in choice.trigger_names):
+            return self.plan.flow.choices[tree]
+        return choice.choose(self.state.values)
+
+    def _loop(self, loop: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
+        view = BlockView(self.state, path, loop, self.plan.flow.groups, inputs=loop.loop_params, outputs=[])
+        items = loop.loop_items(self._seen_by(loop, path, loop.component_names), view)
+        total = len(items) if hasattr(items, "__len__") else None
+        plain = NUMBER.sub("", path)
+        self.checkpoints.loop_begins(plain, path, total)
+        counts = isinstance(items, range)
+        for index, item in enumerate(items):
+            here = {**position, "index": index, **({"k": item} if counts else {"i": index, "t": item})}
+            inside = f"{path}.{index:03d}"
+            self._boundary(inside)
+            yield from self._parts(loop, inside, tree, here)
+            if not _has_loop_inside(loop):
+                self._step_ends(path, index, item, self.state)
+            if plain == self.checkpoints.main_loop:
+                self.checkpoints.reach(f"step:{self._main_steps}", self)
+                self._main_steps += 1
+            self.checkpoints.reach(f"after:{inside}", self)
+            yield self._tell(Event("step", path, type(loop).__name__, index=index, total=total, item=item))
+            yield from self._take_pending()
+
+    def _leaf(self, block: Any, path: str, position: Position) -> None:
+        held = {name: self.state.values[name] for name in block.output_names if name in self.state}
+        view = self._call(block, path, position)
+        finding = guard.find_nonfinite(view._written, block.outputs) if self.pipe.check_finite else None
+        if finding and block.upcast_on_nonfinite and self.components.upcast(block.upcast_on_nonfinite):
+            self._pending.append(
+                self._tell(Event("retry", path, type(block).__name__, value=f"{finding}: again in float32"))
+            )
+            self.state.values |= held
+            view = self._call(block, path, position)
+            finding = guard.find_nonfinite(view._written, block.outputs)
+        if finding:
+            raise guard.refuse(finding, path, type(block).__name__, position)
+        unwritten = [name for name in block.output_names if name not in self.state]
+        if unwritten:
+            raise WiringError(
+                f"Block {path!r} ({type(block).__name__}) declares the output {unwritten[0]!r} but did not write it."
+            )
+
+    def _call(self, block: Any, path: str, position: Position) -> BlockView:
+        view = BlockView(self.state, path, block, self.plan.flow.groups)
+        components = self._seen_by(block, path, block.component_names)
+        arguments = {name: _position(name, position, path) for name in block.loop_arguments}
+        try:
+            with torch.no_grad(), self.pipe.placed(block.component_names, self.plan.used_near(path)):
+                block(components, view, **arguments)
+        except Exception as problem:
+            problem.add_note(f"In block {path!r} ({type(block).__name__}).")
+            raise
+        return view
+
+    def _seen_by(self, block: Any, path: str, names: list[str]) -> Any:
+        return self.components.seen_by(self, f"Block {path!r} ({type(block).__name__})", names)
+
+    # ---- steps ----
+
+    def _step_ends(self, path: str, index: int, item: Any, values: Any) -> None:
+        """The caller's callback, and a preview, after one step of an innermost loop."""
+        callback, names = self.options.callback_on_step_end, self.options.callback_on_step_end_tensor_inputs
+        if callback is not None:
+            changed = callback(self.pipe, index, item, {name: getattr(values, name, None) for name in names}) or {}
+            for name, value in changed.items():
+                if name not in names:
+                    raise UnknownNameError("value returned by callback_on_step_end", name, names)
+                values.set(name, value, f"{path}.callback") if isinstance(values, PipelineState) else setattr(
+                    values, name, value
+                )
+        latents = getattr(values, "latents", None)
+        if self.options.preview and latents is not None:
+            show = self.pipe.preview if self.options.preview is True else self.options.preview
+            with torch.no_grad():
+                self._pending.append(self._tell(Event("preview", path, index=index, value=show(latents))))
+
+    def _take_pending(self) -> Iterator[Event]:
+        while self._pending:
+            yield self._pending.pop(0)
+
+    def own_loop_step(self, loop: Any, components: Any, block_state: Any, position: Position) -> tuple[Any, Any]:
+        """One iteration of a loop that iterates by itself: its events come when the loop has ended."""
+        path = components._who.partition("'")[2].partition("'")[0]
+        index = next(iter(position.values()), 0)
+        self._boundary(f"{path}.{index:03d}")
+        self._own_parts(loop, components, block_state, position, path)
+        self._step_ends(path, index, position.get("t", index), block_state)
+        self._pending.append(self._tell(Event("step", path, type(loop).__name__, index=index, item=position.get("t"))))
+        return components, block_state
+
+    def _own_parts(self, block: Any, components: Any, block_state: Any, position: Position, path: str) -> None:
+        for part in block.sub_blocks.values():
+            if part.kind == "choice":
+                branch = part.choose(vars(block_state))
+                part = part.sub_blocks[branch] if branch else None
+            if part is None:
+                continue
+            if part.kind == "sequence":
+                self._own_parts(part, components, block_state, position, path)
+                continue
+            wanted = {name: position[name] for name in part.loop_arguments if name in position}
+            part(self._seen_by(part, path, part.component_names), block_state, **wanted)
+
+
+def _position(name: str, position: Position, path: str) -> Any:
+    """i, t or k for a block: of the loop that sets it, else i and k are the innermost loop's index."""
+    if name in position:
+        return position[name]
+    if name == "t":
+        raise WiringError(f"Block {path!r} asks for t (an item), but the loops around it only count. Ask for k.")
+    return position["index"]
+
+
+def _has_loop_inside(block: Any) -> bool:
+    parts = getattr(block, "sub_blocks", {}).values()
+    return any(part.kind == "loop" or _has_loop_inside(part) for part in parts)

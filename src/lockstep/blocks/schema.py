@@ -1,0 +1,119 @@
+"""The classic face, derived from the blocks: call signature, help text and JSON schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, Union
+
+from ..configuration import describe_type
+from .params import InputParam, OutputParam
+from .run import RunOptions
+from .wiring import Flow
+
+OPTION_HELP = {
+    "seed": "Sample k of the batch takes its noise from seed + k; a list gives each sample its own.",
+    "return_dict": "An object with named fields; False gives a tuple.",
+    "output": "Return this value of the run (or these, as a dict) instead of the result; later blocks are left out.",
+    "workflow": "Insist on this workflow instead of choosing one by the inputs.",
+    "callback_on_step_end": "Called as f(pipe, step, timestep, values) after each step; a dict it returns replaces values.",
+    "callback_on_step_end_tensor_inputs": "The values that the callback sees.",
+    "checkpoints": "Name of a boundary -> Checkpoint(save, stop, load).",
+    "preview": "Show the latents of each step: True for the pipeline's own preview, or a function of the latents.",
+}
+
+
+def option_defaults() -> dict[str, Any]:
+    """The options of a run and their defaults."""
+    made = RunOptions()
+    return {option.name: getattr(made, option.name) for option in dataclasses.fields(RunOptions)}
+
+
+def option_types() -> dict[str, Any]:
+    return {option.name: option.type for option in dataclasses.fields(RunOptions)}
+
+
+def call_signature(inputs: list[InputParam], *, bound: bool = True) -> inspect.Signature:
+    """The first input may be given by position (it is the prompt where there is one), everything else by name."""
+    parameters = [] if bound else [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    for place, param in enumerate(inputs):
+        kind = inspect.Parameter.KEYWORD_ONLY if place else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default = inspect.Parameter.empty if param.required else param.default
+        parameters.append(inspect.Parameter(str(param.name), kind, default=default, annotation=annotation(param)))
+    for name, default in option_defaults().items():
+        hint = option_types()[name]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    return inspect.Signature(parameters)
+
+
+def annotation(param: InputParam) -> Any:
+    """The type of an input; one that may be left out without a default may be None."""
+    hint = Any if param.type_hint is None else param.type_hint
+    return hint if param.required or param.default is not None or hint is Any else Union[hint, None]  # noqa: UP007
+
+
+def help_text(title: str, inputs: list[InputParam], outputs: list[OutputParam], workflows: Mapping[str, Flow]) -> str:
+    """What a pipeline takes and gives, for people."""
+    lines = [title, "", "Inputs"]
+    for param in inputs:
+        kind = describe_type(param.type_hint) if param.type_hint is not None else "anything"
+        default = "required" if param.required else f"default {param.default!r}"
+        only = [name for name, flow in workflows.items() if param.name in flow.wants]
+        where = f" [{', '.join(only)}]" if 0 < len(only) < len(workflows) else ""
+        lines.append(f"  {param.name}: {kind} ({default}){where}\n      {param.description}".rstrip())
+    lines += ["", "Options of the run"]
+    lines += [
+        f"  {name} (default {default!r})\n      {OPTION_HELP[name]}" for name, default in option_defaults().items()
+    ]
+    lines += ["", "Gives"]
+    lines += [
+        f"  {param.name}: {describe_type(param.type_hint)}\n      {param.description}".rstrip() for param in outputs
+    ]
+    return "\n".join(lines)
+
+
+def json_schema(pipe: Any) -> dict[str, Any]:
+    """Inputs, options, results, workflows and components of a pipeline as JSON."""
+    return {
+        "pipeline": type(pipe).__name__,
+        "description": pipe.blocks.description,
+        "inputs": [_input_entry(param, pipe.workflow_flows) for param in pipe.inputs],
+        "options": [
+            {"name": n, "default": _json(d), "description": OPTION_HELP[n]} for n, d in option_defaults().items()
+        ],
+        "outputs": [
+            {"name": p.name, "type": describe_type(p.type_hint), "description": p.description}
+            for p in pipe.result_params()
+        ],
+        "workflows": pipe.blocks.workflow_triggers(),
+        "components": {
+            name: {"type": describe_type(spec.type_hint), "optional": spec.optional}
+            for name, spec in pipe.component_specs.items()
+        },
+    }
+
+
+def _input_entry(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": param.name, "required": param.required, "description": param.description}
+    entry["type"] = describe_type(param.type_hint) if param.type_hint is not None else "anything"
+    entry["default"] = _json(param.default)
+    entry |= {
+        limit: value for limit in ("minimum", "maximum", "multiple_of") if (value := getattr(param, limit)) is not None
+    }
+    used = {name: flow.wants[param.name] for name, flow in workflows.items() if param.name in flow.wants}
+    if workflows:
+        entry["workflows"] = list(used)
+    defaults = {
+        name: next((w.param.default for w in wants if w.param.default is not None), None)
+        for name, wants in used.items()
+    }
+    if any(default != param.default for default in defaults.values()):
+        entry["defaults"] = {name: _json(default) for name, default in defaults.items()}
+    return entry
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_json(one) for one in value]
+    return value if value is None or isinstance(value, (bool, int, float, str, dict)) else str(value)

@@ -1,0 +1,66 @@
+"""The command line, put together."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from .. import __version__
+from ..errors import LockstepError
+from .console import EXIT_CODES, err, fail
+from .demo import demo
+from .env import env
+from .generate import EXAMPLES, PipelineCommand, generate
+from .replay import replay
+from .schema import blocks, schema
+
+CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+app = typer.Typer(
+    name="lockstep", help="Runs, ports and proves diffusion models.", epilog=CODES, no_args_is_help=True,
+    rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=True,
+)  # fmt: skip
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        typer.echo(f"lockstep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Runs, ports and proves diffusion models."""
+
+
+extra = {"allow_extra_args": True, "ignore_unknown_options": True}
+app.command(cls=PipelineCommand, context_settings=extra, epilog=EXAMPLES)(generate)
+app.command()(demo)
+app.command()(replay)
+app.command()(schema)
+app.command()(blocks)
+app.command()(env)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run the command line; errors of Lockstep's own tree become a message and an exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            code = app(words, standalone_mode=False)
+        except LockstepError as problem:
+            fail(problem, as_json="--json" in words)
+    except typer.Exit as leave:
+        code = leave.exit_code
+    except click.ClickException as problem:
+        problem.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        err.print("interrupted")
+        code = 130
+    sys.exit(code or 0)

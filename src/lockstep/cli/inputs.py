@@ -1,0 +1,82 @@
+"""Pipeline inputs from a command line: `--guidance-scale 4 --image start.png` by the types that the blocks declare."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from ..configuration import describe_type
+from ..errors import InputError, UnknownNameError
+
+PICTURES = ("image", "mask_image", "control_image", "ip_adapter_image")
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
+    """`["--guidance-scale", "4"]` -> `{"guidance_scale": 4.0}`; an unknown name says which one is meant."""
+    known = {param.name: param for param in params}
+    values: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise InputError(f"Unexpected {word!r}. Put a prompt of several words in quotes; inputs are given as --name value.")
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        param = known.get(name) or known.get(name.removeprefix("no_"))
+        if param is None:
+            raise UnknownNameError("option", f"--{name.replace('_', '-')}", [f"--{n.replace('_', '-')}" for n in known])
+        if not equals and _is_bool(param.type_hint) and (not rest or rest[0].startswith("--")):
+            values[param.name] = name == param.name
+            continue
+        if not equals:
+            if not rest:
+                raise InputError(f"--{name.replace('_', '-')} wants {describe_type(param.type_hint)}, and nothing follows it.")
+            value = rest.pop(0)
+        values[param.name] = read_value(value, param)
+    return values
+
+
+def read_value(text: str, param: Any) -> Any:
+    """A word of the command line as the input's type."""
+    if param.name in PICTURES:
+        from ..images import load_image
+
+        return load_image(Path(text))
+    for kind in _kinds(param.type_hint):
+        value = _as(text, kind)
+        if value is not None:
+            return value
+    raise InputError(f"--{param.name.replace('_', '-')} wants {describe_type(param.type_hint)}, got {text!r}.")
+
+
+def _kinds(hint: Any) -> list[Any]:
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return [kind for kind in typing.get_args(hint) if kind is not type(None)] if union else [hint]
+
+
+def _is_bool(hint: Any) -> bool:
+    return bool in _kinds(hint)
+
+
+def _as(text: str, kind: Any) -> Any:
+    """The text as one type, or None where it is none."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    try:
+        if kind is bool:
+            return True if text.lower() in TRUE else False if text.lower() in FALSE else None
+        if kind in (int, float, str):
+            return kind(text)
+        if origin is Literal:
+            return text if text in inner else None
+        if origin in (list, tuple):
+            wanted = inner[0] if inner else str
+            parts = [part.strip() for part in text.strip("[]()").split(",") if part.strip()]
+            values = [_as(part, wanted) for part in parts]
+            return None if None in values or not values else origin(values)
+    except ValueError:
+        return None
+    return None

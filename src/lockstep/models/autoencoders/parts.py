@@ -1,0 +1,167 @@
+"""What the autoencoders share: layers that compute in the dtype of their input, tiling and slicing, checks.
+
+Axes: N batch, C channels, H and W pixels, h and w latent positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...configuration import FrozenDict
+from ...errors import ConfigError, InputError
+from ...outputs import Output
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "silu": nn.SiLU,
+    "swish": nn.SiLU,
+    "mish": nn.Mish,
+    "gelu": nn.GELU,
+}
+
+
+@dataclass
+class DecoderOutput(Output):
+    """A decoded picture, NCHW in [-1, 1]."""
+
+    sample: Tensor
+
+
+class Conv2d(nn.Conv2d):
+    """A convolution whose weights follow the dtype of its input, so that one layer at a time is upcast."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(input.dtype)
+        return self._conv_forward(input, self.weight.to(input.dtype), bias)
+
+
+class Linear(nn.Linear):
+    """A linear layer whose weights follow the dtype of its input."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(input.dtype)
+        return F.linear(input, self.weight.to(input.dtype), bias)
+
+
+class GroupNorm(nn.GroupNorm):
+    """A group norm whose weights follow the dtype of its input."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight.to(input.dtype), self.bias.to(input.dtype), self.eps)
+
+
+def activation(name: str) -> nn.Module:
+    """The activation layer of that name."""
+    if name.lower() not in ACTIVATIONS:
+        raise ConfigError(f"act_fn wants one of {', '.join(ACTIVATIONS)}, got {name!r}.")
+    return ACTIVATIONS[name.lower()]()
+
+
+def compute_dtype(weights: torch.dtype, force_upcast: bool) -> torch.dtype:
+    """The dtype to compute in: float16 overflows inside a VAE that asks for `force_upcast`; bfloat16 has the range."""
+    return torch.float32 if force_upcast and weights is torch.float16 else weights
+
+
+def check_pixels(owner: str, pixels: Tensor, channels: int, factor: int) -> None:
+    """Refuse pictures that cannot become whole latents."""
+    _check_layout(owner, "pictures", pixels, channels, "(batch, channels, height, width)")
+    height, width = pixels.shape[-2:]
+    if height % factor or width % factor or not height or not width:
+        fitting = tuple(max(factor, size // factor * factor) for size in (height, width))
+        raise InputError(
+            f"{owner}.encode wants height and width divisible by {factor}, got {height}x{width}. "
+            f"Resize or crop the pictures, for instance to {fitting[0]}x{fitting[1]}."
+        )
+
+
+def check_latents(owner: str, latents: Tensor, channels: int) -> None:
+    """Refuse latents of another layout or width."""
+    _check_layout(owner, "latents", latents, channels, "(batch, channels, latent height, latent width)")
+
+
+def _check_layout(owner: str, what: str, value: Tensor, channels: int, layout: str) -> None:
+    if value.ndim != 4:
+        raise InputError(f"{owner} wants {what} of shape {layout}, got {value.ndim} axes: {tuple(value.shape)}.")
+    if value.shape[1] != channels:
+        raise InputError(
+            f"{owner} wants {what} with {channels} channels in shape {layout}, got {value.shape[1]} in "
+            f"{tuple(value.shape)}. Check that the {what} were made for this model."
+        )
+
+
+def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device).view(1, -1, 1, 1)
+
+
+class AutoencoderMixin:
+    """Switches for bounded memory: tiles of one picture, slices of one batch."""
+
+    use_slicing: bool = False
+    use_tiling: bool = False
+    spatial_scale_factor: int
+    tile_sample_min_size: int
+    tile_latent_min_size: int
+    tile_overlap_factor: float
+    config: FrozenDict
+
+    def enable_tiling(self, tile_sample_min_size: int | None = None, tile_overlap_factor: float | None = None) -> None:
+        """Encode and decode in overlapping tiles (sizes in pixels) that are blended together."""
+        size = self.tile_sample_min_size if tile_sample_min_size is None else tile_sample_min_size
+        overlap = self.tile_overlap_factor if tile_overlap_factor is None else tile_overlap_factor
+        self._check_tiles(size, overlap)
+        self.tile_sample_min_size, self.tile_overlap_factor = size, overlap
+        self.tile_latent_min_size = size // self.spatial_scale_factor
+        self.use_tiling = True
+
+    def disable_tiling(self) -> None:
+        self.use_tiling = False
+
+    def enable_slicing(self) -> None:
+        """Encode and decode a batch one picture at a time."""
+        self.use_slicing = True
+
+    def disable_slicing(self) -> None:
+        self.use_slicing = False
+
+    def normalize_latents(self, latents: Tensor) -> Tensor:
+        """Raw latents of this autoencoder to the scale that the diffusion model works on."""
+        config = self.config
+        if config.get("latents_mean") is not None:
+            mean, std = _per_channel(config.latents_mean, latents), _per_channel(config.latents_std, latents)
+            return (latents - mean) * config.scaling_factor / std
+        shift = config.get("shift_factor")
+        return (latents if shift is None else latents - shift) * config.scaling_factor
+
+    def denormalize_latents(self, latents: Tensor) -> Tensor:
+        """Latents of the diffusion model to the raw ones that `decode` takes."""
+        config = self.config
+        if config.get("latents_mean") is not None:
+            mean, std = _per_channel(config.latents_mean, latents), _per_channel(config.latents_std, latents)
+            return latents * std / config.scaling_factor + mean
+        shift = config.get("shift_factor")
+        raw = latents / config.scaling_factor
+        return raw if shift is None else raw + shift
+
+    def _by_slice(self, run: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
+        if self.use_slicing and batch.shape[0] > 1:
+            return torch.cat([run(one) for one in batch.split(1)])
+        return run(batch)
+
+    def _check_tiles(self, size: int, overlap: float) -> None:
+        factor = self.spatial_scale_factor
+        if size < factor or size % factor:
+            raise InputError(f"tile_sample_min_size wants a multiple of {factor} pixels, got {size}.")
+        if not 0 <= overlap < 1:
+            raise InputError(f"tile_overlap_factor wants a share of the tile from 0 up to but not 1, got {overlap}.")
+        latent_overlap = size // factor * overlap
+        if latent_overlap != int(latent_overlap):
+            raise InputError(
+                f"A tile of {size} pixels is {size // factor} latents; an overlap of {overlap} of it is "
+                f"{latent_overlap:g} latents, which is not whole. "
+                "Choose tile_sample_min_size and tile_overlap_factor so that it is."
+            )

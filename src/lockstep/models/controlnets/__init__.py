@@ -1,0 +1,1 @@
+"""ControlNets: side networks that steer a UNet by a picture."""

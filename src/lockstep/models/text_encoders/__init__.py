@@ -1,0 +1,1 @@
+"""Text encoders: token ids -> hidden states. One model family, one file."""

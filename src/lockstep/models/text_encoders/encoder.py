@@ -1,0 +1,93 @@
+"""What the text encoders share: transformers' file names and config keys, activations, and the check of token ids."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ...configuration import ConfigMixin
+from ...errors import ConfigError, InputError
+from ..modeling import ModelMixin
+
+
+def quick_gelu(x: torch.Tensor) -> torch.Tensor:
+    """The sigmoid approximation of GELU that the first CLIP models were trained with (arXiv:1606.08415)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
+    """The tanh approximation of GELU (arXiv:1606.08415)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_new(x: torch.Tensor) -> torch.Tensor:
+    """The same, operation by operation: in half precision each rounds, and the published T5 outputs have it so."""
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "quick_gelu": quick_gelu,
+    "gelu": F.gelu,
+    "gelu_new": gelu_new,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+def activation(name: str, key: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The activation that the config value `key` names."""
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"Config value {key!r} wants one of {', '.join(sorted(ACTIVATIONS))}; got {name!r}.")
+    return ACTIVATIONS[name]
+
+
+class TextEncoder(ModelMixin, ConfigMixin):
+    """Token ids to hidden states, in files that transformers reads and writes."""
+
+    weights_name = "model.safetensors"
+    model_type: ClassVar[str]
+    # Written anew on save: a stale class or dtype in the file would make another library load the weights wrongly.
+    ignored_config_keys = frozenset({"architectures", "model_type", "dtype", "torch_dtype"})
+
+    @classmethod
+    def class_name_in_config(cls) -> dict[str, Any]:
+        return {"architectures": [cls.__name__], "model_type": cls.model_type}
+
+    def config_to_json(self) -> str:
+        values = json.loads(super().config_to_json())
+        dtype = next(self.parameters()).dtype
+        return json.dumps({**values, "dtype": str(dtype).removeprefix("torch.")}, indent=2, sort_keys=True) + "\n"
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The table of token vectors."""
+        raise NotImplementedError
+
+    def check_tokens(self, input_ids: torch.Tensor, max_length: int | None = None) -> None:
+        """Refuse token ids that the table does not have and sequences that the positions do not reach."""
+        owner, vocab_size = type(self).__name__, self.get_input_embeddings().num_embeddings
+        if not isinstance(input_ids, torch.Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
+            got = input_ids.dtype if isinstance(input_ids, torch.Tensor) else type(input_ids).__name__
+            raise InputError(f"{owner} wants input_ids as a tensor of int64 or int32, got {got}. Tokenize the text first.")
+        if input_ids.ndim != 2 or input_ids.shape[1] == 0:
+            raise InputError(f"{owner} wants input_ids of shape (batch, tokens), got {tuple(input_ids.shape)}.")
+        if max_length is not None and input_ids.shape[1] > max_length:
+            raise InputError(
+                f"{owner} takes at most {max_length} tokens (max_position_embeddings), got {input_ids.shape[1]}. "
+                f"Tokenize with truncation=True, max_length={max_length}, or encode the text in parts."
+            )
+        if torch.compiler.is_compiling() or input_ids.device.type == "meta" or input_ids.numel() == 0:
+            return  # the values cannot be looked at there
+        low, high = (int(bound) for bound in torch.aminmax(input_ids))
+        if low < 0 or high >= vocab_size:
+            wrong = low if low < 0 else high
+            raise InputError(
+                f"{owner} has a vocabulary of {vocab_size} tokens (ids 0 to {vocab_size - 1}), got id {wrong}. "
+                "The tokenizer belongs to another model, or tokens were added to it without widening the embedding."
+            )

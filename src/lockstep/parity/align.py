@@ -1,0 +1,284 @@
+"""Two traces side by side: by name, by the values of the weights, by order, by shape, or as a map file says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from .errors import AlignmentError
+from .names import Key
+from .trace import Entry, Trace
+from .weights import WeightMatch, match_weights
+
+# One value, several published names: (path, slot) pairs that mean the same, tried in this order.
+ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
+    (("@latents", "out"), ("@scheduler.step", "out")),
+    (("@noise_pred", "out"), ("@scheduler.step", "in.model_output")),
+    (("@timestep", "out"), ("@scheduler.step", "in.timestep")),
+    (("@timesteps", "out"), ("@scheduler.timesteps", "out")),
+    (("@sigmas", "out"), ("@scheduler.sigmas", "out")),
+    (("vae", "out.image"), ("vae.decode", "out")),
+    (("vae", "in.latents"), ("vae.decode", "in.z")),
+]
+_SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One value of A and its partner of B; `rows_*` takes a range of the first axis (a CFG branch of a batch)."""
+
+    a: Entry
+    b: Entry
+    how: str
+    rows_a: tuple[int | None, int | None] | None = None
+    rows_b: tuple[int | None, int | None] | None = None
+
+
+@dataclass
+class Alignment:
+    pairs: list[Pair] = field(default_factory=list)  # in A's order
+    missing: list[Entry] = field(default_factory=list)  # of A
+    extra: list[Entry] = field(default_factory=list)  # of B
+    modules: dict[str, tuple[str, str]] = field(default_factory=dict)  # path of A -> (path of B, how)
+    weights: list[WeightMatch] = field(default_factory=list)
+
+
+def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto") -> Alignment:
+    """Pair the values of two traces; `map` is "auto", a TOML file or its contents."""
+    rules = _read_map(map)
+    matches = match_weights(a, b)
+    modules = _module_paths(a, b, rules["modules"], matches)
+    work = _Work(a, b, modules)
+    work.by_rules(rules["values"])
+    work.by_name()
+    work.by_alias()
+    work.by_slot_order()
+    work.by_sequence()
+    return work.result(matches)
+
+
+def _read_map(source: str | Path | Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    if isinstance(source, Mapping):
+        rules: Mapping[str, Any] = source
+    elif str(source) == "auto":
+        rules = {}
+    else:
+        try:
+            rules = tomllib.loads(Path(source).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise AlignmentError(f"map file {source} cannot be read: {error}") from error
+    unknown = set(rules) - {"modules", "values"}
+    if unknown:
+        raise AlignmentError(f"map has unknown tables {sorted(unknown)}; expected [modules] and [values]")
+    tables = {name: dict(rules.get(name, {})) for name in ("modules", "values")}
+    for name, table in tables.items():
+        if not all(isinstance(k, str) and isinstance(v, str) for k, v in table.items()):
+            raise AlignmentError(f"map table [{name}] must map text to text")
+    return tables
+
+
+def _paths(trace: Trace) -> set[str]:
+    return {entry.key.path for entry in trace.entries if not entry.key.is_operation}
+
+
+def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[WeightMatch]) -> dict[str, tuple[str, str]]:
+    """Path of A to path of B: the map's prefixes, equal names, equal weights, then equal names below another root."""
+    paths_a, paths_b = _paths(a), _paths(b)
+    found: dict[str, tuple[str, str]] = {}
+    for prefix in rules:
+        if not any(_below(path, prefix) for path in paths_a):
+            raise AlignmentError(f"map names module {prefix!r}, which the reference trace does not have")
+    for path in paths_a:
+        best = max((p for p in rules if _below(path, p)), key=len, default=None)
+        if best is not None:
+            found[path] = (rules[best] + path[len(best) :], "map")
+        elif path in paths_b:
+            found[path] = (path, "name")
+    votes = _weight_votes([m for m in matches if m.kind != "different"])
+    for path in paths_a - found.keys():
+        if path in votes and votes[path] in paths_b:
+            found[path] = (votes[path], "weights")
+    for path in paths_a - found.keys():
+        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b)
+        if renamed:
+            found[path] = (renamed, "name")
+    return found
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}.")
+
+
+def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
+    """Owners of equal weights, and their ancestors as long as the trailing names agree."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for match in matches:
+        for left, right in match.owners:
+            votes[left][right] += 4
+            while "." in left and "." in right and left.rpartition(".")[2] == right.rpartition(".")[2]:
+                left, right = left.rpartition(".")[0], right.rpartition(".")[0]
+                votes[left][right] += 1
+    return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
+
+
+def _renamed_root(path: str, found: dict[str, tuple[str, str]], paths_b: set[str]) -> str | None:
+    """A sibling's partner tells where this one lives: a.x -> b.x if a.y -> b.y."""
+    parent, _, last = path.rpartition(".")
+    while parent:
+        if parent in found:
+            candidate = f"{found[parent][0]}.{last}"
+            return candidate if candidate in paths_b else None
+        parent, _, head = parent.rpartition(".")
+        last = f"{head}.{last}"
+    return None
+
+
+def _only_root(path: str, a: Trace, b: Trace, paths_b: set[str]) -> str | None:
+    """Traces of one model each, recorded under different root names."""
+    roots = [{e.key.path.split(".")[0] for e in t.entries if not e.key.path.startswith("@")} for t in (a, b)]
+    if len(roots[0]) != 1 or len(roots[1]) != 1:
+        return None
+    candidate = ".".join([roots[1].pop(), *path.split(".")[1:]])
+    return candidate if candidate in paths_b else None
+
+
+class _Work:
+    """Pairs found so far, and what is left on either side."""
+
+    def __init__(self, a: Trace, b: Trace, modules: dict[str, tuple[str, str]]) -> None:
+        self.a, self.b, self.modules = a, b, modules
+        self.left_a = {entry.seq: entry for entry in a.entries}
+        self.left_b = {entry.seq: entry for entry in b.entries}
+        self.pairs: list[Pair] = []
+
+    def take(self, left: Entry, right: Entry, how: str) -> None:
+        self.pairs.append(Pair(left, right, how))
+        del self.left_a[left.seq], self.left_b[right.seq]
+
+    def partner_path(self, path: str) -> tuple[str, str] | None:
+        """The path of B for a module or for an operation of a module."""
+        if path in self.modules:
+            return self.modules[path]
+        if "/" in path:
+            module, _, operation = path.partition("/")
+            if module in self.modules:
+                other, how = self.modules[module]
+                return f"{other}/{operation}", how
+            return path, "name"
+        return None
+
+    def by_rules(self, rules: dict[str, str]) -> None:
+        """The map's [values]: `step|path|slot`, `*` as step for the same step on both sides, `[0:1]` for rows."""
+        for left_text, right_text in rules.items():
+            left_text, rows_a = _selection(left_text)
+            right_text, rows_b = _selection(right_text)
+            left, right = Key.parse(left_text), Key.parse(right_text)
+            steps = [e.key.step for e in self.a.entries] if left.step == "*" else [left.step]
+            matched = 0
+            for step in dict.fromkeys(steps):
+                x = self.a.get(Key(step, left.path, left.slot, left.call))
+                y = self.b.get(Key(step if right.step == "*" else right.step, right.path, right.slot, right.call))
+                if x is not None and y is not None:
+                    matched += 1
+                    self.pairs.append(Pair(x, y, "map", rows_a, rows_b))
+                    self.left_a.pop(x.seq, None)
+                    self.left_b.pop(y.seq, None)
+            if not matched:
+                raise AlignmentError(f"map pairs {left_text!r} with {right_text!r}, but no such values are in the traces")
+
+    def by_name(self) -> None:
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is None:
+                continue
+            for slot in _slot_names(left.key.slot):
+                right = self.b.get(Key(left.key.step, partner[0], slot, left.key.call))
+                if right is not None and right.seq in self.left_b and _similar_operation(left, right):
+                    self.take(left, right, partner[1])
+                    break
+
+    def by_alias(self) -> None:
+        table = {x: y for x, y in ALIASES} | {y: x for x, y in ALIASES}
+        for left in list(self.left_a.values()):
+            name = (left.key.path, left.key.slot)
+            if name not in table:
+                continue
+            path, slot = table[name]
+            for candidate in _slot_names(slot):
+                right = self.b.get(Key(left.key.step, path, candidate, left.key.call))
+                if right is not None and right.seq in self.left_b:
+                    self.take(left, right, "alias")
+                    break
+
+    def by_slot_order(self) -> None:
+        """Inside two calls that are partners: the same direction, the same shape, in order."""
+        free: dict[tuple[str, str, int, bool], list[Entry]] = defaultdict(list)
+        for right in self.left_b.values():
+            free[(*right.key.node, right.key.is_input)].append(right)
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is None or left.key.is_operation:
+                continue
+            candidates = free[(left.key.step, partner[0], left.key.call, left.key.is_input)]
+            right = next((r for r in candidates if r.shape == left.shape), None)
+            if right is not None:
+                candidates.remove(right)
+                self.take(left, right, "order")
+
+    def by_sequence(self) -> None:
+        """What is left inside one parent and step, matched as a sequence of (operation, shape)."""
+        groups: dict[tuple[str, str, int], tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
+        for left in self.left_a.values():
+            parent = _parent(left.key.path)
+            partner = self.partner_path(parent)
+            groups[(left.key.step, partner[0] if partner else parent, 0)][0].append(left)
+        for right in self.left_b.values():
+            groups[(right.key.step, _parent(right.key.path), 0)][1].append(right)
+        for lefts, rights in groups.values():
+            if not lefts or not rights:
+                continue
+            matcher = SequenceMatcher(None, [_signature(e) for e in lefts], [_signature(e) for e in rights], autojunk=False)
+            for block in matcher.get_matching_blocks():
+                for offset in range(block.size):
+                    self.take(lefts[block.a + offset], rights[block.b + offset], "sequence")
+
+    def result(self, matches: list[WeightMatch]) -> Alignment:
+        self.pairs.sort(key=lambda pair: pair.a.seq)
+        return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
+
+
+def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:
+    match = _SELECTION.match(text)
+    if not match:
+        return text, None
+    begin, end = (int(group) if group else None for group in match.groups()[1:])
+    return match.group(1), (begin, end)
+
+
+def _slot_names(slot: str) -> list[str]:
+    """`out` and `out.0` are the same thing for a module that returns one tensor, wrapped or not."""
+    if slot == "out":
+        return ["out", "out.0", "out.sample"]
+    if slot in ("out.0", "out.sample"):
+        return [slot, "out", "out.0", "out.sample"]
+    return [slot]
+
+
+def _parent(path: str) -> str:
+    return path.partition("/")[0] if "/" in path else path.rpartition(".")[0]
+
+
+def _similar_operation(left: Entry, right: Entry) -> bool:
+    """Operations with one name but other shapes are counted apart (one side has an extra one before it)."""
+    return not left.key.is_operation or left.shape == right.shape
+
+
+def _signature(entry: Entry) -> tuple[Any, ...]:
+    kind = entry.op if entry.key.is_operation else entry.key.slot.split(".")[0]
+    return (kind, entry.shape, entry.is_float)

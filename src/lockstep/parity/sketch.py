@@ -1,0 +1,127 @@
+"""A linear CountSketch of 256 numbers per tensor (Charikar, Chen, Farach-Colton 2002), numpy alone.
+
+Linear: sketch(A) - sketch(B) = sketch(A - B), so two machines that never share a tensor still learn |A - B| to about
+5 %. Sensitive to order: equal norms with unequal sketches are a permutation. `docs/trace-format.md` is the definition
+in words; `sketch_torch.py` computes the same numbers faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH = 256  # buckets
+TILE_ROWS = 16
+TILE = TILE_ROWS * WIDTH  # elements that one fold takes to WIDTH coefficients
+FOLD_FROM = 65536  # shorter tensors are bucketed element by element
+BLOCK = 1 << 18  # coefficients whose hashes are kept as one cached table
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Norm, moments and non-finite counts of one tensor (taken over its finite elements, in float64)."""
+
+    n: int
+    l2: float
+    mean: float
+    min: float
+    max: float
+    nan: int = 0
+    inf: int = 0
+
+    @property
+    def rms(self) -> float:
+        return self.l2 / self.n**0.5 if self.n else 0.0
+
+
+def splitmix64(index: Array) -> Array:
+    """The index-th output of SplitMix64 seeded with 0 (Steele, Lea, Flood 2014)."""
+    with np.errstate(over="ignore"):
+        z = (index.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+@lru_cache(maxsize=16)
+def hash_block(number: int) -> tuple[Array, Array]:
+    """Bucket (top 8 bits) and sign (lowest bit) of the coefficients number*BLOCK and following."""
+    h = splitmix64(np.arange(number * BLOCK, (number + 1) * BLOCK, dtype=np.uint64))
+    return (h >> np.uint64(56)).astype(np.int64), 1.0 - 2.0 * (h & np.uint64(1)).astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def tile_signs() -> Array:
+    """Signs inside a tile (bit 32), shape (TILE_ROWS, WIDTH)."""
+    h = splitmix64(np.arange(TILE, dtype=np.uint64))
+    return (1.0 - 2.0 * ((h >> np.uint64(32)) & np.uint64(1)).astype(np.float64)).reshape(TILE_ROWS, WIDTH)
+
+
+def sketch(values: Array) -> Array:
+    """CountSketch of the flattened tensor, float64[256]; non-finite elements count as 0."""
+    return sketch_and_stats(values)[0]
+
+
+def sketch_and_stats(values: Array) -> tuple[Array, Stats]:
+    """One walk over the tensor in blocks, so that a mapped file is never held in memory whole."""
+    flat = np.asarray(values).reshape(-1)
+    if np.iscomplexobj(flat):
+        flat = flat.view(flat.real.dtype)
+    n = flat.size
+    total = np.zeros(WIDTH)
+    squares = summed = 0.0
+    low, high, nan, inf = np.inf, -np.inf, 0, 0
+    folded = n >= FOLD_FROM
+    span = BLOCK * TILE_ROWS if folded else BLOCK
+    for number, start in enumerate(range(0, n, span)):
+        part = flat[start : start + span].astype(np.float64)
+        bad = ~np.isfinite(part)
+        if bad.any():
+            part_nan = int(np.isnan(part).sum())
+            nan, inf = nan + part_nan, inf + int(bad.sum()) - part_nan
+            good = part[~bad]
+            part[bad] = 0.0
+        else:
+            good = part
+        if good.size:
+            low, high = min(low, float(good.min())), max(high, float(good.max()))
+        squares += float(np.dot(part, part))
+        summed += float(part.sum())
+        total += _bucket(_fold(part) if folded else part, number)
+    stats = Stats(n, squares**0.5, summed / n if n else 0.0, low if n > nan + inf else 0.0, high if n > nan + inf else 0.0, nan, inf)
+    return total, stats
+
+
+def _fold(part: Array) -> Array:
+    padded = np.pad(part, (0, -part.size % TILE)).reshape(-1, TILE_ROWS, WIDTH)
+    return np.einsum("gjc,jc->gc", padded, tile_signs()).reshape(-1)
+
+
+def _bucket(coefficients: Array, number: int) -> Array:
+    bucket, sign = hash_block(number)
+    count = coefficients.size
+    return np.bincount(bucket[:count], sign[:count] * coefficients, WIDTH)
+
+
+def relative_l2(reference: Array, candidate: Array) -> float:
+    """|B - A| / |A| in float64; 0 for two zeros, infinity for something against zero."""
+    a = np.asarray(reference, dtype=np.float64).reshape(-1)
+    b = np.asarray(candidate, dtype=np.float64).reshape(-1)
+    return ratio(float(np.linalg.norm(b - a)), float(np.linalg.norm(a)))
+
+
+def sketch_error(a: Array, b: Array, reference_norm: float) -> float:
+    """Estimate of |B - A| / |A| from two sketches and the true norm of A."""
+    return ratio(float(np.linalg.norm(b - a)), reference_norm)
+
+
+def ratio(difference: float, norm: float) -> float:
+    if norm > 0:
+        return difference / norm
+    return 0.0 if difference == 0 else float("inf")

@@ -1,0 +1,219 @@
+"""From errors per value to one verdict. The constants are calibrated on the negative controls of the fault benchmark."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .names import Key
+from .priors import HALF, unit
+from .results import Comparison, NodeResult, Role, Status, Verdict
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Every constant of the decision in one place."""
+
+    prior: float = 4.0  # c of the rounding prior
+    spread: float = 3.0  # standard deviations of the log floor
+    least_spread: float = 0.35  # of the log floor, where few runs were made
+    local: float = 8.0  # times the prior: a node whose inputs are equal to the last bit
+    no_floor: float = 32.0  # times the prior and the root of the depth, where no floor was measured
+    gain: float = 2.0  # times the measured gain: what an input's error may become
+    jump: float = 3.0  # R at which an origin needs no further sign
+    heal: float = 1e-3  # of a value's error: what may be left of it in the result of the module around it
+    divergent: float = 0.1  # floor above which the reference does not agree with itself
+    pass_length: int = 1024  # sum length of the prior that PASS is measured against
+
+
+def threshold(node: NodeResult, floor: tuple[float, float, int] | None, depth: int, inputs_same: bool, limits: Thresholds) -> float:
+    """tau: rounding prior, measured floor, and the tighter local bound where the inputs are the same bits."""
+    structured = node.structure is not None and node.structure.structured
+    prior = node.prior if not structured else min(node.prior, limits.prior * unit(*node.dtypes))
+    if floor is None:
+        tau = limits.no_floor * node.prior * math.sqrt(max(depth, 1))
+    else:
+        f, s, k = floor
+        tau = max(prior, f * math.exp(limits.spread * math.sqrt(1 + 1 / k) * max(s, limits.least_spread)))
+    return min(tau, limits.local * prior) if inputs_same else tau
+
+
+def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str, float] | None = None) -> None:
+    """Origin, propagated, amplified or healed, for every value that is over its threshold."""
+    by_key = {str(node.key): node for node in nodes}
+    outs = _outputs_by_module(nodes)
+    bad_so_far: list[NodeResult] = []
+    for node in nodes:
+        if not node.bad:
+            continue
+        if _is_healed(node, outs, limits):
+            node.role = Role.HEALED
+            continue
+        captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
+        if _contains(node, captured, bad_so_far):
+            node.role = Role.PROPAGATED
+        else:
+            node.role = _role(node, captured, bool(bad_so_far), limits)
+        if local is not None and str(node.key) in local:
+            node.local_error = local[str(node.key)]
+            own = node.local_error > limits.local * node.prior
+            node.role = Role.ORIGIN if own else Role.PROPAGATED
+        if not node.key.is_operation:
+            bad_so_far.append(node)
+
+
+def _sources(node: NodeResult, by_key: dict[str, NodeResult]) -> list[NodeResult]:
+    """The captured values that a value was made from, seen through the operations in between."""
+    found: dict[str, NodeResult] = {}
+    waiting, visited = list(node.inputs), set()
+    while waiting:
+        key = waiting.pop()
+        if key in visited or key not in by_key:
+            continue
+        visited.add(key)
+        source = by_key[key]
+        if source.key.is_operation:
+            waiting.extend(source.inputs)
+        else:
+            found[key] = source
+    return list(found.values())
+
+
+def _contains(node: NodeResult, captured: list[NodeResult], bad: list[NodeResult]) -> bool:
+    """True for a module's result if something that went wrong lies inside the module's own call."""
+    own = [c.order for c in captured if c.key.node == node.key.node and c.key.is_input]
+    if node.key.is_input or not own:
+        return False
+    begin = min(own)
+    for other in reversed(bad):
+        if other.order < begin:
+            return False
+        if other.key.step == node.key.step and other.key.path.startswith((f"{node.key.path}.", f"{node.key.path}/")):
+            return True
+    return False
+
+
+def _role(node: NodeResult, captured: list[NodeResult], seen_bad: bool, limits: Thresholds) -> Role:
+    if node.status is Status.STRUCT:
+        return Role.PROPAGATED if any(c.bad for c in captured) or (not captured and seen_bad) else Role.ORIGIN
+    if not captured:
+        return Role.PROPAGATED if seen_bad else Role.ORIGIN
+    incoming = max((c.error or 0.0 for c in captured), default=0.0)
+    explained = limits.gain * _gain(node, captured) * incoming
+    if not any(c.bad for c in captured):
+        small_step = (node.error or 0.0) <= explained and (node.ratio or 0.0) < limits.jump
+        return Role.PROPAGATED if small_step else Role.ORIGIN
+    return Role.PROPAGATED if (node.error or 0.0) <= max(explained, 4 * incoming) else Role.AMPLIFIED
+
+
+def _gain(node: NodeResult, captured: list[NodeResult]) -> float:
+    """Measured amplification: the floor of the output over the largest floor of an input."""
+    floors = [c.floor for c in captured if c.floor]
+    if node.floor and floors:
+        node.gain = node.floor / max(floors)
+        return node.gain
+    return 1.0
+
+
+def _outputs_by_module(nodes: list[NodeResult]) -> dict[tuple[str, str], list[NodeResult]]:
+    table: dict[tuple[str, str], list[NodeResult]] = defaultdict(list)
+    for node in nodes:
+        if not node.key.is_input and not node.key.is_operation:
+            table[node.key.step, node.key.path].append(node)
+    return table
+
+
+def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds) -> bool:
+    """True if the module around this value gives the right result all the same: permuted weights, other algebra.
+
+    Right means right by far: a residual alone dilutes an error tenfold, and that is still an error.
+    """
+    for path in _containers(node.key):
+        later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
+        if later:
+            results = [o for o in later if o.key.call == later[0].key.call]
+            largest = max(o.error if o.error is not None else math.inf for o in results)
+            own = node.error if node.error is not None else math.inf
+            return not any(o.bad for o in results) and largest <= limits.heal * own
+    return False
+
+
+def _containers(key: Key) -> list[str]:
+    """Enclosing modules, innermost first; a value at the border of a module is inside the next one out."""
+    path = key.path.partition("/")[0]
+    found = [path] if key.is_operation else []
+    while "." in path:
+        path = path.rpartition(".")[0]
+        found.append(path)
+    return found
+
+
+def decide(comparison: Comparison, limits: Thresholds) -> None:
+    """Fill verdict, first, origins and reasons from the nodes."""
+    nodes = comparison.nodes
+    by_key = {str(node.key): node for node in nodes}
+    bad = [n for n in nodes if n.bad and n.role is not Role.HEALED]
+    strong = [n for n in bad if not _is_weak(n, nodes)]
+    origins = [n for n in strong if n.role is Role.ORIGIN]
+    if not strong:
+        comparison.verdict = _clean_verdict(comparison, limits)
+        return
+    comparison.origins = list({str(n.key): n for n in (_refine(o, by_key) for o in origins)}.values())
+    divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)
+    if comparison.origins:
+        comparison.verdict, comparison.first = Verdict.BUG, comparison.origins[0]
+        comparison.reasons.insert(0, f"first difference: {comparison.first.describe()}")
+    elif divergent > limits.divergent:
+        comparison.verdict = Verdict.INCONCLUSIVE
+        comparison.reasons.insert(
+            0, f"the reference differs from itself by {divergent:.1%}: run again in float32, teacher-forced, or with fewer steps"
+        )
+    else:
+        comparison.verdict = Verdict.DRIFT
+        comparison.first = max(strong, key=lambda n: n.ratio or 0.0)
+        comparison.reasons.insert(
+            0, f"{len(strong)} values over the floor without one origin (largest R {comparison.first.ratio:.2g} at {comparison.first.key}): "
+            "typical of a systematic tiny difference"
+        )  # fmt: skip
+
+
+def _is_weak(node: NodeResult, nodes: list[NodeResult]) -> bool:
+    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them."""
+    if node.key.is_operation:
+        return True
+    return node.how == "sequence" and any(n.how != "sequence" for n in nodes)
+
+
+def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
+    """Walk back from the first bad value through the bad operations that it was made by."""
+    current, visited = node, {str(node.key)}
+    while True:
+        sources = [by_key[k] for k in current.inputs if k in by_key and k not in visited]
+        bad = [s for s in sources if s.bad and s.key.is_operation]
+        if not bad:
+            return current
+        current = min(bad, key=lambda n: n.order)
+        visited.add(str(current.key))
+
+
+def _clean_verdict(comparison: Comparison, limits: Thresholds) -> Verdict:
+    """No value is over its threshold: PASS, or NOISE if some are above what rounding alone explains."""
+    compared = [n for n in comparison.nodes if n.error is not None and not n.key.is_operation and n.role is not Role.HEALED]
+    above = [n for n in compared if n.status is Status.FLOOR]
+    half = {d for n in compared for d in n.dtypes if d in HALF}
+    if above:
+        worst = max(above, key=lambda n: n.ratio or 0.0)
+        comparison.reasons.insert(
+            0, f"no value is over its threshold; {len(above)} are above the rounding prior, inside the floor (largest R {worst.ratio:.2g} at {worst.key})"
+        )  # fmt: skip
+        return Verdict.NOISE
+    if half:
+        comparison.reasons.insert(
+            0, f"no difference found, but {', '.join(sorted(half))} hides everything below {max(n.prior for n in compared):.1e}: only a float32 pair can PASS"
+        )  # fmt: skip
+        return Verdict.NOISE
+    same = sum(n.status is Status.SAME for n in compared)
+    comparison.reasons.insert(0, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior")
+    return Verdict.PASS

@@ -1,0 +1,438 @@
+"""DiffusionPipeline: a tree of blocks, the components that it uses, and the classic face that both are given.
+
+There is one class: the call signature, the help text and the schema follow from the blocks, and a pipeline put together
+by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its published name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import torch
+
+from ..blocks import index as index_files
+from ..blocks import schema as faces
+from ..blocks.calling import prepare_run
+from ..blocks.compose import CompositeBlocks, SequentialPipelineBlocks, default_name
+from ..blocks.events import Event
+from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
+from ..blocks.plan import Plan
+from ..blocks.progress import ProgressBars
+from ..blocks.run import Run
+from ..blocks.user_inputs import user_inputs
+from ..blocks.wiring import check_wiring
+from ..blocks.workflows import workflow_flows
+from ..configuration import FrozenDict, describe_type, fits
+from ..errors import InputError, LoadError, UnknownNameError, WiringError
+from .offload import Offload
+
+HUB = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
+
+
+class _DerivedCall:
+    """`__call__`, with the signature and the documentation that the blocks give it."""
+
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+        if pipe is not None:
+            return pipe._run_to_the_end
+
+        def __call__(self: DiffusionPipeline, *args: Any, **kwargs: Any) -> Any:
+            return self._run_to_the_end(*args, **kwargs)
+
+        blocks = owner.default_tree()
+        if blocks is not None:
+            inputs = user_inputs(check_wiring(blocks))
+            __call__.__signature__ = faces.call_signature(inputs, bound=False)  # type: ignore[attr-defined]
+            __call__.__doc__ = faces.help_text(owner.__doc__ or "", inputs, result_of(blocks), workflow_flows(blocks))
+        return __call__
+
+
+class DiffusionPipeline:
+    """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
+
+    default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
+    default_blocks_name: ClassVar[str | None] = None  # the same by its public name
+    index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
+
+    __call__ = _DerivedCall()
+
+    def __init__(
+        self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
+    ) -> None:
+        self._components: dict[str, Any] = {}
+        self._specs: dict[str, ComponentSpec] = {}
+        self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
+        self._load_options: dict[str, Any] = {}
+        self._config: dict[str, Any] = {}
+        self._lock = threading.RLock()
+        self._runs: set[Run] = set()
+        self._offload: Offload | None = None
+        self._bars = ProgressBars()
+        self.name_or_path = name_or_path
+        self.check_finite = True
+        tree = self.default_tree() if blocks is None else blocks
+        if tree is None:
+            raise InputError(
+                f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
+            )
+        self._assemble(tree, tuple(given))
+        self.update_components(**parts)
+
+    @classmethod
+    def default_tree(cls) -> CompositeBlocks | None:
+        """A tree of this class's own blocks."""
+        blocks = cls.default_blocks
+        if blocks is None and cls.default_blocks_name:
+            blocks = public_class(cls.default_blocks_name, f"the blocks of {cls.__name__}")
+        return blocks() if isinstance(blocks, type) else blocks
+
+    # ---- blocks ----
+
+    def _assemble(self, blocks: Any, given: tuple[str, ...]) -> None:
+        """Check a tree and take it; a run that is under way keeps the tree that it started with."""
+        root = blocks() if isinstance(blocks, type) else blocks
+        if not isinstance(root, CompositeBlocks) or root.kind != "sequence":
+            root = SequentialPipelineBlocks({default_name(root): root})
+        flow = check_wiring(root, given)
+        flows = workflow_flows(root, given)
+        for param in root.result or []:
+            if param.name not in flow.made:
+                raise WiringError(
+                    f"{type(root).__name__} gives {param.name!r} as its result, but none of its blocks makes it."
+                )
+        specs = {spec.name: spec for spec in root.expected_components}
+        self._blocks, self._given, self.flow, self.workflow_flows = root, given, flow, flows
+        self._specs = specs
+        self._config |= {spec.name: spec.default for spec in root.expected_configs if spec.name not in self._config}
+        for name, spec in specs.items():
+            if name not in self._components:
+                self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
+        self.__doc__ = faces.help_text(
+            inspect.cleandoc(type(self).__doc__ or ""), self.inputs, self.result_params(), flows
+        )
+
+    @property
+    def blocks(self) -> CompositeBlocks:
+        """The tree of blocks."""
+        return self._blocks
+
+    def insert_block(
+        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
+    ) -> Self:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+        self._assemble(self._blocks.inserted(path, block, after=after, before=before, index=index), self._given)
+        return self
+
+    def replace_block(self, path: str, block: Any) -> Self:
+        """Put another block at a path."""
+        self._assemble(self._blocks.replaced(path, block), self._given)
+        return self
+
+    def remove_block(self, path: str) -> Self:
+        """Take a block out of the tree."""
+        self._assemble(self._blocks.removed(path), self._given)
+        return self
+
+    def workflow_of(self, plan: Plan) -> str | None:
+        """The name of the workflow that takes the branches of a plan."""
+        return next((name for name, flow in self.workflow_flows.items() if flow.choices == plan.flow.choices), None)
+
+    @property
+    def available_workflows(self) -> list[str]:
+        return self._blocks.available_workflows
+
+    # ---- the classic face ----
+
+    @property
+    def inputs(self) -> list[InputParam]:
+        """What a call takes, besides the options of a run."""
+        return user_inputs(self.flow)
+
+    def result_params(self) -> list[OutputParam]:
+        """What a call gives."""
+        return result_of(self._blocks)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return faces.call_signature(self.inputs)
+
+    def schema(self) -> dict[str, Any]:
+        """Inputs, results, workflows and components as JSON; reads no weights."""
+        return faces.json_schema(self)
+
+    def draw(self) -> str:
+        """The dataflow as text."""
+        return self._blocks.draw()
+
+    def mermaid(self) -> str:
+        """The dataflow as a Mermaid diagram."""
+        return self._blocks.mermaid()
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  {name}: {type(component).__name__ if component is not None else 'none'}"
+            for name, component in self._components.items()
+        ]
+        return "\n".join([f"{type(self).__name__} of {type(self._blocks).__name__}", *lines])
+
+    # ---- runs ----
+
+    def run(self, *args: Any, **inputs: Any) -> Run:
+        """A run that is checked and not started: `run.result()`, `for event in run`, `run.interrupt()`."""
+        return prepare_run(self, args, inputs)
+
+    def _run_to_the_end(self, *args: Any, **inputs: Any) -> Any:
+        run = self.run(*args, **inputs)
+        bars = self._bars.for_run()
+        run.observers.append(bars)
+        try:
+            return run.result()
+        finally:
+            bars.close()
+
+    def stream(self, *args: Any, **inputs: Any) -> Iterator[Event]:
+        """The events of a run as they happen; the last one carries the output."""
+        return iter(self.run(*args, **inputs))
+
+    def interrupt(self) -> int:
+        """Stop every run of this pipeline at its next boundary; how many there were. Call it from any thread."""
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            run.interrupt()
+        return len(runs)
+
+    def run_begins(self, run: Run) -> None:
+        with self._lock:
+            self._runs.add(run)
+
+    def run_ends(self, run: Run) -> None:
+        with self._lock:
+            self._runs.discard(run)
+
+    def set_progress_bar_config(self, **settings: Any) -> None:
+        """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
+        self._bars.configure(**settings)
+
+    # ---- components ----
+
+    @property
+    def components(self) -> Mapping[str, Any]:
+        """The components by name; those that are missing are None."""
+        return MappingProxyType(self._components)
+
+    @property
+    def component_names(self) -> Iterable[str]:
+        return self._specs.keys()
+
+    @property
+    def component_specs(self) -> Mapping[str, ComponentSpec]:
+        return MappingProxyType(self._specs)
+
+    @property
+    def config(self) -> FrozenDict:
+        """The values that belong to the pipeline rather than to a call."""
+        return FrozenDict(self._config)
+
+    def update_components(self, **parts: Any) -> None:
+        """Give components, or config values, by their names."""
+        for name, part in parts.items():
+            if name in self._specs:
+                self._set_component(name, part)
+            elif name in self._config:
+                self._config[name] = part
+            else:
+                raise UnknownNameError(
+                    f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
+                )
+
+    def _set_component(self, name: str, component: Any) -> None:
+        hint = self._specs[name].type_hint
+        plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
+        if component is not None and hint is not None and not fits(plain, hint):
+            raise InputError(f"Component {name!r} wants {describe_type(hint)}, got {type(component).__name__}.")
+        with self._lock:
+            self._unloaded.pop(name, None)
+            self._components[name] = component
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__
+        if name in held.get("_components", {}):
+            return self._load(name) if name in held["_unloaded"] else held["_components"][name]
+        if name in held.get("_config", {}):
+            return held["_config"][name]
+        raise AttributeError(
+            f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', {})) or 'none'}."
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_specs", {}):
+            self._set_component(name, value)
+        elif name in self.__dict__.get("_config", {}):
+            self._config[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def _load(self, name: str) -> Any:
+        with self._lock:
+            spec = self._unloaded.get(name)
+            if spec is not None:
+                self._set_component(name, spec.load(**self._load_options))
+            return self._components[name]
+
+    def load_components(self, names: Iterable[str] | None = None, *, workflow: str | None = None) -> None:
+        """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's."""
+        if workflow is not None:
+            names = [spec.name for spec in self._blocks.get_workflow(workflow).expected_components]
+        for name in list(self._unloaded) if names is None else names:
+            if name not in self._specs:
+                raise UnknownNameError("component", name, self._specs)
+            self._load(name)
+
+    def require_components(self, plan: Plan) -> None:
+        """Load what a plan needs; refuse a plan that needs what is not there."""
+        for name, (spec, user) in plan.components.items():
+            component = self._load(name) if name in self._unloaded else self._components.get(name)
+            if component is None and not spec.optional:
+                raise InputError(
+                    f"Block {user} needs the component {name!r} ({describe_type(spec.type_hint)}), which this pipeline does not have. "
+                    f"Give it: pipe.{name} = …, or {name}=… when you load the pipeline."
+                )
+
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the models compute."""
+        if self._offload is not None:
+            return self._offload.device
+        return next((p.device for module in self._modules().values() for p in module.parameters()), torch.device("cpu"))
+
+    _execution_device = device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the first model."""
+        return next(
+            (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
+        )
+
+    def to(self, *where: Any, device: Any = None, dtype: torch.dtype | None = None) -> Self:
+        """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
+        for one in where:
+            device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
+        options = {key: value for key, value in (("device", device), ("dtype", dtype)) if value is not None}
+        with self._lock:
+            self._offload = None
+            self._load_options |= options
+            for module in self._modules().values():
+                module.to(**options)
+        return self
+
+    def enable_model_cpu_offload(self, device: str | torch.device | None = None) -> Self:
+        """Keep the models in main memory; each comes to the accelerator while a block uses it. Does nothing without one."""
+        self._offload = Offload.onto(device, self._components)
+        return self
+
+    def placed(self, names: Iterable[str], keep: Iterable[str] = ()) -> Any:
+        """A context in which the named components are where they compute."""
+        return Offload.nothing() if self._offload is None else self._offload.bring(names, keep)
+
+    # ---- disk ----
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        *,
+        blocks: Any = None,
+        given: Iterable[str] = (),
+        load: bool = True,
+        workflow: str | None = None,
+        dtype: torch.dtype | str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        device: torch.device | str | None = None,
+        variant: str | None = None,
+        **parts_and_hub: Any,
+    ) -> Any:
+        """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
+
+        The index names the class. Components and config values can be given by name in place of the stored ones (None
+        leaves one away). `workflow=` loads only what that workflow uses and `load=False` nothing; the rest is loaded
+        when a run first needs it.
+        """
+        hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB}
+        found = index_files.read_index(name_or_path, **hub)
+        owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
+        if blocks is None and owner.default_tree() is None and found.blocks_name:
+            blocks = public_class(found.blocks_name, f"the blocks of {found.source}")
+        pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
+        pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
+        pipe._take_index(found, variant, left_out=parts_and_hub)
+        pipe.update_components(**parts_and_hub)
+        if load or workflow:
+            pipe.load_components(workflow=workflow)
+        return pipe
+
+    def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
+        """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
+        self._config |= found.configs
+        for name, spec in self._specs.items():
+            if name in left_out:
+                continue
+            located = found.locate(spec)
+            if located is not None:
+                self._unloaded[name] = (
+                    located if located.variant or not variant else located.located(found.source, variant=variant)
+                )
+            elif spec.default_creation_method == "from_pretrained" and not spec.optional:
+                raise LoadError(
+                    f"{type(self).__name__} needs the component {name!r} ({describe_type(spec.type_hint)}), but the index of {found.source!r} "
+                    f"has only: {', '.join(found.entries)}. Give it: from_pretrained(…, {name}=…)."
+                )
+
+    def save_pretrained(self, folder: str | Path, *, modular: bool | None = None, variant: str | None = None) -> None:
+        """Write every component and the index; `modular` adds modular_model_index.json (always for hand-made pipelines)."""
+        self.load_components()
+        folder = Path(folder)
+        for name, component in self._components.items():
+            if component is not None and name in self._specs:
+                options = {"variant": variant} if variant and isinstance(component, torch.nn.Module) else {}
+                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **options)
+        known = {name: self._components[name] for name in self._specs}
+        own = {
+            n: c for n, c in known.items() if self._specs[n].default_creation_method == "from_config" and c is not None
+        }
+        published = {name: component for name, component in known.items() if name not in own}
+        index_files.write_classic(folder, type(self).__name__, published, own, self._config)
+        if modular or (modular is None and type(self).default_tree() is None):
+            index_files.write_modular(folder, type(self).__name__, type(self._blocks).__name__, known, self._config)
+
+
+ModularPipeline = DiffusionPipeline
+
+
+def result_of(blocks: CompositeBlocks) -> list[OutputParam]:
+    """What a tree gives: what it declares, else what its last block makes."""
+    if blocks.result is not None:
+        return blocks.result
+    parts = list(blocks.sub_blocks.values())
+    return parts[-1].outputs if parts else []
+
+
+def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
+    """The class that an index names: by its own name, or by one that it stands in for."""
+    import lockstep
+
+    name = found.class_name or ""
+    pipelines = [public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")]
+    match = next((p for p in pipelines if name == p.__name__ or name in getattr(p, "index_names", ())), None)
+    if match is None:
+        raise UnknownNameError(f"pipeline class (in {found.source})", name, [p.__name__ for p in pipelines])
+    return match

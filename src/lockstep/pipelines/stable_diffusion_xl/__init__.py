@@ -1,0 +1,1 @@
+"""Stable Diffusion XL, base and refiner: two text encoders, sizes as conditions; the rest is Stable Diffusion's."""

@@ -1,0 +1,141 @@
+"""What XL adds before the loop: sizes as conditions, and runs that begin or end part of the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs, randn_tensor
+from ...errors import InputError
+from ..stable_diffusion.before_denoise import SCHEDULER, UNET, PreparePainting, SetTimesteps, SetTimestepsByStrength
+
+Tensor = torch.Tensor
+
+
+def cutoff(scheduler: Any, part: float) -> int:
+    """The timestep at which a part of the way is done."""
+    trained = scheduler.config.num_train_timesteps
+    return round(trained - part * trained)
+
+
+def until(components: Any, timesteps: Tensor, denoising_end: float | None) -> Tensor:
+    """The timesteps up to a part of the way."""
+    if not denoising_end or denoising_end >= 1.0:
+        return timesteps
+    return timesteps[: int((timesteps >= cutoff(components.scheduler, denoising_end)).sum())]
+
+
+class SetTimestepsUntil(SetTimesteps):
+    """The grid of timesteps, or the beginning of it where another model does the rest."""
+
+    inputs = [*SetTimesteps.inputs, "denoising_end"]
+
+    def __call__(self, components: Any, state: Any) -> None:
+        super().__call__(components, state)
+        state.timesteps = until(components, components.scheduler.timesteps, state.denoising_end)
+
+
+class SetTimestepsBetween(SetTimestepsByStrength):
+    """The end of the grid by strength, or the part of it between two marks."""
+
+    inputs = [*SetTimesteps.inputs, InputParam.template("strength", default=0.3), "denoising_start", "denoising_end"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        start, end = inputs.denoising_start, inputs.denoising_end
+        if start is None:
+            super().check(components, inputs)
+        elif end is not None and start >= end:
+            raise InputError(f"'denoising_start' ({start}) has to be before 'denoising_end' ({end}).")
+
+    def __call__(self, components: Any, state: Any) -> None:
+        scheduler = components.scheduler
+        if state.denoising_start:
+            self.set_grid(components, state)
+            remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
+            if scheduler.order == 2 and remaining % 2 == 0:
+                remaining += 1  # a second-order step is not cut in two
+            skipped = len(scheduler.timesteps) - remaining
+            scheduler.set_begin_index(skipped)
+            state.timesteps = scheduler.timesteps[skipped:]
+        else:
+            super().__call__(components, state)
+        state.timesteps = until(components, state.timesteps, state.denoising_end)
+
+
+NEARLY_ALL = InputParam.template("strength", default=0.9999)
+
+
+class SetTimestepsForPainting(SetTimestepsBetween):
+    """The same, for painting: nearly everything is new unless told otherwise."""
+
+    inputs = [*SetTimesteps.inputs, NEARLY_ALL, "denoising_start", "denoising_end"]
+
+
+class PreparePaintingXL(PreparePainting):
+    """Picture and mask to latents, with XL's strength."""
+
+    inputs = [*(param for param in PreparePainting.inputs if param.name != "strength"), NEARLY_ALL]
+
+
+class AddNoiseUnlessStarted(ModularPipelineBlocks):
+    """The start picture with the noise of the first timestep; what another model has begun is noisy already."""
+
+    expected_components = [SCHEDULER]
+    inputs = [*needs("image_latents", "timesteps"), "generator", "latents", "denoising_start"]
+    outputs = ["latents"]
+
+    def __call__(self, components: Any, state: Any) -> None:
+        clean = state.image_latents
+        if state.latents is not None:
+            state.latents = state.latents.to(components.device)
+        elif state.denoising_start is not None:
+            state.latents = clean
+        else:
+            noise = randn_tensor(clean.shape, state.generator, components.device, clean.dtype)
+            state.latents = components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
+
+
+class DescribeSizes(ModularPipelineBlocks):
+    """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
+
+    expected_components = [UNET]
+    expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]
+    inputs = [
+        *needs("latents", "prompt_embeds", "pooled_prompt_embeds"),
+        *["original_size", "target_size", "crops_coords_top_left"],
+        *["negative_original_size", "negative_target_size", "negative_crops_coords_top_left"],
+        *["aesthetic_score", "negative_aesthetic_score"],
+    ]
+    outputs = ["add_time_ids", "negative_add_time_ids"]
+
+    def __call__(self, components: Any, state: Any) -> None:
+        size = tuple(side * components.vae_scale_factor for side in state.latents.shape[-2:])
+        original, target = state.original_size or size, state.target_size or size
+        crop, negative_crop = state.crops_coords_top_left, state.negative_crops_coords_top_left
+        negative_original = state.negative_original_size or original
+        negative_target = state.negative_target_size or target
+        if components.requires_aesthetics_score:
+            positive = (*original, *crop, state.aesthetic_score)
+            negative = (*negative_original, *negative_crop, state.negative_aesthetic_score)
+        else:
+            positive = (*original, *crop, *target)
+            told = state.negative_original_size is not None and state.negative_target_size is not None
+            negative = (*negative_original, *(negative_crop if told else crop), *negative_target)
+        self.check_width(components.unet, len(positive), state.pooled_prompt_embeds.shape[-1])
+        state.add_time_ids = self.rows(positive, state)
+        state.negative_add_time_ids = self.rows(negative, state)
+
+    @staticmethod
+    def rows(numbers: tuple[float, ...], state: Any) -> Tensor:
+        return torch.tensor([numbers]).to(state.prompt_embeds).repeat(len(state.latents), 1)
+
+    @staticmethod
+    def check_width(unet: Any, count: int, pooled: int) -> None:
+        wanted, got = unet.config.projection_class_embeddings_input_dim, unet.config.addition_time_embed_dim * count + pooled
+        if wanted != got:
+            raise InputError(
+                f"The denoiser wants {wanted} numbers of size and pooled text, got {got} ({count} sizes of "
+                f"{unet.config.addition_time_embed_dim} and {pooled} of pooled text). "
+                "Is 'requires_aesthetics_score' (refiner: true, base: false) right for this model?"
+            )

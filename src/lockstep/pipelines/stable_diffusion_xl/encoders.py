@@ -1,0 +1,96 @@
+"""Words to what the XL denoiser reads: hidden states of two text encoders, and one pooled vector."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...blocks import ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
+from ...errors import InputError
+from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ...tokenizers import CLIPTokenizer
+from ..stable_diffusion.encoders import (
+    GUIDER,
+    as_lists,
+    check_clip_skip,
+    check_prompts,
+    num_pieces,
+    per_picture,
+    token_pieces,
+)
+
+Tensor = torch.Tensor
+EMBEDS = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
+
+
+class EncodePrompt(ModularPipelineBlocks):
+    """Prompts to the penultimate hidden states of both encoders side by side, and the second one's pooled vector."""
+
+    checkpoint_name = "text_encoding"
+    expected_components = [
+        ComponentSpec("tokenizer", CLIPTokenizer, optional=True),
+        ComponentSpec("text_encoder", CLIPTextModel, optional=True),
+        ComponentSpec("tokenizer_2", CLIPTokenizer),
+        ComponentSpec("text_encoder_2", CLIPTextModelWithProjection),
+        replace(GUIDER, config={"guidance_scale": 5.0}),
+    ]
+    expected_configs = [ConfigSpec("force_zeros_for_empty_prompt", default=True)]
+    inputs = [
+        InputParam.template("prompt", required=False),
+        *["prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip", "num_images_per_prompt"],
+        *[InputParam.template(name, required=False, given=True) for name in EMBEDS],
+    ]
+    outputs = list(EMBEDS)
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_prompts(inputs)
+        check_clip_skip(inputs.clip_skip, components.text_encoder_2)
+        if inputs.prompt_embeds is not None and inputs.pooled_prompt_embeds is None:
+            raise InputError("Ready 'prompt_embeds' need 'pooled_prompt_embeds' of the same encoders beside them.")
+        if inputs.negative_prompt_embeds is not None and inputs.negative_pooled_prompt_embeds is None:
+            raise InputError("Ready 'negative_prompt_embeds' need 'negative_pooled_prompt_embeds' beside them.")
+
+    def __call__(self, components: Any, state: Any) -> None:
+        prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
+        prompts_2, negatives_2 = self.second(state, prompts, negatives)
+        tokenizer = components.tokenizer_2
+        if state.prompt_embeds is None:
+            count = num_pieces(tokenizer, [*prompts, *prompts_2, *negatives, *negatives_2])
+            positive, pooled = self.encode(components, prompts, prompts_2, count, state.clip_skip)
+        else:
+            positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
+            count = max(num_pieces(tokenizer, negatives), positive.shape[1] // tokenizer.model_max_length)
+        negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
+        if not components.guider.needs_unconditional:
+            negative = negative_pooled = None
+        elif negative is None and state.negative_prompt is None and components.force_zeros_for_empty_prompt:
+            negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
+        elif negative is None:
+            negative, negative_pooled = self.encode(components, negatives, negatives_2, count, None)
+        encoded = (positive, negative, pooled, negative_pooled)
+        for name, rows in zip(EMBEDS, encoded, strict=True):
+            state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
+
+    @staticmethod
+    def second(state: Any, prompts: list[str], negatives: list[str]) -> tuple[list[str], list[str]]:
+        """The texts for the second encoder: its own where given, else the first one's."""
+        texts = state.prompt_2, state.negative_prompt_2
+        own, own_negative = ([text] * len(negatives) if isinstance(text, str) else text for text in texts)
+        return list(own or prompts), list(own_negative or negatives)
+
+    def encode(
+        self, components: Any, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
+    ) -> tuple[Tensor, Tensor]:
+        layer = -2 if clip_skip is None else -(clip_skip + 2)
+        pairs = [(components.tokenizer, components.text_encoder, texts), (components.tokenizer_2, components.text_encoder_2, texts_2)]
+        columns, pooled = [], None
+        for tokenizer, encoder, rows in pairs:
+            if encoder is None:  # the refiner has the second encoder alone
+                continue
+            outputs = [encoder(ids.to(encoder.device), output_hidden_states=True) for ids, _ in token_pieces(tokenizer, rows, count)]
+            columns.append(torch.cat([output.hidden_states[layer] for output in outputs], dim=1))
+            pooled = getattr(outputs[0], "text_embeds", None)
+        dtype = components.text_encoder_2.dtype
+        return torch.cat(columns, dim=-1).to(dtype), pooled.to(dtype)  # type: ignore[union-attr]

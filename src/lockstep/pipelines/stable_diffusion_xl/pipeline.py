@@ -1,0 +1,12 @@
+"""StableDiffusionXLPipeline: the face of the blocks."""
+
+from __future__ import annotations
+
+from ..stable_diffusion.pipeline import StableDiffusionPipeline
+from .blocks import StableDiffusionXLBlocks
+
+
+class StableDiffusionXLPipeline(StableDiffusionPipeline):
+    """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
+
+    default_blocks = StableDiffusionXLBlocks

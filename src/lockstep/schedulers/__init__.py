@@ -1,0 +1,49 @@
+"""How the noise falls: timestep and sigma grids, prediction types and samplers; a scheduler class is one combination of them.
+
+betas, spacing, sigmas      grids: the training noise, the timesteps of a run, the sigmas of a run
+predictions, noise          what a model predicts; random draws, one per sample
+scheduling                  SchedulerMixin: config, place in the grid, per-run copies
+variance_preserving, sigma_grid, sigma_space, log_snr     the spaces that samplers work in
+dpm_solver                  the DPM-Solver family's formulas
+ddim, ddpm, pndm, euler, heun, lms, dpm_multistep, dpm_singlestep, deis, unipc, consistency, flow    the classes
+"""
+
+from .consistency import LCMScheduler, LCMSchedulerOutput, TCDScheduler, TCDSchedulerOutput
+from .ddim import DDIMInverseScheduler, DDIMScheduler
+from .ddpm import DDPMScheduler
+from .deis import DEISMultistepScheduler
+from .dpm_multistep import DPMSolverMultistepScheduler
+from .dpm_singlestep import DPMSolverSinglestepScheduler
+from .euler import EulerAncestralDiscreteScheduler, EulerDiscreteScheduler
+from .flow import FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler
+from .heun import HeunDiscreteScheduler, KDPM2DiscreteScheduler
+from .lms import LMSDiscreteScheduler
+from .noise import draw_noise
+from .pndm import PNDMScheduler
+from .scheduling import SchedulerMixin, SchedulerOutput
+from .unipc import UniPCMultistepScheduler
+
+__all__ = [
+    "DDIMInverseScheduler",
+    "DDIMScheduler",
+    "DDPMScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "EulerAncestralDiscreteScheduler",
+    "EulerDiscreteScheduler",
+    "FlowMatchEulerDiscreteScheduler",
+    "FlowMatchHeunDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "KDPM2DiscreteScheduler",
+    "LCMScheduler",
+    "LCMSchedulerOutput",
+    "LMSDiscreteScheduler",
+    "PNDMScheduler",
+    "SchedulerMixin",
+    "SchedulerOutput",
+    "TCDScheduler",
+    "TCDSchedulerOutput",
+    "UniPCMultistepScheduler",
+    "draw_noise",
+]

@@ -1,0 +1,132 @@
+"""DDPM (arXiv:2006.11239): the posterior of the forward process, sampled step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import register_to_config
+from ..errors import InputError
+from .noise import Generators, draw_noise
+from .predictions import predicted_original
+from .scheduling import SchedulerOutput, on_device
+from .spacing import check_descending, check_num_steps, spaced_timesteps
+from .variance_preserving import VariancePreservingScheduler
+
+VarianceType = Literal["fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"]
+
+
+class DDPMScheduler(VariancePreservingScheduler):
+    """Ancestral sampling with a fixed or a learned variance (arXiv:2102.09672)."""
+
+    beta_schedules = ("linear", "scaled_linear", "squaredcos_cap_v2", "laplace", "sigmoid")
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        beta_start: float = 0.0001,
+        beta_end: float = 0.02,
+        beta_schedule: str = "linear",
+        trained_betas: np.ndarray | list[float] | None = None,
+        variance_type: VarianceType = "fixed_small",
+        clip_sample: bool = True,
+        prediction_type: str = "epsilon",
+        thresholding: bool = False,
+        dynamic_thresholding_ratio: float = 0.995,
+        clip_sample_range: float = 1.0,
+        sample_max_value: float = 1.0,
+        timestep_spacing: str = "leading",
+        steps_offset: int = 0,
+        rescale_betas_zero_snr: bool = False,
+    ) -> None:
+        self._build_training_noise()
+        self.one = torch.tensor(1.0)
+        self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(sigmas=sigmas)
+        config = self.config
+        if timesteps is None:
+            steps = check_num_steps(num_inference_steps, config.num_train_timesteps)
+            grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
+        else:
+            self._refuse_two_grids(num_inference_steps, timesteps)
+            check_descending(timesteps, config.num_train_timesteps)
+            grid, steps = np.array(timesteps, dtype=np.int64), len(timesteps)
+        self._begin_grid(on_device(grid, device), steps)
+
+    def previous_timestep(self, timestep: int | Tensor) -> int:
+        """The timestep after this one in the grid, -1 after the last; the next lower one before there is a grid."""
+        if self.num_inference_steps is None:
+            return int(timestep) - 1
+        found = (self.timesteps == timestep).nonzero()
+        index = int(found[0]) if len(found) else self._index_off_grid(timestep)
+        return -1 if index == len(self.timesteps) - 1 else int(self.timesteps[index + 1])
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: int | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        model_output, learned = self._split_variance(model_output, sample)
+        alpha_bar = self.alphas_cumprod[timestep]
+        alpha_bar_previous = self._alpha_bar(self.previous_timestep(timestep), before_first=self.one)
+        beta_bar, beta_bar_previous = 1 - alpha_bar, 1 - alpha_bar_previous
+        alpha = alpha_bar / alpha_bar_previous
+        beta = 1 - alpha
+
+        kind = self.config.prediction_type
+        original = self._limit_original(predicted_original(kind, model_output, sample, alpha_bar**0.5, beta_bar**0.5))
+        # Equation 7: the mean of q(x_{t-1} | x_t, x_0).
+        original_weight = alpha_bar_previous**0.5 * beta / beta_bar
+        sample_weight = alpha**0.5 * beta_bar_previous / beta_bar
+        previous_sample = original_weight * original + sample_weight * sample
+        if timestep > 0:
+            posterior = torch.clamp(beta_bar_previous / beta_bar * beta, min=1e-20)
+            noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
+            previous_sample = previous_sample + deviation(self.config.variance_type, posterior, beta, learned) * noise
+        return SchedulerOutput(previous_sample, original) if return_dict else (previous_sample, original)
+
+    def _split_variance(self, model_output: Tensor, sample: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The prediction and, where the variance is learned, the other half of the channels."""
+        wanted = sample.shape[1] * (2 if self.config.variance_type in ("learned", "learned_range") else 1)
+        if model_output.shape[1] != wanted:
+            raise InputError(
+                f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for {sample.shape[1]} channels of "
+                f"sample, got {model_output.shape[1]}."
+            )
+        if wanted == sample.shape[1]:
+            return model_output, None
+        prediction, learned = model_output.chunk(2, dim=1)
+        return prediction, learned
+
+
+def deviation(kind: str, posterior: Tensor, beta: Tensor, learned: Tensor | None) -> Tensor:
+    """The standard deviation of one step: between the posterior's (small) and the forward step's (large)."""
+    if kind == "fixed_small":
+        return posterior**0.5
+    if kind == "fixed_small_log":
+        return torch.exp(0.5 * torch.log(posterior))
+    if kind in ("fixed_large", "fixed_large_log"):
+        return beta**0.5
+    if learned is None:
+        raise InputError(f"variance_type {kind!r} wants a model that predicts the variance too.")
+    if kind == "learned":
+        return learned**0.5
+    large = (learned + 1) / 2  # arXiv:2102.09672, equation 15
+    return torch.exp(0.5 * (large * torch.log(beta) + (1 - large) * torch.log(posterior)))

@@ -1,0 +1,126 @@
+"""DEIS (arXiv:2204.13902): an exponential integrator whose polynomial in log rho is integrated exactly (rho-AB-DEIS)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import register_to_config
+from .dpm_multistep import FEW_STEPS
+from .dpm_solver import Integrator
+from .log_snr import LogSNRScheduler
+from .noise import Generators
+from .scheduling import SchedulerOutput, on_device
+from .sigma_grid import with_final
+from .sigmas import training_sigmas
+from .spacing import check_num_steps
+
+
+class DEISMultistepScheduler(LogSNRScheduler):
+    """Orders 1 to 3 in eps; the first is DDIM."""
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        beta_start: float = 0.0001,
+        beta_end: float = 0.02,
+        beta_schedule: str = "linear",
+        trained_betas: np.ndarray | list[float] | None = None,
+        solver_order: int = 2,
+        prediction_type: str = "epsilon",
+        thresholding: bool = False,
+        dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0,
+        algorithm_type: str = "deis",
+        solver_type: str = "logrho",
+        lower_order_final: bool = True,
+        use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False,
+        use_flow_sigmas: bool | None = False,
+        flow_shift: float = 1.0,
+        timestep_spacing: str = "linspace",
+        steps_offset: int = 0,
+        use_dynamic_shifting: bool = False,
+        time_shift_type: Literal["exponential"] = "exponential",
+    ) -> None:
+        self._rename_option("algorithm_type", ("deis",), ("dpmsolver", "dpmsolver++"), "deis")
+        self._rename_option("solver_type", ("logrho",), ("midpoint", "heun", "bh1", "bh2"), "logrho")
+        self._check_order()
+        self._prepare()
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        mu: float | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+        spaced = self._spaced(check_num_steps(num_inference_steps))
+        grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
+        own_grid = self.respacing is not None or self.config.use_flow_sigmas
+        # eps divides by sigma, so the grid cannot end at zero; one of its own ends by standing still.
+        self.sigmas = with_final(sigma_grid, sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0])
+        self._begin_grid(on_device(grid, device, torch.int64), len(grid))
+
+    def _order_at(self, index: int) -> int:
+        left = len(self.timesteps) - index
+        order = min(self.config.solver_order, len(self.history.outputs))
+        few = self.config.lower_order_final and len(self.timesteps) < FEW_STEPS
+        return min(order, left) if few and left <= 2 else order
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: int | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._require_timesteps_set()
+        index = self._locate(timestep)
+        original = self.convert_model_output(model_output, sample)
+        here, end = self._level(self.sigmas[index]), self._level(self.sigmas[index + 1])
+        self.history.push((sample - here.alpha * original) / here.sigma, keep=self.config.solver_order)
+        order = self._order_at(index)
+        if order == 1:
+            previous_sample = Integrator("dpmsolver", here, end).step(sample, self.history.outputs[-1])
+        else:
+            levels = [self._level(self.sigmas[index - back]) for back in range(order)]
+            rhos = [(level.sigma / level.alpha).numpy() for level in (end, *levels)]
+            total = sample / here.alpha
+            for weight, noise in zip(deis_weights(*rhos), reversed(self.history.outputs), strict=False):
+                total = total + weight * noise
+            previous_sample = end.alpha * total
+        self._step_index = index + 1
+        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+
+
+def deis_weights(end: np.ndarray, *nodes: np.ndarray) -> list[Tensor]:
+    """The integrals over rho, from the first node to the end, of the Lagrange polynomials in log rho through the nodes."""
+    antiderivative = _linear_antiderivative if len(nodes) == 2 else _quadratic_antiderivative
+    weights = []
+    for k in range(len(nodes)):
+        own, *others = (*nodes[k:], *nodes[:k])
+        weights.append(torch.tensor(antiderivative(end, own, *others) - antiderivative(nodes[0], own, *others)))
+    return weights
+
+
+def _linear_antiderivative(rho: np.ndarray, own: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Of (log rho - log other) / (log own - log other)."""
+    return rho * (-np.log(other) + np.log(rho) - 1) / (np.log(own) - np.log(other))
+
+
+def _quadratic_antiderivative(rho: np.ndarray, own: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Of the product of two such factors."""
+    log_rho, a, b = np.log(rho), np.log(first), np.log(second)
+    numerator = rho * (a * (b - log_rho + 1) - b * log_rho + b + log_rho**2 - 2 * log_rho + 2)
+    return numerator / ((np.log(own) - a) * (np.log(own) - b))

@@ -1,0 +1,241 @@
+"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise, and the model predicts noise - x0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import register_to_config
+from ..errors import ConfigError, InputError
+from .heun import HalfStep
+from .noise import Generators, draw_noise
+from .scheduling import SchedulerOutput
+from .sigma_grid import SigmaGridMixin
+from .sigmas import shift_sigmas, shift_sigmas_by_mu, stretch_to_terminal
+from .spacing import check_num_steps
+
+
+class FlowMatchScheduler(SigmaGridMixin):
+    """The grid of flow matching: timesteps are sigmas times the number of training timesteps."""
+
+    added_config_keys = ("shift_once",)
+
+    def _prepare(self, shift: float) -> None:
+        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
+        num_train = self.config.num_train_timesteps
+        if num_train < 1 or shift <= 0:
+            raise ConfigError(f"{type(self).__name__} wants num_train_timesteps >= 1 and shift > 0, got {num_train} and {shift}.")
+        unshifted = torch.arange(num_train, 0, -1, dtype=torch.float32) / num_train
+        self.sigmas = shift * unshifted / (1 + (shift - 1) * unshifted)
+        self.timesteps = self.sigmas * num_train
+        ends = unshifted if self.config.shift_once else self.sigmas
+        self.sigma_max, self.sigma_min = ends[0].item(), ends[-1].item()
+
+    def _even_sigmas(self, num_steps: int) -> np.ndarray:
+        num_train = self.config.num_train_timesteps
+        return np.linspace(self.sigma_max * num_train, self.sigma_min * num_train, num_steps) / num_train
+
+
+class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
+    """Euler's method along the flow, or re-noising of the predicted sample (`stochastic_sampling`).
+
+    With `shift` a grid made from a number of steps ends at a sigma that was shifted twice: once as the end of the
+    training grid, once as part of this one. Published files were made with that; `shift_once=True` shifts it once.
+    """
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        shift: float = 1.0,
+        use_dynamic_shifting: bool = False,
+        base_shift: float | None = 0.5,
+        max_shift: float | None = 1.15,
+        base_image_seq_len: int | None = 256,
+        max_image_seq_len: int | None = 4096,
+        invert_sigmas: bool = False,
+        shift_terminal: float | None = None,
+        use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False,
+        time_shift_type: Literal["exponential", "linear"] = "exponential",
+        stochastic_sampling: bool = False,
+        shift_once: bool = False,
+    ) -> None:
+        _ = self.respacing  # refuses two of them
+        self._prepare(1.0 if use_dynamic_shifting else shift)
+        self._shift = shift
+
+    @property
+    def shift(self) -> float:
+        """How far sigmas are shifted to higher noise."""
+        return self._shift
+
+    def set_shift(self, shift: float) -> None:
+        """Shift the grids to come by another value."""
+        self._shift = shift
+
+    def mu_for(self, image_seq_len: int) -> float:
+        """The mu of a picture of so many tokens: linear between the config's two sizes (FLUX.1)."""
+        config = self.config
+        slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
+        return float(image_seq_len * slope + (config.base_shift - slope * config.base_image_seq_len))
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+        mu: float | None = None,
+    ) -> None:
+        config = self.config
+        if config.use_dynamic_shifting and mu is None:
+            raise InputError("use_dynamic_shifting wants mu, got none: mu_for(image_seq_len) gives it.")
+        lengths = {len(grid) for grid in (timesteps, sigmas) if grid is not None}
+        steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
+        if lengths - {steps}:
+            raise InputError(f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}.")
+
+        given = None if timesteps is None else np.array(timesteps).astype(np.float32)
+        if sigmas is not None:
+            grid = np.array(sigmas).astype(np.float32)
+        else:
+            grid = self._even_sigmas(steps) if given is None else given / config.num_train_timesteps
+        on_grid = torch.from_numpy(self._shifted(grid, mu)).to(torch.float32)
+        at = on_grid * config.num_train_timesteps if given is None else torch.from_numpy(given)
+        if config.invert_sigmas:  # for models trained with sigma 1 as the clean end
+            on_grid = 1.0 - on_grid
+            at = on_grid * config.num_train_timesteps
+        self.sigmas = torch.cat([on_grid, torch.full((1,), 1.0 if config.invert_sigmas else 0.0)])
+        self._begin_grid(at.to(device), steps)
+
+    def _shifted(self, sigmas: np.ndarray, mu: float | None) -> np.ndarray:
+        config = self.config
+        if config.use_dynamic_shifting and mu is not None:
+            sigmas = shift_sigmas_by_mu(sigmas, mu, config.time_shift_type)
+        else:
+            sigmas = shift_sigmas(sigmas, self.shift)
+        if config.shift_terminal:
+            sigmas = stretch_to_terminal(sigmas, config.shift_terminal)
+        return sigmas if self.respacing is None else self._respaced(sigmas, len(sigmas))
+
+    def scale_noise(self, sample: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
+        """The forward process, one timestep per sample."""
+        sigma = self._sigmas_at(timestep, sample)
+        return sigma * noise + (1.0 - sigma) * sample
+
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """`scale_noise` by the name that the other schedulers use."""
+        return self.scale_noise(original_samples, timesteps, noise)
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        per_token_timesteps: Tensor | None = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._refuse_index(timestep)
+        index = self._locate(timestep)
+        sample = sample.to(torch.float32)
+        if per_token_timesteps is None:
+            sigma, sigma_next = self.sigmas[index], self.sigmas[index + 1]
+            step_size = sigma_next - sigma
+        else:
+            sigma, sigma_next = self._sigmas_per_token(per_token_timesteps)
+            step_size = sigma - sigma_next
+        if self.config.stochastic_sampling:
+            original = sample - sigma * model_output
+            noise = draw_noise(sample.shape, generator, sample.device, sample.dtype)
+            previous_sample = (1.0 - sigma_next) * original + sigma_next * noise
+        else:
+            previous_sample = sample + step_size * model_output
+        if per_token_timesteps is None:
+            previous_sample = previous_sample.to(model_output.dtype)
+        self._step_index = index + 1
+        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+
+    def _sigmas_per_token(self, per_token_timesteps: Tensor) -> tuple[Tensor, Tensor]:
+        """The sigma of every token, and the next lower one of the grid. Models that use this predict x0 - noise."""
+        here = per_token_timesteps / self.config.num_train_timesteps
+        grid = self.sigmas.to(here.device)[:, None, None]
+        lower = ((grid < here[None] - 1e-6) * grid).max(dim=0).values
+        return here[..., None], lower[..., None]
+
+
+class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
+    """Heun's method along the flow: two model calls per step, the average of their slopes."""
+
+    order = 2
+    first_half: HalfStep | None = None
+
+    @register_to_config
+    def __init__(self, num_train_timesteps: int = 1000, shift: float = 1.0, shift_once: bool = False) -> None:
+        self._prepare(shift)
+
+    def _restart(self) -> None:
+        super()._restart()
+        self.first_half = None
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+        steps = check_num_steps(num_inference_steps)
+        single = torch.from_numpy(shift_sigmas(self._even_sigmas(steps), self.config.shift)).to(torch.float32)
+        self.sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), torch.zeros(1)])
+        self._begin_grid((self.sigmas[:-1] * self.config.num_train_timesteps).to(device), steps)
+
+    def scale_noise(self, sample: Tensor, timestep: float | Tensor, noise: Tensor) -> Tensor:
+        """The forward process, at the place where the run is or begins."""
+        begin = self.index_for_timestep(timestep) if self._begin_index is None else self._begin_index
+        sigma = self.sigmas[begin if self._step_index is None else self._step_index]
+        return sigma * noise + (1.0 - sigma) * sample
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        s_churn: float = 0.0,
+        s_tmin: float = 0.0,
+        s_tmax: float = float("inf"),
+        s_noise: float = 1.0,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._refuse_index(timestep)
+        index = self._locate(timestep)
+        sample = sample.to(torch.float32)
+        sigma = self.sigmas[index if self.first_half is None else index - 1]
+        churn = min(s_churn / (len(self.sigmas) - 1), 2**0.5 - 1) if s_tmin <= sigma <= s_tmax else 0.0
+        sigma_hat = sigma * (churn + 1)
+        if churn > 0:
+            noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
+            sample = sample + noise * s_noise * (sigma_hat**2 - sigma**2) ** 0.5
+
+        original = sample - model_output * self.sigmas[index]
+        if self.first_half is None:
+            derivative = (sample - original) / sigma_hat
+            step_size = self.sigmas[index + 1] - sigma_hat
+            self.first_half = HalfStep(sample, derivative, step_size)
+        else:
+            first, self.first_half = self.first_half, None
+            derivative = 0.5 * (first.derivative + (sample - original) / self.sigmas[index])
+            sample, step_size = first.sample, first.step_size
+        previous_sample = (sample + derivative * step_size).to(model_output.dtype)
+        self._step_index = index + 1
+        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)

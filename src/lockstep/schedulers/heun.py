@@ -1,0 +1,178 @@
+"""Second-order methods in sigma that call the model twice per step: Heun and the midpoint (DPM2 of k-diffusion)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import register_to_config
+from ..errors import UnsupportedError
+from .noise import Generators
+from .predictions import predicted_denoised
+from .scheduling import SchedulerOutput, on_device
+from .sigma_grid import with_final
+from .sigma_space import SigmaSpaceScheduler
+from .sigmas import sigmas_to_timesteps, training_sigmas
+
+
+@dataclass
+class HalfStep:
+    """The first half of a step, waiting for the second model call."""
+
+    sample: Tensor
+    derivative: Tensor
+    step_size: Tensor
+
+
+class TwoStageScheduler(SigmaSpaceScheduler):
+    """Each step but the last has two model calls, so that timesteps and sigmas stand in pairs."""
+
+    order = 2
+    first_half: HalfStep | None = None
+
+    def _restart(self) -> None:
+        super()._restart()
+        self.first_half = None
+
+    @property
+    def state_in_first_order(self) -> bool:
+        """Whether the next call is the first of its step."""
+        return self.first_half is None
+
+
+class HeunDiscreteScheduler(TwoStageScheduler):
+    """Heun's method: the average of the slopes at both ends of a step (arXiv:2206.00364, algorithm 1)."""
+
+    beta_schedules = ("linear", "scaled_linear", "squaredcos_cap_v2", "exp")
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        beta_start: float = 0.00085,
+        beta_end: float = 0.012,
+        beta_schedule: str = "linear",
+        trained_betas: np.ndarray | list[float] | None = None,
+        prediction_type: str = "epsilon",
+        use_karras_sigmas: bool = False,
+        use_exponential_sigmas: bool = False,
+        use_beta_sigmas: bool = False,
+        clip_sample: bool = False,
+        clip_sample_range: float = 1.0,
+        timestep_spacing: str = "linspace",
+        steps_offset: int = 0,
+    ) -> None:
+        self._build_training_noise()
+        self.set_timesteps(num_train_timesteps)
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(sigmas=sigmas)
+        grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps)
+        single = with_final(sigma_grid)
+        self.sigmas = torch.cat([single[:1], single[1:-1].repeat_interleave(2), single[-1:]])
+        self._begin_grid(on_device(np.concatenate([grid[:1], grid[1:].repeat(2)]), device, torch.float32), len(grid))
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        index = self._locate(timestep)
+        sigma_here = self.sigmas[index]  # where the model was called: the step's start, or its end at the second call
+        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
+        denoised = self._limit_original(denoised)
+        derivative = (sample - denoised) / sigma_here
+        if self.first_half is None:
+            step_size = self.sigmas[index + 1] - sigma_here
+            self.first_half = HalfStep(sample, derivative, step_size)
+        else:
+            first, self.first_half = self.first_half, None
+            sample, step_size, derivative = first.sample, first.step_size, (first.derivative + derivative) / 2
+        previous_sample = sample + derivative * step_size
+        self._step_index = index + 1
+        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+
+
+class KDPM2DiscreteScheduler(TwoStageScheduler):
+    """The midpoint method in log sigma: a step with the slope at its geometric middle (arXiv:2206.00364, appendix C)."""
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        beta_start: float = 0.00085,
+        beta_end: float = 0.012,
+        beta_schedule: str = "linear",
+        trained_betas: np.ndarray | list[float] | None = None,
+        use_karras_sigmas: bool = False,
+        use_exponential_sigmas: bool = False,
+        use_beta_sigmas: bool = False,
+        prediction_type: str = "epsilon",
+        timestep_spacing: str = "linspace",
+        steps_offset: int = 0,
+    ) -> None:
+        self._build_training_noise()
+        if prediction_type == "sample":
+            raise UnsupportedError("KDPM2DiscreteScheduler has no prediction_type 'sample'. Use HeunDiscreteScheduler.")
+        self.set_timesteps(num_train_timesteps)
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+        grid, sigma_grid = self._sigma_grid(num_inference_steps)
+        if self.respacing == "karras":
+            grid = grid.round()
+        single = with_final(sigma_grid)
+        middle = single.log().lerp(single.roll(1).log(), 0.5).exp()  # [i]: between sigma i - 1 and sigma i
+        self.sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), single[-1:]])
+        self.sigmas_interpol = torch.cat([middle[:1], middle[1:].repeat_interleave(2), middle[-1:]])
+
+        log_sigmas = np.log(training_sigmas(self.alphas_cumprod))
+        middle_grid = sigmas_to_timesteps(middle[1:-1].numpy(), log_sigmas).astype(grid.dtype)
+        interleaved = np.stack([middle_grid, grid[1:]], axis=-1).flatten()
+        self._begin_grid(on_device(np.concatenate([grid[:1], interleaved]), device), len(sigma_grid))
+
+    def _model_sigma(self, index: int) -> Tensor:
+        return self.sigmas[index] if self.first_half is None else self.sigmas_interpol[index]
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: float | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        index = self._locate(timestep)
+        sigma_here = self._model_sigma(index)
+        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
+        derivative = (sample - denoised) / sigma_here
+        if self.first_half is None:
+            step_size = self.sigmas_interpol[index + 1] - sigma_here
+            self.first_half = HalfStep(sample, derivative, step_size)
+        else:
+            step_size = self.sigmas[index] - self.sigmas[index - 1]
+            sample, self.first_half = self.first_half.sample, None
+        previous_sample = sample + derivative * step_size
+        self._step_index = index + 1
+        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)

@@ -1,0 +1,157 @@
+"""PNDM (arXiv:2202.09778): linear multistep in eps on DDIM's path, started by Runge-Kutta or by one repeated step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import register_to_config
+from ..errors import InputError
+from .noise import Generators
+from .predictions import predicted_noise
+from .scheduling import SchedulerOutput, on_device
+from .spacing import check_num_steps, spaced_timesteps
+from .variance_preserving import VariancePreservingScheduler
+
+ADAMS_BASHFORTH_START = 4  # noises that the Runge-Kutta phase makes for the four-step formula
+
+
+@dataclass
+class PNDMHistory:
+    """What a run remembers: the last noises, the sample that a started step returns to, the Runge-Kutta sum."""
+
+    calls: int = 0
+    noises: list[Tensor] = field(default_factory=list)
+    anchor: Tensor | None = None
+    runge_kutta_sum: Tensor | None = None
+
+
+class PNDMScheduler(VariancePreservingScheduler):
+    """Pseudo linear multistep; `skip_prk_steps` is PLMS, the default of Stable Diffusion 1."""
+
+    prediction_types = ("epsilon", "v_prediction")
+
+    @register_to_config
+    def __init__(
+        self,
+        num_train_timesteps: int = 1000,
+        beta_start: float = 0.0001,
+        beta_end: float = 0.02,
+        beta_schedule: str = "linear",
+        trained_betas: np.ndarray | list[float] | None = None,
+        skip_prk_steps: bool = False,
+        set_alpha_to_one: bool = False,
+        prediction_type: str = "epsilon",
+        timestep_spacing: str = "leading",
+        steps_offset: int = 0,
+    ) -> None:
+        self._build_training_noise()
+        self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
+        self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
+        self.prk_timesteps = np.array([], dtype=np.int64)
+        self.history = PNDMHistory()
+
+    def _restart(self) -> None:
+        super()._restart()
+        self.history = PNDMHistory()
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+        config = self.config
+        steps = check_num_steps(num_inference_steps)
+        grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
+        if config.skip_prk_steps:
+            self.prk_timesteps = np.array([], dtype=np.int64)
+            plms_timesteps = np.concatenate([grid[:1], grid[1:2], grid[1:]])  # the second is visited twice
+        else:
+            self.prk_timesteps = self._runge_kutta_timesteps(grid)
+            plms_timesteps = grid[ADAMS_BASHFORTH_START - 1 :]
+        self._begin_grid(on_device(np.concatenate([self.prk_timesteps, plms_timesteps]), device), steps)
+
+    def _runge_kutta_timesteps(self, grid: np.ndarray) -> np.ndarray:
+        """Start, middle twice and end of each of the first steps."""
+        if len(grid) < ADAMS_BASHFORTH_START:
+            raise InputError(
+                f"PNDM with Runge-Kutta steps wants num_inference_steps of at least {ADAMS_BASHFORTH_START}, got {len(grid)}. "
+                "Use skip_prk_steps=True for fewer."
+            )
+        half = self.config.num_train_timesteps // len(grid) // 2
+        rising = grid[:ADAMS_BASHFORTH_START][::-1].repeat(2) + np.tile([0, half], ADAMS_BASHFORTH_START)
+        return rising[:-1].repeat(2)[1:-1][::-1].copy()
+
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: int | Tensor,
+        sample: Tensor,
+        generator: Generators = None,
+        return_dict: bool = True,
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._require_timesteps_set()
+        runge_kutta = self.history.calls < len(self.prk_timesteps)
+        solve = self._runge_kutta_step if runge_kutta else self._linear_multistep
+        previous_sample = solve(model_output, int(timestep), sample)
+        self.history.calls += 1
+        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+
+    def _runge_kutta_step(self, output: Tensor, timestep: int, sample: Tensor) -> Tensor:
+        """One of the four evaluations of the classic Runge-Kutta method (equation 13)."""
+        history, stage = self.history, self.history.calls % 4
+        half = self.config.num_train_timesteps // self._require_timesteps_set() // 2
+        target = timestep - (half if stage % 2 == 0 else 0)
+        if stage == 0:
+            history.runge_kutta_sum = 1 / 6 * output
+            history.noises.append(output)
+            history.anchor = sample
+        elif stage in (1, 2):
+            history.runge_kutta_sum = history.runge_kutta_sum + 1 / 3 * output
+        else:
+            output = history.runge_kutta_sum + 1 / 6 * output
+            history.runge_kutta_sum = None
+        anchor = sample if history.anchor is None else history.anchor
+        return self._transfer(anchor, int(self.prk_timesteps[self.history.calls // 4 * 4]), target, output)
+
+    def _linear_multistep(self, output: Tensor, timestep: int, sample: Tensor) -> Tensor:
+        """Adams-Bashforth with the noises there are; the second call corrects the first with Heun's average."""
+        history = self.history
+        ratio = self.config.num_train_timesteps // self._require_timesteps_set()
+        if history.calls == 1:  # the same step again, now with the noise at its end
+            sample, history.anchor = history.anchor, None
+            return self._transfer(sample, timestep + ratio, timestep, (output + history.noises[-1]) / 2)
+        history.noises = [*history.noises[-3:], output]
+        if history.calls == 0:
+            history.anchor = sample
+        return self._transfer(sample, timestep, timestep - ratio, adams_bashforth(history.noises))
+
+    def _transfer(self, sample: Tensor, timestep: int, previous: int, output: Tensor) -> Tensor:
+        """From one timestep to another along the noise that the outputs imply (equation 11)."""
+        alpha_bar = self.alphas_cumprod[timestep]
+        alpha_bar_previous = self._alpha_bar(previous, before_first=self.final_alpha_cumprod)
+        beta_bar, beta_bar_previous = 1 - alpha_bar, 1 - alpha_bar_previous
+        noise = predicted_noise(self.config.prediction_type, output, sample, alpha_bar**0.5, beta_bar**0.5)
+        sample_weight = (alpha_bar_previous / alpha_bar) ** 0.5
+        divisor = alpha_bar * beta_bar_previous**0.5 + (alpha_bar * beta_bar * alpha_bar_previous) ** 0.5
+        return sample_weight * sample - (alpha_bar_previous - alpha_bar) * noise / divisor
+
+
+def adams_bashforth(noises: list[Tensor]) -> Tensor:
+    """The explicit linear multistep combination of the last one to four values (equation 9)."""
+    last = noises[::-1]
+    if len(noises) == 1:
+        return last[0]
+    if len(noises) == 2:
+        return (3 * last[0] - last[1]) / 2
+    if len(noises) == 3:
+        return (23 * last[0] - 16 * last[1] + 5 * last[2]) / 12
+    return 1 / 24 * (55 * last[0] - 59 * last[1] + 37 * last[2] - 9 * last[3])

@@ -1,0 +1,194 @@
+"""What every scheduler has: a config on disk, a grid of timesteps, a place in it, and steps along it."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configuration import ConfigMixin, config_defaults
+from ..errors import InputError, UnsupportedError
+from ..outputs import Output
+from .noise import Generators
+
+# Trained on the same noise, so that one's config runs in the other.
+INTERCHANGEABLE = (
+    "DDIMScheduler",
+    "DDPMScheduler",
+    "PNDMScheduler",
+    "LMSDiscreteScheduler",
+    "EulerDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "EulerAncestralDiscreteScheduler",
+    "DPMSolverMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "KDPM2DiscreteScheduler",
+    "DEISMultistepScheduler",
+    "UniPCMultistepScheduler",
+)
+
+
+@dataclass
+class SchedulerOutput(Output):
+    """The sample one step further, and the clean sample that the step aimed at where the scheduler knows it."""
+
+    prev_sample: Tensor
+    pred_original_sample: Tensor | None = None
+
+
+class SchedulerMixin(ConfigMixin):
+    """Base of the schedulers: `set_timesteps`, then `scale_model_input` and `step` once per timestep."""
+
+    config_name: ClassVar[str] = "scheduler_config.json"
+    marks_defaults: ClassVar[bool] = True
+    order: ClassVar[int] = 1  # model calls per step of the grid
+    added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
+    interchangeable: ClassVar[tuple[str, ...]] = ()
+    init_noise_sigma: float | Tensor = 1.0
+    num_inference_steps: int | None = None
+    timesteps: Tensor
+    _step_index: int | None = None
+    _begin_index: int | None = None
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
+        """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""
+        hub = {key: options.pop(key) for key in ("revision", "token", "cache_dir", "local_files_only") if key in options}
+        return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub), **options)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write scheduler_config.json into the folder."""
+        return self.save_config(folder)
+
+    def config_to_json(self) -> str:
+        """The config as JSON; a key that the published format does not know is left out while it is at its default."""
+        values, defaults = json.loads(super().config_to_json()), config_defaults(type(self))
+        kept = {key: value for key, value in values.items() if key not in self.added_config_keys or value != defaults[key]}
+        return json.dumps(kept, indent=2) + "\n"
+
+    @property
+    def compatibles(self) -> list[type[SchedulerMixin]]:
+        """The classes that this scheduler's config can be given to."""
+        home = importlib.import_module(__package__)
+        names = dict.fromkeys([type(self).__name__, *self.interchangeable])
+        return [getattr(home, name) for name in names if name in home.__all__]
+
+    def _option(self, name: str, default: Any = None) -> Any:
+        """A config value if this class has it; one that another class left in the config does not count."""
+        return self.config[name] if name in config_defaults(type(self)) else default
+
+    def fresh(self) -> Self:
+        """An independent copy for one run: same config and grid, nothing of another run's place or history."""
+        run = copy.copy(self)  # tensors are replaced, never written into, so they may be shared
+        run._begin_index = None
+        run._restart()
+        return run
+
+    def _restart(self) -> None:
+        """Forget the place and the history; subclasses that keep a history extend this."""
+        self._step_index = None
+
+    @property
+    def step_index(self) -> int | None:
+        """Place in the grid; None before the first step, and in schedulers that read it off the timestep."""
+        return self._step_index
+
+    @property
+    def begin_index(self) -> int | None:
+        """Where a run begins that does not begin at the first timestep."""
+        return self._begin_index
+
+    def set_begin_index(self, begin_index: int = 0) -> None:
+        """Begin at this index of the grid instead of looking the first timestep up."""
+        self._begin_index = begin_index
+
+    def index_for_timestep(self, timestep: float | Tensor, schedule_timesteps: Tensor | None = None) -> int:
+        """Place of a timestep: the second one if it occurs twice, so that a run begun in the middle skips no sigma.
+
+        Rounding can make the first two timesteps equal; a run that begins with them begins at the first.
+        """
+        grid = self.timesteps if schedule_timesteps is None else schedule_timesteps
+        found = (grid == (timestep.to(grid.device) if isinstance(timestep, Tensor) else timestep)).nonzero()
+        if len(found) == 0:
+            return self._index_off_grid(timestep)
+        return int(found[1 if len(found) > 1 and found[0] > 0 else 0].item())
+
+    def _index_off_grid(self, timestep: float | Tensor) -> int:
+        grid = [round(float(t), 3) for t in self.timesteps]
+        shown = ", ".join(map(str, grid[:4])) + (", …" if len(grid) > 4 else "")
+        raise InputError(f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). Pass one of `scheduler.timesteps`.")
+
+    def _locate(self, timestep: float | Tensor) -> int:
+        """The place of this step; looked up at the first one, counted from then on."""
+        if self._step_index is None:
+            self._step_index = self.index_for_timestep(timestep) if self._begin_index is None else self._begin_index
+        return self._step_index
+
+    def _refuse_index(self, timestep: float | Tensor) -> None:
+        """A whole number is most likely a loop index given by mistake where timesteps are fractional."""
+        if isinstance(timestep, int) or (isinstance(timestep, Tensor) and timestep.dtype in (torch.int32, torch.int64)):
+            raise InputError(
+                f"{type(self).__name__} wants one of `scheduler.timesteps` (a float) as the timestep, got the integer {int(timestep)}. "
+                "An index from `enumerate(timesteps)` is not a timestep."
+            )
+
+    def _begin_grid(self, timesteps: Tensor, num_inference_steps: int) -> None:
+        """Take a new grid and start over."""
+        self.timesteps = timesteps
+        self.num_inference_steps = num_inference_steps
+        self._begin_index = None
+        self._restart()
+
+    def _refuse_custom_grid(self, **given: Any) -> None:
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"{type(self).__name__} takes no explicit {name}; give num_inference_steps.")
+
+    def _refuse_two_grids(self, num_inference_steps: int | None, *others: Any) -> None:
+        if num_inference_steps is not None and any(other is not None for other in others):
+            raise InputError("Give num_inference_steps or an explicit grid, not both: the grid says how many steps it has.")
+
+    def _require_timesteps_set(self) -> int:
+        if self.num_inference_steps is None:
+            raise InputError(f"{type(self).__name__} has no timesteps yet: call set_timesteps(num_inference_steps) before step.")
+        return self.num_inference_steps
+
+    def scale_model_input(self, sample: Tensor, timestep: float | Tensor | None = None) -> Tensor:
+        """The sample as the model wants it; unchanged unless the sampler works on another scale."""
+        return sample
+
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        device: str | torch.device | None = None,
+        *,
+        timesteps: Sequence[float] | None = None,
+        sigmas: Sequence[float] | None = None,
+    ) -> None:
+        raise UnsupportedError(f"{type(self).__name__} has no set_timesteps.")
+
+    def step(
+        self, model_output: Tensor, timestep: float | Tensor, sample: Tensor, *, generator: Generators = None, return_dict: bool = True
+    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        raise UnsupportedError(f"{type(self).__name__} has no step.")
+
+    def __len__(self) -> int:
+        return int(self.config.num_train_timesteps)
+
+
+def on_device(values: np.ndarray, device: str | torch.device | None, dtype: torch.dtype | None = None) -> Tensor:
+    """A numpy grid as a tensor."""
+    return torch.from_numpy(values.copy()).to(device=device, dtype=dtype)
+
+
+def broadcast_to(values: Tensor, sample: Tensor) -> Tensor:
+    """One value per sample, with as many axes as the samples."""
+    return values.flatten().reshape(-1, *[1] * (sample.ndim - 1))

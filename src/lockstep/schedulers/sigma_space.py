@@ -1,0 +1,64 @@
+"""Schedulers that integrate in sigma: the sample is x0 + sigma·eps, and the model sees it scaled to unit variance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from .sigma_grid import SigmaGridMixin
+from .sigmas import sigmas_to_timesteps, training_sigmas
+from .spacing import check_num_steps, spaced_timesteps
+from .variance_preserving import VariancePreservingScheduler
+
+class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
+    """The scaling of k-diffusion (arXiv:2206.00364): c_in = 1 / sqrt(sigma² + 1)."""
+
+    divides_by_alpha = True
+
+    @property
+    def init_noise_sigma(self) -> Tensor:  # type: ignore[override]
+        """The standard deviation of the first sample; with `leading` the grid ends short of pure noise."""
+        highest = self.sigmas.max()
+        return highest if self.config.timestep_spacing in ("linspace", "trailing") else (highest**2 + 1) ** 0.5
+
+    def scale_model_input(self, sample: Tensor, timestep: float | Tensor | None = None) -> Tensor:
+        sigma = self._model_sigma(self._locate(timestep))
+        return sample / (sigma**2 + 1) ** 0.5
+
+    def _model_sigma(self, index: int) -> Tensor:
+        """The sigma at which the model is called next."""
+        return self.sigmas[index]
+
+    def _sigma_grid(self, num_steps: int | None, timesteps: Sequence[float] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Timesteps and sigmas, high to low, without the final zero."""
+        self._refuse_two_grids(num_steps, timesteps)
+        self._refuse_timesteps_with_respacing(timesteps)
+        config = self.config
+        if timesteps is None:
+            num_steps, num_train = check_num_steps(num_steps), config.num_train_timesteps
+            grid = spaced_timesteps(
+                config.timestep_spacing, num_train, num_steps, offset=config.steps_offset, dtype=np.float32
+            )
+        else:
+            grid = np.array(timesteps).astype(np.float32)
+        trained = training_sigmas(self.alphas_cumprod)
+        sigmas = self._interpolated(grid, trained)
+        if self.respacing is None:
+            return grid, sigmas
+        sigmas = self._respaced(sigmas, len(grid))
+        return sigmas_to_timesteps(sigmas, np.log(trained)), sigmas
+
+    def _interpolated(self, timesteps: np.ndarray, trained: np.ndarray) -> np.ndarray:
+        return np.interp(timesteps, np.arange(len(trained)), trained)
+
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """x0 + sigma·eps, one timestep per sample."""
+        return original_samples + noise * self._sigmas_at(timesteps, original_samples)
+
+    def get_velocity(self, sample: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """The target of a v_prediction model at timesteps of the grid."""
+        sigma = self._sigmas_at(timesteps, sample)
+        alpha = 1 / (sigma**2 + 1) ** 0.5
+        return alpha * noise - sigma * alpha * sample

@@ -1,0 +1,70 @@
+"""Schedulers trained on betas: x_t = sqrt(alpha_bar)·x0 + sqrt(1 - alpha_bar)·eps, addressed by the training timestep."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .betas import ZERO_SNR_FLOOR, check_beta_schedule, make_betas, rescale_to_zero_terminal_snr
+from .predictions import check_prediction_type, dynamic_threshold
+from .scheduling import INTERCHANGEABLE, SchedulerMixin, broadcast_to
+from .spacing import SPACINGS, check_spacing
+
+
+class VariancePreservingScheduler(SchedulerMixin):
+    """The training noise of DDPM (arXiv:2006.11239) and what training needs of it."""
+
+    interchangeable = INTERCHANGEABLE
+    beta_schedules: ClassVar[tuple[str, ...]] = ("linear", "scaled_linear", "squaredcos_cap_v2")
+    prediction_types: ClassVar[tuple[str, ...]] = ("epsilon", "sample", "v_prediction")
+    timestep_spacings: ClassVar[tuple[str, ...]] = SPACINGS
+    divides_by_alpha: ClassVar[bool] = False  # sigma = noise / signal has no value at zero signal: keep a little
+    betas: Tensor
+    alphas: Tensor
+    alphas_cumprod: Tensor
+
+    def _build_training_noise(self) -> None:
+        """Betas and their products from the config, after checking what all these classes share."""
+        owner, config = type(self).__name__, self.config
+        check_beta_schedule(owner, config.beta_schedule, self.beta_schedules)
+        check_prediction_type(owner, config.prediction_type, self.prediction_types)
+        check_spacing(owner, self._option("timestep_spacing", "linspace"), self.timestep_spacings)
+        self.betas = make_betas(
+            config.beta_schedule, config.beta_start, config.beta_end, config.num_train_timesteps, config.trained_betas
+        )
+        zero_snr = self._option("rescale_betas_zero_snr", False)
+        if zero_snr:
+            self.betas = rescale_to_zero_terminal_snr(self.betas)
+        self.alphas = 1.0 - self.betas
+        self.alphas_cumprod = torch.cumprod(self.alphas, dim=0)
+        if zero_snr and self.divides_by_alpha:
+            self.alphas_cumprod[-1] = ZERO_SNR_FLOOR
+
+    def _alpha_bar(self, timestep: int | Tensor, before_first: Tensor) -> Tensor:
+        """alpha_bar of a timestep; `before_first` where a step leads past timestep 0."""
+        return self.alphas_cumprod[timestep] if timestep >= 0 else before_first
+
+    def _limit_original(self, original: Tensor) -> Tensor:
+        """Threshold or clip a predicted x0 as the config says."""
+        config = self.config
+        if self._option("thresholding", False):
+            return dynamic_threshold(original, config.dynamic_thresholding_ratio, config.sample_max_value)
+        if self._option("clip_sample", False):
+            return original.clamp(-config.clip_sample_range, config.clip_sample_range)
+        return original
+
+    def _training_coefficients(self, timesteps: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
+        alpha_bar = self.alphas_cumprod.to(device=sample.device, dtype=sample.dtype)[timesteps.to(sample.device)]
+        return broadcast_to(alpha_bar**0.5, sample), broadcast_to((1 - alpha_bar) ** 0.5, sample)
+
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """x_t of the forward process, one timestep per sample."""
+        alpha, sigma = self._training_coefficients(timesteps, original_samples)
+        return alpha * original_samples + sigma * noise
+
+    def get_velocity(self, sample: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """The target of a v_prediction model (arXiv:2202.00512, appendix D)."""
+        alpha, sigma = self._training_coefficients(timesteps, sample)
+        return alpha * noise - sigma * sample

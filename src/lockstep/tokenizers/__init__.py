@@ -1,0 +1,7 @@
+"""Tokenizers: text -> token ids, on the `tokenizers` library, from the files that transformers reads and writes."""
+
+from .clip import CLIPTokenizer
+from .t5 import T5Tokenizer
+from .tokenizer import Tokenizer, Tokens
+
+__all__ = ["CLIPTokenizer", "T5Tokenizer", "Tokenizer", "Tokens"]

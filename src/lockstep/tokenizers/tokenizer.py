@@ -1,0 +1,336 @@
+"""`Tokenizer`: what a tokenizer does with text once its vocabulary is there: encode, truncate, pad, decode, save.
+
+Truncation and padding happen outside of the Rust object, which is therefore never changed by a call: one tokenizer
+serves many threads.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tokenizers
+from tokenizers import AddedToken, Encoding
+
+from .. import files
+from ..errors import ConfigError, FileFormatError, InputError, UnknownNameError
+from .special_tokens import SPECIAL_NAMES, SpecialTokens, token_to_json
+
+UNLIMITED = int(1e30)  # what transformers writes for "no maximum length"
+SETTINGS = ("model_max_length", "padding_side", "truncation_side")
+FILE_NAMES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "spiece.model",
+)  # fmt: skip
+
+
+class Tokens(dict[str, Any]):
+    """What a tokenizer returns: `tokens.input_ids` is `tokens["input_ids"]`, and `model(**tokens)` works."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"These tokens have no {name!r}; they have: {', '.join(self)}.") from None
+
+    def to(self, device: Any) -> Tokens:
+        """The same with its tensors on a device."""
+        return Tokens({key: value.to(device) if hasattr(value, "to") else value for key, value in self.items()})
+
+
+class Tokenizer:
+    """Text to token ids and back."""
+
+    default_tokens: ClassVar[dict[str, str]] = {}  # special tokens of the family, where a file names none
+    default_max_length: ClassVar[int] = UNLIMITED
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        model_max_length: int | float | None = None,
+        padding_side: str = "right",
+        truncation_side: str = "right",
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.backend = backend
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.special = (special_tokens or SpecialTokens()).with_defaults(self.default_tokens)
+        self.special.add_to(backend)
+        limit = self.default_max_length if model_max_length is None else model_max_length
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit < 1:
+            raise ConfigError(f"model_max_length has to be a number of tokens, got {limit!r}.")
+        for name, side in (("padding_side", padding_side), ("truncation_side", truncation_side)):
+            if side not in ("left", "right"):
+                raise ConfigError(f"{name} has to be 'left' or 'right', got {side!r}.")
+        self.model_max_length = int(limit)
+        self.padding_side, self.truncation_side = padding_side, truncation_side
+        self.config = dict(config or {})
+        self.post_process()
+
+    def post_process(self) -> None:
+        """Tell the backend which special tokens surround a text (a file may have done so already)."""
+
+    # -- loading and saving
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub_and_changes: Any
+    ) -> typing.Self:
+        """Load from a folder (or a subfolder of it, or a hub id) as transformers saves it."""
+        changes = {key: hub_and_changes.pop(key) for key in list(hub_and_changes) if key in (*SETTINGS, *SPECIAL_NAMES)}
+        patterns = [f"{subfolder}/{name}" if subfolder else name for name in FILE_NAMES]
+        folder = files.resolve_folder(name_or_path, patterns=patterns, **hub_and_changes) / (subfolder or "")
+        config = cls.read_config(folder)
+        special = SpecialTokens.read(folder, config, {key: changes.pop(key) for key in SPECIAL_NAMES if key in changes})
+        settings = {key: config[key] for key in SETTINGS if key in config} | changes
+        return cls(cls.read_backend(folder, special), special_tokens=special, config=config, **settings)
+
+    @classmethod
+    def read_config(cls, folder: Path) -> dict[str, Any]:
+        path = folder / "tokenizer_config.json"
+        return files.read_json(path) if path.is_file() else {}
+
+    @classmethod
+    def read_backend(cls, folder: Path, special: SpecialTokens) -> tokenizers.Tokenizer:
+        """The Rust object, from whichever vocabulary files the folder has."""
+        raise NotImplementedError
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the vocabulary and the settings as files that transformers loads."""
+        folder = Path(folder)
+        if folder.is_file():
+            raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+        files.write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True) + "\n")
+        config = {
+            **{key: value for key, value in self.config.items() if key not in ("name_or_path", "special_tokens_map_file")},
+            **{name: str(token) for name, token in self.special.named.items()},
+            "added_tokens_decoder": {str(i): token_to_json(t) for i, t in self.added_tokens_decoder.items()},
+            "model_max_length": self.model_max_length,
+            "padding_side": self.padding_side,
+            "truncation_side": self.truncation_side,
+            "tokenizer_class": type(self).__name__,
+        }
+        write_json(folder / "tokenizer_config.json", config)
+        write_json(folder / "special_tokens_map.json", self.special.to_json(self.added_tokens_decoder))
+
+    # -- the vocabulary
+
+    def __len__(self) -> int:
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens without the added ones."""
+        return self.backend.get_vocab_size(with_added_tokens=False)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token -> id, added tokens included."""
+        return self.backend.get_vocab(with_added_tokens=True)
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, AddedToken]:
+        return dict(sorted(self.backend.get_added_tokens_decoder().items()))
+
+    @property
+    def added_tokens_encoder(self) -> dict[str, int]:
+        return {token.content: index for index, token in self.added_tokens_decoder.items()}
+
+    def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False) -> int:
+        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow with it."""
+        wanted = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
+        before = len(self)
+        (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
+        return len(self) - before
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | None | list[int | None]:
+        """Ids of tokens (not of text); an unknown one is the unknown token's."""
+        if isinstance(tokens, str):
+            index = self.backend.token_to_id(tokens)
+            return self.unk_token_id if index is None else index
+        return [typing.cast("int | None", self.convert_tokens_to_ids(token)) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | None | list[str | None]:
+        """Tokens of ids, with the marks of the vocabulary (`</w>`, `▁`)."""
+        if isinstance(ids, int):
+            return self.backend.id_to_token(ids)
+        return [self.backend.id_to_token(int(index)) for index in ids]
+
+    def __getattr__(self, name: str) -> Any:
+        """`bos_token`, `eos_token_id` … of the special tokens that the tokenizer has, None for the others."""
+        base = name.removesuffix("_id")
+        if base not in SPECIAL_NAMES:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}.")
+        token = self.special.named.get(base)
+        if token is None or base == name:
+            return None if token is None else str(token)
+        return self.backend.token_to_id(str(token))
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        return self.special.contents()
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        return [self.backend.token_to_id(token) for token in self.all_special_tokens]
+
+    # -- text to ids
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        *,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+        return_attention_mask: bool = True,
+        return_length: bool = False,
+        return_overflowing_tokens: bool = False,
+        add_special_tokens: bool = True,
+    ) -> Tokens:
+        """Token ids of one text or of several; `padding="max_length"` fills up to `max_length` (the model's, if not given)."""
+        if return_overflowing_tokens:
+            raise InputError("return_overflowing_tokens=True is not supported: encode without truncation and cut the ids.")
+        padding, truncate = self._check_padding(padding), self._check_truncation(truncation)
+        wants_limit = truncate or padding == "max_length"
+        limit = self._limit(max_length, add_special_tokens) if wants_limit else None
+        texts = [text] if isinstance(text, str) else self._check_texts(text)
+        rows = [
+            self.backend.post_process(cut, add_special_tokens=add_special_tokens)
+            for cut in self._encode(texts, limit if truncate else None, add_special_tokens)
+        ]
+        lengths = [len(row.ids) for row in rows]
+        if padding:
+            self._pad(rows, limit if padding == "max_length" else max(lengths))
+        values: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
+        if return_attention_mask:
+            values["attention_mask"] = [row.attention_mask for row in rows]
+        if return_length:
+            values["length"] = lengths
+        if return_tensors is not None:
+            return Tokens(self._to_tensors(values, return_tensors))
+        return Tokens({key: value[0] for key, value in values.items()} if isinstance(text, str) else values)
+
+    def tokenize(self, text: str, add_special_tokens: bool = False) -> list[str]:
+        """The tokens of a text as the vocabulary writes them."""
+        row = self._encode([text] if isinstance(text, str) else self._check_texts([text]), None, False)
+        return self.backend.post_process(next(iter(row)), add_special_tokens=add_special_tokens).tokens
+
+    def encode(self, text: str, **options: Any) -> list[int]:
+        """The ids of one text."""
+        return self(text, **options)["input_ids"]
+
+    def _encode(self, texts: list[str], limit: int | None, add_special_tokens: bool) -> Iterator[Encoding]:
+        try:
+            encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            broken = next(i for i, text in enumerate(texts) if not _is_unicode(text))
+            raise InputError(
+                f"Text {broken} is not valid Unicode (it has a lone surrogate): {texts[broken]!r}. "
+                "Read it with the right encoding, or replace it by text.encode('utf-8', 'replace').decode()."
+            ) from None
+        room = None if limit is None else limit - self._num_special(add_special_tokens)
+        for encoding in encodings:
+            if room is not None and len(encoding.ids) > room:
+                encoding.truncate(room, direction=self.truncation_side)
+            yield encoding
+
+    def _num_special(self, add_special_tokens: bool) -> int:
+        return self.backend.num_special_tokens_to_add(False) if add_special_tokens else 0
+
+    def _pad(self, rows: list[Encoding], length: int | None) -> None:
+        if self.pad_token_id is None:
+            raise InputError(f"This {type(self).__name__} has no pad_token, so it cannot pad. Load it with pad_token='…'.")
+        for row in rows:
+            row.pad(length, direction=self.padding_side, pad_id=self.pad_token_id, pad_token=self.pad_token)
+
+    def _to_tensors(self, values: dict[str, Any], kind: str) -> dict[str, Any]:
+        lengths = sorted({len(row) for row in values["input_ids"]})
+        if len(lengths) > 1:
+            raise InputError(
+                f"Rows of {lengths[0]} to {lengths[-1]} tokens do not make one tensor. "
+                "Pass padding=True, or padding='max_length' with truncation=True."
+            )
+        if kind == "pt":
+            import torch
+
+            return {key: torch.tensor(value, dtype=torch.int64) for key, value in values.items()}
+        if kind == "np":
+            import numpy
+
+            return {key: numpy.array(value, dtype=numpy.int64) for key, value in values.items()}
+        raise UnknownNameError("return_tensors", kind, ["pt", "np"], "Leave it out for lists.")
+
+    def _limit(self, max_length: int | None, add_special_tokens: bool) -> int:
+        limit = self.model_max_length if max_length is None else max_length
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit >= UNLIMITED // 10:
+            raise InputError(f"Truncating or padding to a length wants max_length as a number, got {max_length!r}.")
+        least = self._num_special(add_special_tokens)
+        if limit < max(least, 1):
+            raise InputError(f"max_length has to leave room for the {least} special tokens, got {limit}.")
+        return limit
+
+    @staticmethod
+    def _check_padding(padding: bool | str) -> str | None:
+        choices = {True: "longest", False: None, "longest": "longest", "max_length": "max_length", "do_not_pad": None}
+        if padding not in choices:
+            raise UnknownNameError("padding", padding, ["longest", "max_length", "do_not_pad"], "Or True or False.")
+        return choices[padding]
+
+    @staticmethod
+    def _check_truncation(truncation: bool | str | None) -> bool:
+        choices = {True: True, False: False, None: False, "longest_first": True, "only_first": True, "do_not_truncate": False}
+        if truncation not in choices:
+            raise UnknownNameError("truncation", truncation, ["longest_first", "do_not_truncate"], "Or True or False.")
+        return choices[truncation]
+
+    @staticmethod
+    def _check_texts(texts: Any) -> list[str]:
+        if not isinstance(texts, (list, tuple)) or not texts:
+            raise InputError(f"A tokenizer takes a text or a list of texts, got {texts!r}.")
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InputError(f"Text {index} has to be a string, got {type(text).__name__} {text!r}.")
+        return list(texts)
+
+    # -- ids to text
+
+    def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
+        """The text of one row of ids."""
+        row = ids.tolist() if hasattr(ids, "tolist") else ids
+        return self.clean_up(self.backend.decode([row] if isinstance(row, int) else row, skip_special_tokens))
+
+    def batch_decode(self, rows: Any, skip_special_tokens: bool = False) -> list[str]:
+        """The texts of several rows of ids."""
+        return [self.decode(row, skip_special_tokens) for row in rows]
+
+    def clean_up(self, text: str) -> str:
+        """The decoded text without what only the vocabulary needed."""
+        return text
+
+
+def read_backend_file(path: Path) -> tokenizers.Tokenizer:
+    """A `tokenizer.json`."""
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as problem:  # the library raises nothing narrower
+        files.read_json(path)  # says it better when the file is not even JSON
+        raise FileFormatError(f"{path} is not a tokenizer.json that the tokenizers library reads: {problem}.") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    files.write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""`python -m lockstep.training <stage>`: every stage of the embedded model as a command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import LockstepError
+from .settings import CONFIGS, DiffusionSettings, load_settings
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        options.run_stage(options)
+    except LockstepError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="lockstep.training", description=__doc__)
+    stages = top.add_subparsers(required=True, metavar="stage")
+    latents = add_stage(stages, "latents", run_latents, "encode the composed pictures once with the teacher")
+    latents.add_argument("--style", action="append", help="only these styles (may be given several times)")
+    latents.add_argument("--kind", action="append", help="only these kinds (base, colour, background, both)")
+    latents.add_argument("--core", action="store_true", help="only the everyday concepts")
+    latents.add_argument("--part", choices=("items", "held_out"), default="items")
+    diffusion = add_stage(stages, "diffusion", run_diffusion, "train text encoder and UNet, or go on training them")
+    diffusion.add_argument("--config", default="emoji", help="a settings file, or the name of one that comes with the package")
+    diffusion.add_argument("--run", default="main", help="the run's name; its folder is made under runs/")
+    diffusion.add_argument("--steps", type=int, help="stop at this step")
+    diffusion.add_argument("--start-from", metavar="RUN", help="a new run begins at the checkpoint of this one")
+    diffusion.add_argument("--decay", type=int, default=0, metavar="STEPS", help="let the learning rate fall to its end from here")
+    return top
+
+
+def add_stage(stages: argparse._SubParsersAction, name: str, run, explanation: str) -> argparse.ArgumentParser:
+    stage = stages.add_parser(name, help=explanation, description=explanation)
+    stage.add_argument("--work", type=Path, required=True, help="the folder of pictures, items, latents and runs")
+    stage.add_argument("--teacher", type=Path, required=True, help="the folder with taesd_encoder and taesd_decoder")
+    stage.set_defaults(run_stage=run)
+    return stage
+
+
+def run_latents(options: argparse.Namespace) -> None:
+    from .data import load_items
+    from .latents import encode_latents
+
+    chosen = {"styles": options.style, "kinds": options.kind, "core": options.core or None}
+    items = None
+    if any(chosen.values()) and options.part == "items":
+        items = load_items(options.work).select(**{key: value for key, value in chosen.items() if value})
+    encode_latents(options.work, options.teacher, items, options.part)
+
+
+def run_diffusion(options: argparse.Namespace) -> None:
+    from .diffusion import train_diffusion
+
+    path = Path(options.config) if Path(options.config).is_file() else CONFIGS / f"{options.config}.toml"
+    train_diffusion(
+        options.work,
+        load_settings(DiffusionSettings, options.config),
+        run_name=options.run,
+        teacher_folder=options.teacher,
+        steps=options.steps,
+        start_from=options.start_from,
+        decay_steps=options.decay,
+        settings_text=path.read_text(encoding="utf-8"),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""What is trained: modules, the moving average of their weights, and the optimizer, as one thing that can be saved whole."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import NonFiniteError, WeightsError
+from .settings import OptimizerSettings
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps for a parameter
+
+
+class Trainee:
+    """Named modules under AdamW, with their average in `averaged`."""
+
+    def __init__(self, modules: Mapping[str, nn.Module], settings: OptimizerSettings) -> None:
+        self.modules = nn.ModuleDict(dict(modules))
+        self.averaged = copy.deepcopy(self.modules).eval().requires_grad_(False)
+        self.settings = settings
+        self.step = 0
+        self.optimizer = torch.optim.AdamW(
+            self.modules.parameters(),
+            lr=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+
+    def learn(self, loss: Tensor, learning_rate: float) -> float:
+        """One step down the gradient of `loss`; the value of the loss."""
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise NonFiniteError(
+                f"The loss at step {self.step} is {value}. Resume from the last checkpoint with a lower learning rate or clip."
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.modules.parameters(), self.settings.clip, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        average_into(self.averaged.parameters(), self.modules.parameters(), self.average_decay())
+        return value
+
+    def average_decay(self) -> float:
+        """Short memory at first, so that the random beginning is soon forgotten."""
+        return min(self.settings.ema_limit, (1 + self.step) / (10 + self.step))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that has to be kept, by name."""
+        kept = {f"weights.{name}": value for name, value in self.modules.state_dict().items()}
+        kept |= {f"average.{name}": value for name, value in self.averaged.state_dict().items()}
+        for name, parameter in self.modules.named_parameters():
+            state = self.optimizer.state.get(parameter, {})
+            kept |= {f"optimizer.{moment}.{name}": state[moment] for moment in MOMENTS if moment in state}
+        return kept
+
+    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Become what `tensors()` was at that step."""
+        for prefix, module in (("weights.", self.modules), ("average.", self.averaged)):
+            stored = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+            wanted = {name: value.shape for name, value in module.state_dict().items()}
+            if wanted != {name: value.shape for name, value in stored.items()}:
+                odd = sorted(set(wanted) ^ set(stored)) or [n for n in wanted if wanted[n] != stored[n].shape]
+                raise WeightsError(
+                    f"The checkpoint is of another model: {odd[0]!r} does not fit the settings file. "
+                    "Use the settings that the run was started with, or start another run."
+                )
+            module.load_state_dict(stored)
+        for name, parameter in self.modules.named_parameters():
+            state = {moment: tensors.get(f"optimizer.{moment}.{name}") for moment in MOMENTS}
+            if state["step"] is not None:
+                self.optimizer.state[parameter] = {key: value.clone() for key, value in state.items() if value is not None}
+        self.step = step
+
+
+@torch.no_grad()
+def average_into(average: Iterable[Tensor], weights: Iterable[Tensor], decay: float) -> None:
+    """average = decay · average + (1 - decay) · weights."""
+    torch._foreach_lerp_(list(average), [weight.detach() for weight in weights], 1 - decay)
+
+
+def learning_rate_at(step: int, settings: OptimizerSettings, decay_from: int | None, decay_steps: int) -> float:
+    """Warm-up, then constant for as long as nobody asks for the end, then half a cosine down."""
+    rate = settings.learning_rate * min(1.0, (step + 1) / max(1, settings.warmup_steps))
+    if decay_from is None or step < decay_from:
+        return rate
+    done = min(1.0, (step - decay_from) / max(1, decay_steps))
+    return rate * (settings.final_share + (1 - settings.final_share) * (0.5 + 0.5 * math.cos(math.pi * done)))

@@ -1,0 +1,90 @@
+"""Tiny Stable Diffusion folders with random weights in the published layout, for Lockstep and for diffusers."""
+
+import json
+from pathlib import Path
+
+import torch
+
+import lockstep
+
+WORDS = "a photo of the cat dog house on red blue green background, painting style with big small 3d noise quality".split()
+
+
+def randomize(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+    """Every tensor random, so that no part is at its neutral start value."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise / max(parameter[0].numel(), 1) ** 0.5)
+            else:
+                parameter.copy_((1.0 if name.endswith("weight") else 0.0) + 0.1 * noise)
+    return model.eval()
+
+
+def tokenizer() -> lockstep.CLIPTokenizer:
+    return lockstep.CLIPTokenizer.train([" ".join(WORDS)] * 2, vocab_size=600)
+
+
+def text_encoder(vocabulary: int, projection: bool = False, seed: int = 1):
+    kind = lockstep.CLIPTextModelWithProjection if projection else lockstep.CLIPTextModel
+    config = {
+        "vocab_size": vocabulary, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
+        "max_position_embeddings": 77, "bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1, "pad_token_id": vocabulary - 1,
+        "hidden_act": "gelu" if projection else "quick_gelu", "projection_dim": 16,
+    }  # fmt: skip
+    return randomize(kind(**config), seed)
+
+
+def unet(in_channels: int = 4, xl: bool = False, seed: int = 2, **more) -> lockstep.UNet2DConditionModel:
+    config = {
+        "sample_size": 8, "in_channels": in_channels, "block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "cross_attention_dim": 32 if xl else 16, "attention_head_dim": (2, 4),
+    }  # fmt: skip
+    if xl:
+        config |= {
+            "addition_embed_type": "text_time", "addition_time_embed_dim": 8, "transformer_layers_per_block": (1, 2),
+            "projection_class_embeddings_input_dim": 6 * 8 + 16, "use_linear_projection": True,
+        }  # fmt: skip
+    return randomize(lockstep.UNet2DConditionModel(**config | more), seed)
+
+
+def vae(seed: int = 3) -> lockstep.AutoencoderKL:
+    config = {
+        "block_out_channels": (16, 32), "latent_channels": 4, "norm_num_groups": 8, "sample_size": 32,
+        "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2,
+    }  # fmt: skip
+    return randomize(lockstep.AutoencoderKL(**config), seed)
+
+
+BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+
+
+def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
+    """A whole pipeline's folder: `sd1` (epsilon), `sd2` (v-prediction), `xl`, or `refiner`."""
+    tok = tokenizer()
+    prediction = "v_prediction" if kind == "sd2" else "epsilon"
+    scheduler = lockstep.DDIMScheduler(**BETAS, steps_offset=1, clip_sample=False, set_alpha_to_one=False, prediction_type=prediction)
+    if kind in ("sd1", "sd2"):
+        more = {"use_linear_projection": True} if kind == "sd2" else {}
+        parts = {"tokenizer": tok, "text_encoder": text_encoder(len(tok)), "unet": unet(in_channels, **more)}
+    else:
+        parts = {
+            "tokenizer": tok, "text_encoder": text_encoder(len(tok)), "tokenizer_2": tok,
+            "text_encoder_2": text_encoder(len(tok), projection=True, seed=4), "unet": unet(in_channels, xl=True),
+        }  # fmt: skip
+    parts |= {"vae": vae(), "scheduler": scheduler}
+    index = {"_class_name": "StableDiffusionXLPipeline" if kind == "xl" else "StableDiffusionPipeline", "_diffusers_version": "0.42.1"}
+    for name, part in parts.items():
+        part.save_pretrained(folder / name)
+        library = "transformers" if name.startswith(("tokenizer", "text_encoder")) else "diffusers"
+        index[name] = [library, type(part).__name__]
+    if kind == "xl":
+        index |= {"force_zeros_for_empty_prompt": True}
+    else:
+        index |= {"safety_checker": [None, None], "feature_extractor": [None, None], "requires_safety_checker": False}
+    index |= {"image_encoder": [None, None]} | ({"feature_extractor": [None, None]} if kind == "xl" else {})
+    (folder / "model_index.json").write_text(json.dumps(index, indent=2))
+    return folder
