@@ -110,7 +110,12 @@ def diffusers_pipeline(seed: int = 0) -> Any:
     )  # fmt: skip
     text_encoder = CLIPTextModel(config).eval()
     scheduler = DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        clip_sample=False,
+        set_alpha_to_one=False,
+        steps_offset=1,
     )
     pipe = StableDiffusionPipeline(
         vae=vae, text_encoder=text_encoder, tokenizer=tokenizer(), unet=unet, scheduler=scheduler,

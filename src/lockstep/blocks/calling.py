@@ -10,9 +10,10 @@ import torch
 
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError, UnsupportedError
+from .assembly import Assembly
 from .components import RunComponents
-from .params import InputParam, describe_value
-from .plan import Plan, check_blocks, check_call, make_plan
+from .params import describe_value
+from .plan import Plan, check_blocks, check_call, check_names, make_plan
 from .randomness import choose_seed, generators_for, seeds_per_sample
 from .run import Run, RunOptions
 
@@ -21,37 +22,35 @@ OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 
 def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run:
     """Bind, plan, check, load what is needed, and hand out generators."""
-    values, options = _bind(pipe, args, kwargs)
-    root = pipe.blocks.get_workflow(options.workflow) if options.workflow else pipe.blocks
-    defaults = {param.name: param.default for param in pipe.inputs}
+    assembly: Assembly = pipe.assembly  # taken once: an edit by another thread makes another one
+    values, options = _bind(type(pipe).__name__, assembly, args, kwargs)
+    root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
+    defaults = {str(param.name): param.default for param in assembly.inputs}
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
-    check_call(plan, pipe.flow, values, type(pipe).__name__)
+    check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)
     pipe.require_components(plan)
     components = RunComponents(pipe, {name: spec for name, (spec, _) in plan.components.items()})
-    check_blocks(plan, values, lambda place: components.seen_by(None, f"Block {place}", place.block.component_names))
-    seeds = _give_generators(pipe, plan, values, options)
-    return Run(pipe, plan, values, options, seeds, options.workflow or pipe.workflow_of(plan))
+    check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
+    seeds = _give_generators(plan, values, options)
+    return Run(pipe, plan, values, options, seeds, options.workflow or assembly.workflow_of(plan))
 
 
-def _bind(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], RunOptions]:
-    inputs: list[InputParam] = pipe.inputs
+def _bind(
+    owner: str, assembly: Assembly, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], RunOptions]:
+    inputs = assembly.inputs
     if len(args) > 1 or (args and not inputs):
         first = inputs[0].name if inputs else "nothing"
-        raise InputError(
-            f"{type(pipe).__name__} takes one positional argument ({first}), got {len(args)}. Give the others by name."
-        )
+        raise InputError(f"{owner} takes one positional argument ({first}), got {len(args)}. Give the others by name.")
     values = {name: value for name, value in kwargs.items() if name not in OPTION_NAMES}
     if args:
         name = str(inputs[0].name)
         if name in values:
             raise InputError(f"{name!r} was given twice, by position and by name.")
         values = {name: args[0], **values}
-    for name in values:
-        if name not in pipe.flow.wants and name not in pipe.flow.made:
-            known = [*(str(param.name) for param in inputs), *OPTION_NAMES]
-            raise UnknownNameError(f"input of {type(pipe).__name__}", name, known)
+    check_names(assembly.flow, values, OPTION_NAMES, owner)
     return values, RunOptions(**{name: value for name, value in kwargs.items() if name in OPTION_NAMES})
 
 
@@ -82,7 +81,7 @@ def _check_options(pipe: Any, plan: Plan, options: RunOptions) -> None:
         raise InputError(f"checkpoints wants {{name: Checkpoint}}, got {describe_value(options.checkpoints)}.")
 
 
-def _give_generators(pipe: Any, plan: Plan, values: dict[str, Any], options: RunOptions) -> list[int] | None:
+def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) -> list[int] | None:
     """Put this run's generators into its values; the seeds, where it has seeds."""
     given, draws = values.get("generator"), "generator" in plan.inputs
     if options.seed is not None:
@@ -93,7 +92,7 @@ def _give_generators(pipe: Any, plan: Plan, values: dict[str, Any], options: Run
         _check_seed(options.seed)
     if not draws:
         return None
-    samples = pipe.blocks.count_samples(values)
+    samples = plan.root.count_samples(values)
     if given is not None:
         if isinstance(given, list) and len(given) not in (1, samples):
             raise InputError(f"A list of generators wants one per sample: {samples} for this call, got {len(given)}.")

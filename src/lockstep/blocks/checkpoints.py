@@ -178,7 +178,9 @@ class Checkpoints:
         computed = self._made_before(boundary)
         missing = [value for value in self.consumed_after(boundary) if value in computed and value not in known]
         if missing:
-            readers = {value: next(str(v.place) for v in self._ahead(boundary) if value in v.reads) for value in missing}
+            readers = {
+                value: next(str(v.place) for v in self._ahead(boundary) if value in v.reads) for value in missing
+            }
             listing = ", ".join(f"{value!r} (read by {reader})" for value, reader in readers.items())
             raise InjectionError(
                 f"Checkpoint {name!r} injects {', '.join(sorted(checkpoint.data)) or 'nothing'}, but what follows also consumes {listing}: "

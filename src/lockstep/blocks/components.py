@@ -49,18 +49,22 @@ class RunComponents:
             self.own[name] = copy.deepcopy(self.get(name)).float()
         return half
 
-    def seen_by(self, run: Any, who: str, allowed: Iterable[str]) -> ComponentsView:
-        return ComponentsView(run, self, who, frozenset(allowed))
+    def seen_by(self, block: Any, path: str, run: Any = None) -> ComponentsView:
+        return ComponentsView(self, block, path, run)
 
 
 class ComponentsView:
     """What a block gets as `components`: those that it declares, the pipeline's configs and its own properties."""
 
-    __slots__ = ("_allowed", "_components", "_run", "_who")
+    __slots__ = ("_allowed", "_block", "_components", "_path", "_run")
 
-    def __init__(self, run: Any, components: RunComponents, who: str, allowed: frozenset[str]) -> None:
-        for name, value in zip(self.__slots__, (allowed, components, run, who), strict=True):
+    def __init__(self, components: RunComponents, block: Any, path: str, run: Any) -> None:
+        values = (frozenset(block.component_names), type(block).__name__, components, path, run)
+        for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
+
+    def _who(self) -> str:
+        return f"Block {self._path!r} ({self._block})"
 
     def __getattr__(self, name: str) -> Any:
         pipe = self._components.pipe
@@ -69,13 +73,13 @@ class ComponentsView:
         if name not in self._allowed:
             declared = ", ".join(sorted(self._allowed)) or "none"
             raise WiringError(
-                f"{self._who} uses the component {name!r}, which it does not declare in expected_components; declared: {declared}."
+                f"{self._who()} uses the component {name!r}, which it does not declare in expected_components; declared: {declared}."
             )
         return self._components.get(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise WiringError(
-            f"{self._who} sets components.{name}. Components belong to the pipeline; a value for later blocks goes into the "
+            f"{self._who()} sets components.{name}. Components belong to the pipeline; a value for later blocks goes into the "
             "state as a declared output."
         )
 

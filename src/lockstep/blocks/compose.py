@@ -263,7 +263,7 @@ class ConditionalPipelineBlocks(CompositeBlocks):
     @property
     def trigger_params(self) -> list[InputParam]:
         """A trigger is an optional input, described by the branch that reads it where one does."""
-        return [InputParam(name, given=True) for name in self.trigger_names]
+        return [InputParam(name) for name in self.trigger_names]
 
     def select_block(self, **triggers: Any) -> str | None:
         """The first block whose trigger is there; triggers and blocks are paired in order."""

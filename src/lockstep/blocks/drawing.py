@@ -63,9 +63,9 @@ def mermaid(root: Any) -> str:
     """A flowchart: subgraphs for loops and choices, an edge per value and pair of blocks."""
     flow = trace(root)
     lines = ["flowchart TD"]
-    lines += [f'  in_{name}(["{name}"])' for name in flow.wants]
+    lines += [f'  in_{name}(["{name}"])' for name in flow.inputs]
     lines += list(_subgraphs(root, "", "  "))
-    given = [f"  in_{name} -.-> {_node(want.place.path)}" for name, wants in flow.wants.items() for want in wants]
+    given = [f"  in_{name} -.-> {_node(want.place.path)}" for name, wants in flow.inputs.items() for want in wants]
     lines += dict.fromkeys(given)
     between: dict[tuple[str, str], list[str]] = {}
     for producer, name, consumer in flow.edges:

@@ -38,20 +38,13 @@ class Index:
         if entry is None or entry[1] is None:
             return None
         found = public_class(entry[1].removesuffix("Fast"), f"component {spec.name!r} in {self.source}")
-        if not _is_a(found, spec.type_hint):
+        if not spec.takes(found):
             raise LoadError(
                 f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} says {entry[1]}."
             )
         place = {"subfolder": spec.name} if len(entry) < 3 else {key: entry[2].get(key) for key in PLACE}
         source = place.pop("pretrained_model_name_or_path", None) or self.source
         return replace(spec, type_hint=found, **place).located(source)
-
-
-def _is_a(found: type, hint: Any) -> bool:
-    from typing import get_args
-
-    wanted = tuple(get_args(hint)) or (hint,)
-    return any(not isinstance(one, type) or issubclass(found, one) for one in wanted)
 
 
 def read_index(source: str | Path, **hub: Any) -> Index:

@@ -89,6 +89,8 @@ def _describe(component: Any) -> dict[str, Any]:
     described: dict[str, Any] = {"class": type(component).__name__}
     if isinstance(config, Mapping):
         described["config"] = hashlib.sha256(json.dumps(encode(config), sort_keys=True).encode()).hexdigest()[:16]
+        if hasattr(component, "fresh"):  # a scheduler or guider is small enough to keep whole: a replay builds it again
+            described["values"] = encode(config)
     if isinstance(component, torch.nn.Module):
         dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in component.parameters()})
         described["dtype"] = dtypes[0] if len(dtypes) == 1 else dtypes

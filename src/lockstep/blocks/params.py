@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, get_args, get_origin
 import numpy as np
 import torch
 
-from ..configuration import FrozenDict, describe_type, fits
+from ..configuration import ConfigMixin, FrozenDict, describe_type, fits
 from ..errors import ConfigError, InputError, LoadError, UnknownNameError
 from .vocabulary import VOCABULARY
 
@@ -192,6 +192,14 @@ class ComponentSpec:
         filled["optional"] = self.optional and other.optional
         filled["stateful"] = self.stateful or other.stateful
         return ComponentSpec(**filled)
+
+    def takes(self, kind: type) -> bool:
+        """Whether a component of this class fits. A spec that creates its default by itself names an example: its family fits."""
+        hints = get_args(self.type_hint) or (self.type_hint,)
+        known = [hint for hint in hints if isinstance(hint, type)]
+        if self.default_creation_method == "from_config":
+            known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
+        return not known or issubclass(kind, tuple(known))
 
     def located(self, source: str, **where: Any) -> ComponentSpec:
         """The same spec with a place to load from."""

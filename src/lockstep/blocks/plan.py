@@ -24,7 +24,9 @@ class Plan:
 
     root: Any
     flow: Flow
-    readable: frozenset[str] = frozenset()  # inputs that may be given, those of blocks that `output=` leaves out included
+    readable: frozenset[str] = (
+        frozenset()
+    )  # inputs that may be given, those of blocks that `output=` leaves out included
 
     @cached_property
     def inputs(self) -> dict[str, InputParam]:
@@ -85,11 +87,17 @@ def _shortened(root: Any, flow: Flow, until: set[str]) -> Any:
     return twin
 
 
-def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any], owner: str) -> None:
-    """Refuse unknown names, values that this call would not read, missing and wrong values; in this order."""
+def check_names(whole: Flow, names: Iterable[str], options: Iterable[str], owner: str) -> None:
+    """Refuse a name that is no input."""
+    for name in names:
+        if name not in whole.inputs:
+            known = [*whole.inputs, *options]
+            raise UnknownNameError(f"input of {owner}", name, known, _made_inside(whole.made.get(name), name))
+
+
+def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any]) -> None:
+    """Refuse values that this call would not read, missing and wrong values; in this order."""
     for name, value in values.items():
-        if name not in whole.wants:
-            raise UnknownNameError(f"input of {owner}", name, whole.wants, _made_inside(whole.made.get(name), name))
         if value is not None and name not in plan.readable and not _is_default(whole, name, value):
             raise InputError(_not_read(whole, name, values))
     check_readers_agree(plan.flow, all_run=True)

@@ -154,7 +154,7 @@ class Run:
 
     def _loop(self, loop: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
         view = BlockView(self.state, path, loop, self.plan.flow.groups, inputs=loop.loop_params, outputs=[])
-        items = loop.loop_items(self._seen_by(loop, path, loop.component_names), view)
+        items = loop.loop_items(self.components.seen_by(loop, path, self), view)
         total = len(items) if hasattr(items, "__len__") else None
         plain = NUMBER.sub("", path)
         self.checkpoints.loop_begins(plain, path, total)
@@ -194,7 +194,7 @@ class Run:
 
     def _call(self, block: Any, path: str, position: Position) -> BlockView:
         view = BlockView(self.state, path, block, self.plan.flow.groups)
-        components = self._seen_by(block, path, block.component_names)
+        components = self.components.seen_by(block, path, self)
         arguments = {name: _position(name, position, path) for name in block.loop_arguments}
         try:
             with torch.no_grad(), self.pipe.placed(block.component_names, self.plan.used_near(path)):
@@ -203,9 +203,6 @@ class Run:
             problem.add_note(f"In block {path!r} ({type(block).__name__}).")
             raise
         return view
-
-    def _seen_by(self, block: Any, path: str, names: list[str]) -> Any:
-        return self.components.seen_by(self, f"Block {path!r} ({type(block).__name__})", names)
 
     # ---- steps ----
 
@@ -232,7 +229,7 @@ class Run:
 
     def own_loop_step(self, loop: Any, components: Any, block_state: Any, position: Position) -> tuple[Any, Any]:
         """One iteration of a loop that iterates by itself: its events come when the loop has ended."""
-        path = components._who.partition("'")[2].partition("'")[0]
+        path = components._path
         index = next(iter(position.values()), 0)
         self._boundary(f"{path}.{index:03d}")
         self._own_parts(loop, components, block_state, position, path)
@@ -251,7 +248,7 @@ class Run:
                 self._own_parts(part, components, block_state, position, path)
                 continue
             wanted = {name: position[name] for name in part.loop_arguments if name in position}
-            part(self._seen_by(part, path, part.component_names), block_state, **wanted)
+            part(self.components.seen_by(part, path, self), block_state, **wanted)
 
 
 def _position(name: str, position: Position, path: str) -> Any:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import typing
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 from ..configuration import describe_type
-from .params import InputParam, OutputParam
+from .assembly import Assembly
+from .params import InputParam
 from .run import RunOptions
-from .wiring import Flow
+from .user_inputs import merge_wants
+from .wiring import Flow, same_default
 
 OPTION_HELP = {
     "seed": "Sample k of the batch takes its noise from seed + k; a list gives each sample its own.",
@@ -31,7 +34,8 @@ def option_defaults() -> dict[str, Any]:
 
 
 def option_types() -> dict[str, Any]:
-    return {option.name: option.type for option in dataclasses.fields(RunOptions)}
+    """The options of a run and their types."""
+    return typing.get_type_hints(RunOptions)
 
 
 def call_signature(inputs: list[InputParam], *, bound: bool = True) -> inspect.Signature:
@@ -50,15 +54,19 @@ def call_signature(inputs: list[InputParam], *, bound: bool = True) -> inspect.S
 def annotation(param: InputParam) -> Any:
     """The type of an input; one that may be left out without a default may be None."""
     hint = Any if param.type_hint is None else param.type_hint
-    return hint if param.required or param.default is not None or hint is Any else Union[hint, None]  # noqa: UP007
+    return hint if param.required or param.default is not None or hint is Any else hint | None
 
 
-def help_text(title: str, inputs: list[InputParam], outputs: list[OutputParam], workflows: Mapping[str, Flow]) -> str:
+def help_text(title: str, assembly: Assembly) -> str:
     """What a pipeline takes and gives, for people."""
+    workflows = assembly.workflows
     lines = [title, "", "Inputs"]
-    for param in inputs:
+    for param in assembly.inputs:
         kind = describe_type(param.type_hint) if param.type_hint is not None else "anything"
         default = "required" if param.required else f"default {param.default!r}"
+        differing = defaults_by_workflow(param, workflows)
+        if differing:
+            default = "default " + ", ".join(f"{value!r} in {name}" for name, value in differing.items())
         only = [name for name, flow in workflows.items() if param.name in flow.wants]
         where = f" [{', '.join(only)}]" if 0 < len(only) < len(workflows) else ""
         lines.append(f"  {param.name}: {kind} ({default}){where}\n      {param.description}".rstrip())
@@ -68,7 +76,8 @@ def help_text(title: str, inputs: list[InputParam], outputs: list[OutputParam], 
     ]
     lines += ["", "Gives"]
     lines += [
-        f"  {param.name}: {describe_type(param.type_hint)}\n      {param.description}".rstrip() for param in outputs
+        f"  {param.name}: {describe_type(param.type_hint)}\n      {param.description}".rstrip()
+        for param in assembly.result
     ]
     return "\n".join(lines)
 
@@ -78,7 +87,7 @@ def json_schema(pipe: Any) -> dict[str, Any]:
     return {
         "pipeline": type(pipe).__name__,
         "description": pipe.blocks.description,
-        "inputs": [_input_entry(param, pipe.workflow_flows) for param in pipe.inputs],
+        "inputs": [_input_entry(param, pipe.assembly.workflows) for param in pipe.inputs],
         "options": [
             {"name": n, "default": _json(d), "description": OPTION_HELP[n]} for n, d in option_defaults().items()
         ],
@@ -101,16 +110,24 @@ def _input_entry(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, 
     entry |= {
         limit: value for limit in ("minimum", "maximum", "multiple_of") if (value := getattr(param, limit)) is not None
     }
-    used = {name: flow.wants[param.name] for name, flow in workflows.items() if param.name in flow.wants}
     if workflows:
-        entry["workflows"] = list(used)
-    defaults = {
-        name: next((w.param.default for w in wants if w.param.default is not None), None)
-        for name, wants in used.items()
-    }
-    if any(default != param.default for default in defaults.values()):
-        entry["defaults"] = {name: _json(default) for name, default in defaults.items()}
-    return entry
+        entry["workflows"] = [name for name, flow in workflows.items() if param.name in flow.wants]
+    differing = defaults_by_workflow(param, workflows)
+    return entry | ({"defaults": {name: _json(value) for name, value in differing.items()}} if differing else {})
+
+
+def defaults_by_workflow(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, Any]:
+    """Workflow -> default, where the workflows do not agree."""
+    used = {name: flow.wants[str(param.name)] for name, flow in workflows.items() if param.name in flow.wants}
+    found = {name: merge_wants(str(param.name), wants).default for name, wants in used.items()}
+    return (
+        found
+        if any(
+            not same_default(param.default, default) or param.default is None and default is not None
+            for default in found.values()
+        )
+        else {}
+    )
 
 
 def _json(value: Any) -> Any:

@@ -8,18 +8,22 @@ from typing import Any
 
 from .params import InputParam
 from .vocabulary import VOCABULARY
-from .wiring import Flow, Want
+from .wiring import Flow, Want, same_default
 
 
 def merge_wants(name: str, wants: list[Want]) -> InputParam:
-    """One param for all readers of a value: the first description, type and default; required if a sure reader says so."""
+    """One param for all readers of a value: the first description and type; required if a sure reader says so.
+
+    Blocks that run together agree on the default; where branches do not, there is no one default to show.
+    """
     params = [want.param for want in wants]
+    defaults = [param.default for param in params if param.default is not None]
     described = next((param for param in params if param.description), params[0])
     return replace(
         described,
         name=name,
         type_hint=_first(param.type_hint for param in params),
-        default=_first(param.default for param in params),
+        default=defaults[0] if defaults and all(same_default(defaults[0], one) for one in defaults) else None,
         required=any(want.param.required and not want.maybe and not want.place.branches for want in wants),
         kwargs_type=_first(param.kwargs_type for param in params),
         minimum=_first(param.minimum for param in params),
@@ -31,7 +35,7 @@ def merge_wants(name: str, wants: list[Want]) -> InputParam:
 def user_inputs(flow: Flow) -> list[InputParam]:
     """Every input of a tree: the required ones first, then as the vocabulary lists them, then the blocks' own."""
     order = {name: place for place, name in enumerate(VOCABULARY)}
-    merged = [merge_wants(name, wants) for name, wants in flow.wants.items()]
+    merged = [merge_wants(name, wants) for name, wants in flow.inputs.items()]
     return sorted(merged, key=lambda param: (not param.required, order.get(param.name or "", len(order))))
 
 

@@ -86,8 +86,10 @@ class Flow:
     def leaves(self) -> list[Visit]:
         return [visit for visit in self.visits if visit.place.block.kind == "leaf"]
 
-    def readers(self, name: str) -> list[Place]:
-        return [visit.place for visit in self.visits if name in visit.reads]
+    @property
+    def inputs(self) -> dict[str, list[Want]]:
+        """What a caller may give: what no block upstream makes, not even in some branches, and what says `given`."""
+        return {name: wants for name, wants in self.wants.items() if any(w.param.given or not w.maybe for w in wants)}
 
 
 def all_branches(choice: Any, path: str, made: Mapping[str, Made]) -> Iterable[str | None]:
@@ -275,14 +277,14 @@ def check_readers_agree(flow: Flow, *, all_run: bool) -> None:
 
 def _check_pair(name: str, one: Want, other: Want) -> None:
     check_types_agree(name, (one.place, one.param), (other.place, other.param))
-    if not _same_default(one.param.default, other.param.default):
+    if not same_default(one.param.default, other.param.default):
         raise WiringError(
             f"Value {name!r} has two defaults: block {one.place} says {one.param.default!r}, block {other.place} says "
             f"{other.param.default!r}. Declare it once, or leave the default away in one of them."
         )
 
 
-def _same_default(one: Any, other: Any) -> bool:
+def same_default(one: Any, other: Any) -> bool:
     return one is None or other is None or one is other or bool(one == other)
 
 

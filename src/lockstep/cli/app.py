@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from .. import __version__
@@ -57,10 +56,12 @@ def run(arguments: list[str] | None = None) -> None:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
-    except click.ClickException as problem:
-        problem.show()
-        code = 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
         code = 130
+    except Exception as problem:
+        if not hasattr(problem, "show"):  # the parser's own errors know how to show themselves
+            raise
+        problem.show()
+        code = 2
     sys.exit(code or 0)

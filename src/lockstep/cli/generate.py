@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -32,7 +31,7 @@ Examples:
 class PipelineCommand(TyperCommand):
     """A command whose help goes on with the inputs of the chosen model's pipeline."""
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
         model = ctx.params.get("model") or DEFAULT_MODEL
         try:

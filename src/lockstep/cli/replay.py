@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import NotFoundError, ReplayError
-from .console import err, out, print_json
+from .console import out, print_json
 
 
 def replay(
@@ -51,6 +51,7 @@ def replay(
 
 def run_again(manifest: dict[str, Any], model: str | None) -> tuple[Any, Any]:
     """The pipeline of a manifest, and its result for the same inputs."""
+    from ..blocks.params import public_class
     from ..pipelines.pipeline import DiffusionPipeline
 
     unplayable = [name for name, value in manifest["inputs"].items() if isinstance(value, dict) and "sha256" in value]
@@ -61,7 +62,9 @@ def run_again(manifest: dict[str, Any], model: str | None) -> tuple[Any, Any]:
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     pipe = DiffusionPipeline.from_pretrained(model or manifest["model"], dtype=dtype, workflow=manifest["workflow"])
-    pipe.restore_components(manifest["components"])
+    for name, entry in manifest["components"].items():
+        if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
+            setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe, pipe(**manifest["inputs"], seed=manifest["seed"], workflow=manifest["workflow"])
 
 
@@ -73,7 +76,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             told.append(f"{key} was {before.get(key)}, is {after.get(key)}")
     for name, was in before.get("components", {}).items():
         now = after.get("components", {}).get(name, {})
-        told += [f"{name}'s {key} was {was[key]}, is {now.get(key)}" for key in was if was[key] != now.get(key)]
+        told += [f"{name}'s {key} was {was[key]}, is {now.get(key)}" for key in was if key != "values" and was[key] != now.get(key)]
     for name, was in before.get("weights", {}).items():
         if was != after.get("weights", {}).get(name):
             told.append(f"the weights of {name} were {was[:12]}…, are {str(after.get('weights', {}).get(name))[:12]}…")

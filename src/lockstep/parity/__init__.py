@@ -40,7 +40,10 @@ _EXPORTS = {
     "inject": "injection",
     "local": "locate",
     "bisect": "locate",
+    "local_errors": "locate",
     "gain_curve": "locate",
+    "is_chaotic": "locate",
+    "run_stages": "stages",
 }
 
 __all__ = sorted(_EXPORTS)

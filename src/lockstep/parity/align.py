@@ -190,7 +190,9 @@ class _Work:
                     self.left_a.pop(x.seq, None)
                     self.left_b.pop(y.seq, None)
             if not matched:
-                raise AlignmentError(f"map pairs {left_text!r} with {right_text!r}, but no such values are in the traces")
+                raise AlignmentError(
+                    f"map pairs {left_text!r} with {right_text!r}, but no such values are in the traces"
+                )
 
     def by_name(self) -> None:
         for left in list(self.left_a.values()):
@@ -204,7 +206,7 @@ class _Work:
                     break
 
     def by_alias(self) -> None:
-        table = {x: y for x, y in ALIASES} | {y: x for x, y in ALIASES}
+        table = dict(ALIASES) | {y: x for x, y in ALIASES}
         for left in list(self.left_a.values()):
             name = (left.key.path, left.key.slot)
             if name not in table:
@@ -243,7 +245,9 @@ class _Work:
         for lefts, rights in groups.values():
             if not lefts or not rights:
                 continue
-            matcher = SequenceMatcher(None, [_signature(e) for e in lefts], [_signature(e) for e in rights], autojunk=False)
+            matcher = SequenceMatcher(
+                None, [_signature(e) for e in lefts], [_signature(e) for e in rights], autojunk=False
+            )
             for block in matcher.get_matching_blocks():
                 for offset in range(block.size):
                     self.take(lefts[block.a + offset], rights[block.b + offset], "sequence")

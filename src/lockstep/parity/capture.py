@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 
 from .errors import RecordError
 from .looping import Loop
+from .names import Key
 from .sketch_torch import Sketcher
 from .values import DTYPE_NAMES, tensor_bytes
 from .writer import TraceWriter
@@ -19,6 +20,9 @@ from .writer import TraceWriter
 SMALL = 1024  # values of at most this many elements are kept whole: 4 KB beside a sketch of 2 KB
 KEEP_MODES = ("sketch", "full", "none")
 MAX_DEPS = 16
+
+
+Adjust = Callable[[Key, torch.Tensor], torch.Tensor]  # what to write of a value, e.g. its first rows
 
 
 class Keep:
@@ -50,8 +54,9 @@ class _Seen:
 class Capture:
     """Writes values; the same tensor object, unchanged, is sketched once."""
 
-    def __init__(self, writer: TraceWriter, keep: Keep, loop: Loop) -> None:
+    def __init__(self, writer: TraceWriter, keep: Keep, loop: Loop, adjust: Adjust | None = None) -> None:
         self.writer = writer
+        self._adjust = adjust
         self.sketcher = Sketcher()
         self._keep = keep
         self._loop = loop
@@ -74,6 +79,21 @@ class Capture:
         meta: dict[str, Any] | None = None,
     ) -> int | None:
         """Record one value; None if it is not kept. `full` keeps it whole whatever the rules say."""
+        with torch._C.DisableTorchFunction():  # another recorder must not see the work of this one
+            return self._tensor(path, slot, tensor, step, call, op, full, deps, meta)
+
+    def _tensor(
+        self,
+        path: str,
+        slot: str,
+        tensor: torch.Tensor,
+        step: str | None,
+        call: int,
+        op: str,
+        full: bool,
+        deps: Iterable[int],
+        meta: dict[str, Any] | None,
+    ) -> int | None:
         mode = self._keep(path)
         if tensor.is_meta or tensor.dtype not in DTYPE_NAMES or (mode == "none" and not full):
             return None
@@ -84,15 +104,16 @@ class Capture:
             event["op"] = op
         if meta:
             event["meta"] = meta
-        dtype, shape = DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)
+        value = tensor if self._adjust is None else self._adjust(Key(step, path, slot, call), tensor)
+        dtype, shape = DTYPE_NAMES[value.dtype], tuple(value.shape)
         seen = self._lookup(tensor)
         if seen is not None and seen.twin and (seen.full or not full):
             return self.writer.put_same(step, path, slot, dtype, shape, seen.seqs[0], **event)
         found = list(dict.fromkeys([*deps, *(seen.seqs if seen is not None else ())]))[:MAX_DEPS]
         if found:
             event["deps"] = found
-        sketch, stats = self.sketcher(tensor)
-        data = tensor_bytes(tensor) if full else None
+        sketch, stats = self.sketcher(value)
+        data = tensor_bytes(value) if full else None
         seq = self.writer.put_measured(step, path, slot, dtype, shape, sketch, stats, data, **event)
         self._remember(tensor, (seq,), True, full)
         return seq
@@ -131,7 +152,9 @@ class Capture:
         if tensor.is_inference():
             return  # such a tensor does not count its changes, so it cannot be told whether it is still the same
         key = id(tensor)
-        self._seen[key] = _Seen(weakref.ref(tensor, lambda _: self._seen.pop(key, None)), _version(tensor), seqs, twin, full)
+        self._seen[key] = _Seen(
+            weakref.ref(tensor, lambda _: self._seen.pop(key, None)), _version(tensor), seqs, twin, full
+        )
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -14,7 +14,7 @@ from .container import Array
 from .errors import InvalidTrace
 from .floor_file import Floor
 from .names import Key
-from .priors import prior, reduction_length
+from .priors import UNKNOWN_LENGTH, prior, reduction_length
 from .results import Comparison, Coverage, NodeResult, Status, Verdict
 from .sketch import Stats, ratio, sketch_and_stats, sketch_error
 from .structure import from_arrays, from_sketches
@@ -22,7 +22,15 @@ from .trace import Entry, Trace
 from .verdict import Thresholds, assign_roles, decide, threshold
 
 # Arguments of a call that say how the result is handed out, not what is computed.
-_PRESENTATION = {"output_type", "return_dict", "callback_on_step_end", "callback_on_step_end_tensor_inputs", "callback", "preview", "output"}
+_PRESENTATION = {
+    "output_type",
+    "return_dict",
+    "callback_on_step_end",
+    "callback_on_step_end_tensor_inputs",
+    "callback",
+    "preview",
+    "output",
+}
 _STRUCTURE_NODES = 8  # origins that get the full structure tests
 
 
@@ -93,11 +101,13 @@ def _not_comparable(a: Trace, b: Trace, alignment: Alignment) -> list[str]:
     different = [m for m in alignment.weights if m.kind == "different"]
     if len(different) > 0.5 * len(alignment.weights) > 0:
         problems.append(
-            f"the models hold different weights: {len(different)} of {len(alignment.weights)} parameters have other values "
+            f"the models hold different weights: {len(different)} of {len(alignment.weights)} parameters differ "
             f"(first {different[0].a[0]})"
         )
     if not alignment.pairs:
-        problems.append("no value of the one trace has a partner in the other: give a map file, or check the root names")
+        problems.append(
+            "no value of the one trace has a partner in the other: give a map file, or check the root names"
+        )
     return problems
 
 
@@ -159,7 +169,7 @@ class _Measurement:
         a, b = pair.a, pair.b
         self._pairs[a.key] = pair
         op = a.op or b.op
-        length = reduction_length(op, self._attributes.get(a.key.path, {})) if not a.key.is_input else 1024
+        length = self._length(a, op)
         node = NodeResult(
             a.key, order, Status.SAME, b.key, pair.how, op, a.shape, (a.dtype, b.dtype),
             exact=a.has_data and b.has_data,
@@ -172,6 +182,13 @@ class _Measurement:
         else:
             self._measure(node, pair)
         return node
+
+    def _length(self, entry: Entry, op: str) -> int:
+        """Length of the sums that a value comes from; an input is what its source was."""
+        if entry.key.is_input:
+            source = self.a.by_seq.get(entry.same if entry.same is not None else next(iter(entry.deps), -1))
+            return self._length(source, source.op) if source is not None and source.seq < entry.seq else UNKNOWN_LENGTH
+        return reduction_length(op, self._attributes.get(entry.key.path, {}))
 
     def _problem(self, pair: Pair) -> str:
         """What makes two values incomparable as numbers."""
@@ -233,10 +250,9 @@ class _Measurement:
         return bool(known) and len(known) == len(keys) and all(k.status is Status.SAME for k in known)
 
     def _status(self, node: NodeResult) -> Status:
-        assert node.error is not None and node.ratio is not None
-        if node.error == 0:
+        if not node.error:
             return Status.SAME
-        if node.ratio > 1:
+        if (node.ratio or 0.0) > 1:
             return Status.OVER
         explained = max(node.prior, prior(node.dtypes, self.limits.pass_length, self.limits.prior))  # type: ignore[arg-type]
         return Status.PRIOR if node.error <= explained else Status.FLOOR
@@ -253,7 +269,7 @@ class _Measurement:
 def captured_inputs(trace: Trace) -> dict[int, list[str]]:
     """Per value the keys of the captured values that it was computed from."""
     found: dict[int, list[str]] = {}
-    incoming = {(node.step, node.path, node.call): [e for e in node.inputs] for node in trace.nodes}
+    incoming = {(node.step, node.path, node.call): list(node.inputs) for node in trace.nodes}
     for entry in trace.entries:
         sources: list[Entry] = []
         if not entry.key.is_input and not entry.key.is_operation:
@@ -328,8 +344,11 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
     if result.attributes:
         first = result.attributes[0]
         result.reasons.append(
-            f"{len(result.attributes)} effective settings differ, first {first['path']}.{first['name']}: {first['a']!r} and {first['b']!r}"
+            f"{len(result.attributes)} effective settings differ, first {first['path']}.{first['name']}: "
+            f"{first['a']!r} and {first['b']!r}"
         )
     for side, trace in (("reference", a), ("candidate", b)):
         if trace.exception is not None and trace is a:
-            result.reasons.append(f"the {side} run ended with {trace.exception.get('type')}: {trace.exception.get('message')}")
+            result.reasons.append(
+                f"the {side} run ended with {trace.exception.get('type')}: {trace.exception.get('message')}"
+            )

@@ -117,7 +117,8 @@ def _slice(name: str, entry: Any, label: str) -> Slice:
         count *= extent
     if count * item_size(dtype) != end - begin:
         raise InvalidTrace(
-            f"{label}: tensor {name!r} of shape {shape} {dtype} needs {count * item_size(dtype)} bytes, got {end - begin}"
+            f"{label}: tensor {name!r} of shape {shape} {dtype} needs {count * item_size(dtype)} bytes, "
+            f"got {end - begin}"
         )
     return Slice(dtype, tuple(shape), begin, end)
 
@@ -126,7 +127,9 @@ def _check_layout(slices: dict[str, Slice], available: int, label: str) -> None:
     position = 0
     for name, part in sorted(slices.items(), key=lambda item: (item[1].begin, item[1].end)):
         if part.begin != position:
-            raise InvalidTrace(f"{label}: tensor {name!r} starts at {part.begin}, expected {position} (overlap or hole)")
+            raise InvalidTrace(
+                f"{label}: tensor {name!r} starts at {part.begin}, expected {position} (overlap or hole)"
+            )
         position = part.end
     if position != available:
         what = "truncated" if position > available else "has bytes that belong to no tensor"
@@ -174,7 +177,9 @@ def _e4m3_table() -> Array:
 _E4M3 = _e4m3_table()
 
 
-def write_safetensors(path: Path, tensors: list[tuple[str, str, tuple[int, ...], bytes]], metadata: dict[str, str]) -> None:
+def write_safetensors(
+    path: Path, tensors: list[tuple[str, str, tuple[int, ...], bytes]], metadata: dict[str, str]
+) -> None:
     """(name, dtype, shape, bytes) to a file, under a temporary name first."""
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     position = 0

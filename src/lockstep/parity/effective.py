@@ -116,7 +116,10 @@ def describe_host() -> dict[str, Any]:
 def describe_target(target: Target, modules: Mapping[str, nn.Module]) -> dict[str, Any]:
     """Everything of `trace.json` that the objects themselves tell."""
     dtypes = Counter(
-        DTYPE_NAMES.get(p.dtype, str(p.dtype)) for m in target.modules.values() for p in m.parameters() if p.is_floating_point()
+        DTYPE_NAMES.get(p.dtype, str(p.dtype))
+        for m in target.modules.values()
+        for p in m.parameters()
+        if p.is_floating_point()
     )
     return {
         "framework": f"torch {torch.__version__}",
@@ -127,7 +130,9 @@ def describe_target(target: Target, modules: Mapping[str, nn.Module]) -> dict[st
         "schedulers": {name: describe_scheduler(s) for name, s in target.schedulers.items()},
         "pipeline": type(target.pipeline).__qualname__ if target.pipeline is not None else "",
         "host": describe_host(),
-        "libraries": {name: _version(name) for name in ("diffusers", "transformers", "lockstep") if name in sys.modules},
+        "libraries": {
+            name: _version(name) for name in ("diffusers", "transformers", "lockstep") if name in sys.modules
+        },
     }
 
 
@@ -148,7 +153,12 @@ class Fingerprints:
             return known[3]
         measured = sketcher(tensor)
         key = id(tensor)
-        self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), version, tensor.data_ptr(), measured)
+        self._known[key] = (
+            weakref.ref(tensor, lambda _: self._known.pop(key, None)),
+            version,
+            tensor.data_ptr(),
+            measured,
+        )
         return measured
 
 

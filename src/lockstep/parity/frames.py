@@ -81,5 +81,7 @@ class Frames:
     def random_draw(self, capture: Capture, tensor: torch.Tensor, meta: dict[str, Any]) -> None:
         if self._loop.recording:
             step = self._loop.label
-            capture.tensor(DRAWS, "rng", tensor, step=step, call=self._draws[step], op=meta["function"], full=True, meta=meta)
+            capture.tensor(
+                DRAWS, "rng", tensor, step=step, call=self._draws[step], op=meta["function"], full=True, meta=meta
+            )
             self._draws[step] += 1

@@ -18,7 +18,7 @@ def wanted_steps(steps: str | int | Iterable[int]) -> set[int] | None:
     """None for all of them."""
     if steps == "all":
         return None
-    if isinstance(steps, bool) or isinstance(steps, str):
+    if isinstance(steps, (bool, str)):
         raise RecordError(f'steps must be "all", a number of steps, or step numbers, got {steps!r}')
     return set(range(steps)) if isinstance(steps, int) else {int(i) for i in steps}
 
@@ -26,7 +26,12 @@ def wanted_steps(steps: str | int | Iterable[int]) -> set[int] | None:
 class Loop:
     """The current step label: '-' outside, 'denoise:07' inside, 'pass:1/denoise:00' when a second loop begins."""
 
-    def __init__(self, steps: str | int | Iterable[int] = "all", stop_at: str | None = None) -> None:
+    def __init__(
+        self, steps: str | int | Iterable[int] = "all", stop_at: str | None = None, start_at: str | None = None
+    ) -> None:
+        if start_at not in (None, PRELOOP, POSTLOOP):
+            raise RecordError(f"start_at must be {PRELOOP!r} or {POSTLOOP!r}, got {start_at!r}")
+        self._start_at = start_at
         self._wanted = wanted_steps(steps)
         self._stop_at = _canonical_stop(stop_at)
         self._total: int | None = None
@@ -44,7 +49,12 @@ class Loop:
 
     @property
     def recording(self) -> bool:
-        return self._wanted is None or not self._inside or self._index in self._wanted
+        return self._start_at is None and (self._wanted is None or not self._inside or self._index in self._wanted)
+
+    @property
+    def is_last(self) -> bool:
+        """True during the last step of the schedule."""
+        return self._total is not None and self._index + 1 >= self._total
 
     def schedule_set(self, total: int | None) -> None:
         """`set_timesteps` was called: a loop will begin."""
@@ -58,15 +68,21 @@ class Loop:
             return
         self._begin()
 
-    def _begin(self) -> None:
-        if self._index < 0 and self._stop_at == PRELOOP:
+    def inputs_seen(self) -> None:
+        """Everything that the first model call of the loop is given has been recorded."""
+        if self._inside and self._index == 0 and self._stop_at == PRELOOP:
             raise RecordingStopped(PRELOOP)
+
+    def _begin(self) -> None:
+        if self._start_at == PRELOOP:
+            self._start_at = None
         self._index, self._inside, self._awaiting = self._index + 1, True, False
 
     def step_begun(self) -> None:
         """`scheduler.step` is entered (also where no model call was seen before it)."""
         if self._awaiting:
             self._begin()
+        self.inputs_seen()
 
     def step_done(self) -> None:
         """`scheduler.step` has returned: the next model call is the next step's."""
@@ -76,6 +92,7 @@ class Loop:
             raise RecordingStopped(label)
         if self._total is not None and self._index + 1 >= self._total:
             self._inside = False
+            self._start_at = None
             if self._stop_at == POSTLOOP:
                 raise RecordingStopped(POSTLOOP)
 

@@ -14,6 +14,11 @@ from .capture import Capture
 from .frames import Frames
 from .values import outputs
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 DrawHook = Callable[[int, torch.Tensor], torch.Tensor]
 
 
@@ -28,32 +33,40 @@ class Kind(Enum):
     VALUE = 5
 
 
-_SAME_ORDER = set(
+_SAME_ORDER = _names(
     "view reshape flatten unflatten squeeze unsqueeze contiguous detach clone view_as reshape_as ravel alias "
-    "requires_grad_ detach_ squeeze_ unsqueeze_ cpu cuda".split()
+    "requires_grad_ detach_ squeeze_ unsqueeze_ cpu cuda"
 )
-_DERIVED = set(
+_DERIVED = _names(
     "permute transpose t chunk split tensor_split unbind narrow select __getitem__ expand expand_as movedim swapaxes "
     "swapdims moveaxis repeat repeat_interleave roll flip tile index_select gather broadcast_to unfold view_as_real "
-    "view_as_complex mT T real imag take_along_dim split_with_sizes hsplit vsplit dsplit atleast_1d atleast_2d".split()
+    "view_as_complex mT T real imag take_along_dim split_with_sizes hsplit vsplit dsplit atleast_1d atleast_2d"
 )
-_CAST = set("to type type_as float half double bfloat16 int long".split())
-_RANDOM = set(
+_CAST = _names("to type type_as float half double bfloat16 int long")
+_RANDOM = _names(
     "rand randn randint randperm normal bernoulli multinomial poisson rand_like randn_like randint_like normal_ "
-    "uniform_ random_ bernoulli_ exponential_ cauchy_ geometric_ log_normal_".split()
+    "uniform_ random_ bernoulli_ exponential_ cauchy_ geometric_ log_normal_"
 )
-_DROPOUTS = set("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout".split())
-_SKIP = set(
-    "__get__ __set__ zeros ones full empty tensor as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones "
-    "new_full new_empty new_tensor from_numpy numpy size dim numel item tolist is_floating_point is_complex stride "
-    "storage_offset data_ptr element_size get_device is_contiguous __len__ __bool__ __float__ __int__ __index__ __repr__ "
-    "__format__ __str__ __hash__ __contains__ __setitem__ __array__ __deepcopy__ __reduce_ex__ untyped_storage "
-    "is_same_size equal allclose isfinite isnan isinf any all is_pinned pin_memory share_memory_ record_stream backward "
-    "register_hook zero_ fill_ copy_ set_ resize_ manual_seed get_rng_state set_rng_state __iter__ unsafe_chunk "
-    "can_cast result_type promote_types is_tensor is_inference is_storage broadcast_shapes _has_compatible_shallow_copy_type "
-    "eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ eye nelement ndimension".split()
+_DROPOUTS = _names("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
+_SKIP = _names(
+    "__get__ __set__ zeros ones full empty tensor as_tensor zeros_like ones_like full_like empty_like new_zeros "
+    "new_ones new_full new_empty new_tensor from_numpy numpy size dim numel item tolist is_floating_point is_complex "
+    "stride storage_offset data_ptr element_size get_device is_contiguous __len__ __bool__ __float__ __int__ __index__ "
+    "__repr__ __format__ __str__ __hash__ __contains__ __setitem__ __array__ __deepcopy__ __reduce_ex__ nelement "
+    "untyped_storage is_same_size equal allclose isfinite isnan isinf any all is_pinned pin_memory share_memory_ "
+    "record_stream backward register_hook zero_ fill_ copy_ set_ resize_ manual_seed get_rng_state set_rng_state "
+    "__iter__ unsafe_chunk can_cast result_type promote_types is_tensor is_inference is_storage broadcast_shapes "
+    "eq ne lt gt le ge __eq__ __ne__ __lt__ __gt__ __le__ __ge__ eye ndimension _has_compatible_shallow_copy_type"
 )
-_ALIASES = {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "concat": "cat", "concatenate": "cat"}
+_ALIASES = {
+    "truediv": "div",
+    "true_divide": "div",
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "concat": "cat",
+    "concatenate": "cat",
+}
 
 
 def operation_name(function: Any) -> str:
@@ -100,7 +113,9 @@ class OperationMode(TorchFunctionMode):
         self._draws = 0
         self._kinds: dict[Any, Kind] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         kind = self._kinds.get(func)
         if kind is None:
@@ -132,8 +147,12 @@ class OperationMode(TorchFunctionMode):
             self._value(func, result, args, kwargs, seqs)
         return result
 
-    def _value(self, func: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seqs: tuple[int, ...]) -> None:
-        found = [(slot, tensor) for slot, tensor in outputs(result) if tensor.dtype is not torch.bool and tensor.numel()]
+    def _value(
+        self, func: Any, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seqs: tuple[int, ...]
+    ) -> None:
+        found = [
+            (slot, tensor) for slot, tensor in outputs(result) if tensor.dtype is not torch.bool and tensor.numel()
+        ]
         if not found or not isinstance(result, (torch.Tensor, tuple, list)):
             return
         name = operation_name(func)
@@ -142,7 +161,9 @@ class OperationMode(TorchFunctionMode):
             for index, tensor in enumerate(tensors_in(args, kwargs)):
                 self._capture.tensor(path, f"in.{index}", tensor, step=frame.step, call=frame.call, op=name)
         for slot, tensor in found:
-            self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=name, deps=seqs, meta=_settings(args, kwargs))
+            self._capture.tensor(
+                path, slot, tensor, step=frame.step, call=frame.call, op=name, deps=seqs, meta=_settings(args, kwargs)
+            )
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         generator = kwargs.get("generator")
@@ -183,5 +204,7 @@ def _settings(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Numbers, flags and names that an operation was given: eps, scale, approximate, is_causal, dim."""
     positional = {str(i): v for i, v in enumerate(args) if isinstance(v, (bool, int, float, str))}
     named = {k: v for k, v in kwargs.items() if isinstance(v, (bool, int, float, str))}
-    settings = {k: (v if not isinstance(v, float) or abs(v) < 1e300 else str(v)) for k, v in {**positional, **named}.items()}
+    settings = {
+        k: (v if not isinstance(v, float) or abs(v) < 1e300 else str(v)) for k, v in {**positional, **named}.items()
+    }
     return {"settings": settings} if settings else {}

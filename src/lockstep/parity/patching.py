@@ -17,7 +17,9 @@ def watch_methods(stack: ExitStack, instance: Any, arounds: Mapping[str, Around]
     must be watched too and must not call back into the original.
     """
     original = type(instance)
-    methods = {name: _wrapped(getattr(original, name), around) for name, around in arounds.items() if hasattr(original, name)}
+    methods = {
+        name: _wrapped(getattr(original, name), around) for name, around in arounds.items() if hasattr(original, name)
+    }
     if not methods:
         return
     naming = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__}

@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-UNIT = {"F64": 2.0**-53, "F32": 2.0**-24, "C64": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8, "F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-3}
+UNIT = {"F64": 2.0**-53, "F32": 2.0**-24, "C64": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
+UNIT |= {"F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-3}
 HALF = {"F16", "BF16", "F8_E4M3", "F8_E5M2"}
 UNKNOWN_LENGTH = 1024  # of the sums inside a node about which nothing is known
 
-_ELEMENTWISE = set("add sub mul div pow sqrt rsqrt exp sin cos neg abs clamp where cat stack gelu silu relu sigmoid tanh to rsub rdiv".split())
-_ELEMENTWISE |= set("GELU SiLU ReLU Tanh Sigmoid Mish Identity Dropout Embedding SiLUActivation QuickGELUActivation GELUActivation".split())
-_NORMS = set("LayerNorm GroupNorm RMSNorm BatchNorm2d InstanceNorm2d FP32LayerNorm layer_norm group_norm softmax mean".split())
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ELEMENTWISE = _names(
+    "add sub mul div pow sqrt rsqrt exp sin cos neg abs clamp where cat stack gelu silu relu sigmoid tanh to rsub rdiv "
+    "GELU SiLU ReLU Tanh Sigmoid Mish Identity Dropout Embedding SiLUActivation QuickGELUActivation GELUActivation"
+)
+_NORMS = _names(
+    "LayerNorm GroupNorm RMSNorm BatchNorm2d InstanceNorm2d FP32LayerNorm layer_norm group_norm softmax mean"
+)
 NORM_LENGTH = 16  # the errors of the elements average out in mean and variance, what is left is a few operations
 
 

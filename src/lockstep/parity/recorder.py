@@ -13,14 +13,24 @@ import torch
 from torch import nn
 
 from . import effective
-from .capture import Capture, Keep
+from .capture import Adjust, Capture, Keep
 from .errors import RecordError
 from .frames import Frames
 from .looping import Loop, RecordingStopped
 from .operations import DrawHook, OperationMode
 from .patching import watch_attribute, watch_methods
 from .targets import Target, find_target
-from .values import DTYPE_NAMES, arguments, clean, inputs, leaves, ordered_outputs, outputs, parameter_names, signature_names
+from .values import (
+    DTYPE_NAMES,
+    arguments,
+    clean,
+    inputs,
+    leaves,
+    ordered_outputs,
+    outputs,
+    parameter_names,
+    signature_names,
+)
 from .writer import TraceWriter
 
 LEVELS = ("module", "module+ops")
@@ -40,14 +50,16 @@ def record(
     level: str = "module",
     steps: str | int | Iterable[int] = "all",
     stop_at: str | None = None,
+    start_at: str | None = None,
     inputs: Mapping[str, Any] | None = None,
     weights: bool = True,
     side: str = "",
     name: str | None = None,
     draw_hook: DrawHook | None = None,
+    adjust: Adjust | None = None,
 ) -> Recorder:
     """A context manager that writes everything `target` computes inside it to `path` (see `docs/trace-format.md`)."""
-    return Recorder(target, path, keep, level, steps, stop_at, inputs, weights, side, name, draw_hook)
+    return Recorder(target, path, keep, level, steps, stop_at, start_at, inputs, weights, side, name, draw_hook, adjust)
 
 
 def tap(name: str, tensor: torch.Tensor, step: str | None = None) -> None:
@@ -68,11 +80,13 @@ class Recorder:
         level: str = "module",
         steps: str | int | Iterable[int] = "all",
         stop_at: str | None = None,
+        start_at: str | None = None,
         inputs: Mapping[str, Any] | None = None,
         weights: bool = True,
         side: str = "",
         name: str | None = None,
         draw_hook: DrawHook | None = None,
+        adjust: Adjust | None = None,
     ) -> None:
         if level not in LEVELS:
             raise RecordError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
@@ -83,16 +97,17 @@ class Recorder:
         self._level = level
         self._weights = weights
         self._meta = {"side": side, "inputs": effective.plain(dict(inputs or {})), "level": level}
-        self._loop = Loop(steps, stop_at)
+        self._loop = Loop(steps, stop_at, start_at)
         self._frames = Frames(self._loop)
         self._draw_hook = draw_hook
+        self._adjust = adjust
         self._stack = ExitStack()
         self._scheduler_calls: dict[tuple[str, str], int] = {}
 
     def __enter__(self) -> Recorder:
         modules = self._target.named_modules()
         self._writer = TraceWriter(self.path, {**effective.describe_target(self._target, modules), **self._meta})
-        self._capture = Capture(self._writer, self._keep, self._loop)
+        self._capture = Capture(self._writer, self._keep, self._loop, self._adjust)
         try:
             if self._weights:
                 self._write_weights()
@@ -123,8 +138,7 @@ class Recorder:
 
     def tap(self, name: str, tensor: torch.Tensor, step: str | None = None) -> None:
         """Record a pipeline value as `@name`."""
-        if self._loop.recording:
-            self._record_named(f"@{clean(name.lstrip('@'))}", "out", tensor, step)
+        self._record_named(f"@{clean(name.lstrip('@'))}", "out", tensor, step)
 
     def callback(self, pipeline: Any, index: int, timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
         """Fits `callback_on_step_end`: every tensor that the pipeline hands out is recorded."""
@@ -134,9 +148,13 @@ class Recorder:
         return values
 
     def _record_named(self, path: str, slot: str, value: Any, step: str | None = None, full: bool = False) -> None:
+        if not self._loop.recording:
+            return
         label = step or self._loop.label
         for leaf_slot, tensor in leaves(value, slot):
-            self._capture.tensor(path, leaf_slot, tensor, step=label, call=self._count(label, path, leaf_slot), full=full)
+            self._capture.tensor(
+                path, leaf_slot, tensor, step=label, call=self._count(label, path, leaf_slot), full=full
+            )
 
     def _count(self, *key: str) -> int:
         """Values that belong to no module call are numbered one by one."""
@@ -173,7 +191,9 @@ class Recorder:
 
     def _hook(self, path: str, module: nn.Module) -> bool:
         is_root = path in self._target.modules
-        takes_time = is_root and bool(self._target.schedulers) and bool(TIME_PARAMETERS & set(parameter_names(type(module))))
+        takes_time = (
+            is_root and bool(self._target.schedulers) and bool(TIME_PARAMETERS & set(parameter_names(type(module))))
+        )
         opaque = _is_opaque(module)
         op = type(module).__name__
 
@@ -184,6 +204,8 @@ class Recorder:
             if self._loop.recording:
                 for slot, tensor in inputs(module, args, kwargs):
                     self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op, full=is_root)
+            if takes_time:
+                self._loop.inputs_seen()
 
         def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
             frame = self._frames.pop(module)
@@ -282,7 +304,12 @@ class Recorder:
             names = signature_names(original)
             return self._around_call(f"@{name}.add_noise", "add_noise", names, original, args, kwargs)
 
-        arounds = {"set_timesteps": set_timesteps, "scale_model_input": scale_model_input, "step": step, "add_noise": add_noise}
+        arounds = {
+            "set_timesteps": set_timesteps,
+            "scale_model_input": scale_model_input,
+            "step": step,
+            "add_noise": add_noise,
+        }
         watch_methods(self._stack, scheduler, arounds)
 
     def _write_schedule(self, name: str, scheduler: Any) -> None:
@@ -294,7 +321,7 @@ class Recorder:
 
 
 def _is_opaque(module: nn.Module) -> bool:
-    """A leaf's operations are its own, except those of a parameterless leaf that somebody wrote (positions, embeddings)."""
+    """A leaf's operations are its own, except where somebody wrote a leaf without parameters (positions)."""
     if any(True for _ in module.children()):
         return False
     return type(module).__module__.startswith("torch.") or any(True for _ in module.parameters(recurse=False))

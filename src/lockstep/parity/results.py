@@ -157,7 +157,9 @@ class Coverage:
     compared: int
     missing: list[str] = field(default_factory=list)  # reference keys without partner
     extra: list[str] = field(default_factory=list)  # candidate keys without partner
-    by_kind: dict[str, tuple[int, int]] = field(default_factory=dict)  # module / operation / pipeline: compared, captured
+    by_kind: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # module / operation / pipeline: compared, captured
 
     @property
     def fraction(self) -> float:

@@ -94,7 +94,15 @@ def sketch_and_stats(values: Array) -> tuple[Array, Stats]:
         squares += float(np.dot(part, part))
         summed += float(part.sum())
         total += _bucket(_fold(part) if folded else part, number)
-    stats = Stats(n, squares**0.5, summed / n if n else 0.0, low if n > nan + inf else 0.0, high if n > nan + inf else 0.0, nan, inf)
+    stats = Stats(
+        n,
+        squares**0.5,
+        summed / n if n else 0.0,
+        low if n > nan + inf else 0.0,
+        high if n > nan + inf else 0.0,
+        nan,
+        inf,
+    )
     return total, stats
 
 

@@ -122,7 +122,7 @@ def _first_position_exact(a: Array, d: Array) -> int | None:
 
 
 def low_bits_zero(values: Array) -> float:
-    """Share of non-zero elements whose 16 low mantissa bits are zero: about 0 for float32, 1 for what passed bfloat16."""
+    """Share of non-zero elements whose 16 low mantissa bits are zero: 0 for float32, 1 for what passed bfloat16."""
     flat = np.asarray(values).reshape(-1)[: 1 << 20]
     if flat.dtype != np.float32:
         flat = flat.astype(np.float32)

@@ -70,7 +70,9 @@ class Node:
 class Trace:
     """A trace on disk. `entries` are in the order in which the values came to be."""
 
-    def __init__(self, path: Path, meta: dict[str, Any], entries: list[Entry], complete: bool, exception: dict[str, Any] | None) -> None:
+    def __init__(
+        self, path: Path, meta: dict[str, Any], entries: list[Entry], complete: bool, exception: dict[str, Any] | None
+    ) -> None:
         self.path = path
         self.meta = meta
         self.complete = complete
@@ -163,7 +165,9 @@ def _open_directory(path: Path) -> Trace:
     if events.exists():
         return _from_events(path, meta, shards, events)
     if not shards:
-        raise InvalidTrace(f"{path} has neither events.jsonl nor a .safetensors shard: not a trace, or nothing was written")
+        raise InvalidTrace(
+            f"{path} has neither events.jsonl nor a .safetensors shard: not a trace, or nothing was written"
+        )
     return Trace(path, meta, _entries_of_files(shards, path.name), True, None)
 
 
@@ -176,7 +180,9 @@ def _read_meta(file: Path) -> dict[str, Any]:
 def _check_schema(meta: Any, label: str) -> dict[str, Any]:
     if not isinstance(meta, dict) or meta.get("schema") != SCHEMA:
         got = meta.get("schema") if isinstance(meta, dict) else type(meta).__name__
-        raise InvalidTrace(f"{label}: expected schema {SCHEMA!r}, got {got!r}; record the trace again with this version")
+        raise InvalidTrace(
+            f"{label}: expected schema {SCHEMA!r}, got {got!r}; record the trace again with this version"
+        )
     return meta
 
 
@@ -265,13 +271,16 @@ def _entries_of_events(
     return list(entries.values())
 
 
-def _attach_data(entry: Entry, line: dict[str, Any], data: dict[str, SafetensorsFile], complete: bool, label: str) -> None:
+def _attach_data(
+    entry: Entry, line: dict[str, Any], data: dict[str, SafetensorsFile], complete: bool, label: str
+) -> None:
     text = str(entry.name)
     if text in data:
         part = data[text].slices[text]
         if (part.dtype, part.shape) != (entry.dtype, entry.shape):
             raise InvalidTrace(
-                f"{label}: `{text}` is announced as {entry.dtype} {list(entry.shape)}, stored as {part.dtype} {list(part.shape)}"
+                f"{label}: `{text}` is announced as {entry.dtype} {list(entry.shape)}, "
+                f"stored as {part.dtype} {list(part.shape)}"
             )
         entry.file = data[text]
     elif line.get("data") and complete:

@@ -1,4 +1,4 @@
-"""From errors per value to one verdict. The constants are calibrated on the negative controls of the fault benchmark."""
+"""From errors per value to one verdict; the constants are calibrated on the fault benchmark's negative controls."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Thresholds:
     local: float = 8.0  # times the prior: a node whose inputs are equal to the last bit
     no_floor: float = 32.0  # times the prior and the root of the depth, where no floor was measured
     gain: float = 2.0  # times the measured gain: what an input's error may become
-    jump: float = 3.0  # R at which an origin needs no further sign
     heal: float = 1e-3  # of a value's error: what may be left of it in the result of the module around it
     divergent: float = 0.1  # floor above which the reference does not agree with itself
     pass_length: int = 1024  # sum length of the prior that PASS is measured against
 
 
-def threshold(node: NodeResult, floor: tuple[float, float, int] | None, depth: int, inputs_same: bool, limits: Thresholds) -> float:
+def threshold(
+    node: NodeResult, floor: tuple[float, float, int] | None, depth: int, inputs_same: bool, limits: Thresholds
+) -> float:
     """tau: rounding prior, measured floor, and the tighter local bound where the inputs are the same bits."""
     structured = node.structure is not None and node.structure.structured
     prior = node.prior if not structured else min(node.prior, limits.prior * unit(*node.dtypes))
@@ -103,8 +104,7 @@ def _role(node: NodeResult, captured: list[NodeResult], seen_bad: bool, limits: 
     incoming = max((c.error or 0.0 for c in captured), default=0.0)
     explained = limits.gain * _gain(node, captured) * incoming
     if not any(c.bad for c in captured):
-        small_step = (node.error or 0.0) <= explained and (node.ratio or 0.0) < limits.jump
-        return Role.PROPAGATED if small_step else Role.ORIGIN
+        return Role.PROPAGATED if (node.error or 0.0) <= explained else Role.ORIGIN
     return Role.PROPAGATED if (node.error or 0.0) <= max(explained, 4 * incoming) else Role.AMPLIFIED
 
 
@@ -154,36 +154,34 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
     """Fill verdict, first, origins and reasons from the nodes."""
     nodes = comparison.nodes
     by_key = {str(node.key): node for node in nodes}
-    bad = [n for n in nodes if n.bad and n.role is not Role.HEALED]
-    strong = [n for n in bad if not _is_weak(n, nodes)]
-    origins = [n for n in strong if n.role is Role.ORIGIN]
+    by_shape_only = all(node.how == "sequence" for node in nodes)
+    strong = [n for n in nodes if n.bad and n.role is not Role.HEALED and not _is_weak(n, by_shape_only)]
     if not strong:
-        comparison.verdict = _clean_verdict(comparison, limits)
+        comparison.verdict, reason = _clean_verdict(nodes)
+        comparison.reasons.insert(0, reason)
         return
-    comparison.origins = list({str(n.key): n for n in (_refine(o, by_key) for o in origins)}.values())
+    origins = [_refine(n, by_key) for n in strong if n.role is Role.ORIGIN]
+    comparison.origins = list({str(n.key): n for n in origins}.values())
     divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)
     if comparison.origins:
         comparison.verdict, comparison.first = Verdict.BUG, comparison.origins[0]
-        comparison.reasons.insert(0, f"first difference: {comparison.first.describe()}")
+        reason = f"first difference: {comparison.first.describe()}"
     elif divergent > limits.divergent:
         comparison.verdict = Verdict.INCONCLUSIVE
-        comparison.reasons.insert(
-            0, f"the reference differs from itself by {divergent:.1%}: run again in float32, teacher-forced, or with fewer steps"
-        )
+        reason = f"the reference differs from itself by {divergent:.1%}: use float32, teacher forcing, or fewer steps"
     else:
         comparison.verdict = Verdict.DRIFT
         comparison.first = max(strong, key=lambda n: n.ratio or 0.0)
-        comparison.reasons.insert(
-            0, f"{len(strong)} values over the floor without one origin (largest R {comparison.first.ratio:.2g} at {comparison.first.key}): "
-            "typical of a systematic tiny difference"
-        )  # fmt: skip
+        reason = (
+            f"{len(strong)} values over the floor without one origin (largest R {comparison.first.ratio:.2g} at "
+            f"{comparison.first.key}): typical of a systematic tiny difference"
+        )
+    comparison.reasons.insert(0, reason)
 
 
-def _is_weak(node: NodeResult, nodes: list[NodeResult]) -> bool:
+def _is_weak(node: NodeResult, by_shape_only: bool) -> bool:
     """Operations and values paired by shape alone say where, never whether: two right programs may differ in them."""
-    if node.key.is_operation:
-        return True
-    return node.how == "sequence" and any(n.how != "sequence" for n in nodes)
+    return node.key.is_operation or (node.how == "sequence" and not by_shape_only)
 
 
 def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
@@ -198,22 +196,28 @@ def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
         visited.add(str(current.key))
 
 
-def _clean_verdict(comparison: Comparison, limits: Thresholds) -> Verdict:
+def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
     """No value is over its threshold: PASS, or NOISE if some are above what rounding alone explains."""
-    compared = [n for n in comparison.nodes if n.error is not None and not n.key.is_operation and n.role is not Role.HEALED]
+    compared = [n for n in nodes if n.error is not None and not n.key.is_operation and n.role is not Role.HEALED]
     above = [n for n in compared if n.status is Status.FLOOR]
-    half = {d for n in compared for d in n.dtypes if d in HALF}
+    unknown = [n for n in above if n.floor is None]
+    if unknown:
+        worst = max(unknown, key=lambda n: n.error or 0.0)
+        return Verdict.INCONCLUSIVE, (
+            f"{len(unknown)} values differ by more than rounding explains (up to {worst.error:.1e} at {worst.key}) and no "
+            "floor was measured there: measure it to tell noise from a bug"
+        )
     if above:
         worst = max(above, key=lambda n: n.ratio or 0.0)
-        comparison.reasons.insert(
-            0, f"no value is over its threshold; {len(above)} are above the rounding prior, inside the floor (largest R {worst.ratio:.2g} at {worst.key})"
-        )  # fmt: skip
-        return Verdict.NOISE
+        return Verdict.NOISE, (
+            f"no value is over its threshold; {len(above)} are above the rounding prior and inside the floor "
+            f"(largest R {worst.ratio:.2g} at {worst.key})"
+        )
+    half = sorted({d for n in compared for d in n.dtypes if d in HALF})
     if half:
-        comparison.reasons.insert(
-            0, f"no difference found, but {', '.join(sorted(half))} hides everything below {max(n.prior for n in compared):.1e}: only a float32 pair can PASS"
-        )  # fmt: skip
-        return Verdict.NOISE
+        hidden = max(n.prior for n in compared)
+        return Verdict.NOISE, (
+            f"no difference found, but {', '.join(half)} hides everything below {hidden:.1e}: only a float32 pair can PASS"
+        )
     same = sum(n.status is Status.SAME for n in compared)
-    comparison.reasons.insert(0, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior")
-    return Verdict.PASS
+    return Verdict.PASS, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"

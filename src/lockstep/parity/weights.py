@@ -18,7 +18,9 @@ _HALF = {"F16": 2.0**-11, "BF16": 2.0**-8, "F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-
 class WeightMatch:
     """One parameter (or several, fused) of A beside its partner of B."""
 
-    kind: str  # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), different
+    kind: (
+        str  # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), different
+    )
     a: tuple[str, ...]
     b: tuple[str, ...]
 
@@ -33,7 +35,7 @@ def owner(path: str) -> str:
 
 
 def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
-    """Same path first, then equal values anywhere, then sums of siblings; what is left at the same path is different."""
+    """Same path first, then equal values anywhere, then sums of siblings; the rest at equal paths differs."""
     left_a, left_b = dict(a.params), dict(b.params)
     found: list[WeightMatch] = []
 

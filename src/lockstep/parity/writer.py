@@ -46,7 +46,9 @@ class TraceWriter:
             raise RecordError(f"{self.path} is a file; a trace needs a directory of its own")
         self.path.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in self.path.iterdir())
-        foreign = [n for n in names if n not in ("trace.json", "events.jsonl") and not n.endswith((".safetensors", ".part"))]
+        foreign = [
+            n for n in names if n not in ("trace.json", "events.jsonl") and not n.endswith((".safetensors", ".part"))
+        ]
         if foreign or (names and "trace.json" not in names):
             raise RecordError(f"{self.path} holds other files ({(foreign or names)[0]}, …); choose an empty directory")
         for name in names:
@@ -80,7 +82,9 @@ class TraceWriter:
             self._store(str(Name(seq, step, path, slot)), dtype, shape, data)
         return seq
 
-    def put_same(self, step: str, path: str, slot: str, dtype: str, shape: tuple[int, ...], same: int, **event: Any) -> int:
+    def put_same(
+        self, step: str, path: str, slot: str, dtype: str, shape: tuple[int, ...], same: int, **event: Any
+    ) -> int:
         """Record that this value is the very tensor that was written as `same`."""
         return self._event(step, path, slot, dtype, shape, {"same": same, **event})
 

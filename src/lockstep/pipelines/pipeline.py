@@ -17,18 +17,16 @@ import torch
 
 from ..blocks import index as index_files
 from ..blocks import schema as faces
+from ..blocks.assembly import Assembly
 from ..blocks.calling import prepare_run
-from ..blocks.compose import CompositeBlocks, SequentialPipelineBlocks, default_name
+from ..blocks.compose import CompositeBlocks
 from ..blocks.events import Event
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
 from ..blocks.plan import Plan
 from ..blocks.progress import ProgressBars
 from ..blocks.run import Run
-from ..blocks.user_inputs import user_inputs
-from ..blocks.wiring import check_wiring
-from ..blocks.workflows import workflow_flows
-from ..configuration import FrozenDict, describe_type, fits
-from ..errors import InputError, LoadError, UnknownNameError, WiringError
+from ..configuration import FrozenDict, describe_type
+from ..errors import InputError, LoadError, UnknownNameError
 from .offload import Offload
 
 HUB = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
@@ -46,9 +44,9 @@ class _DerivedCall:
 
         blocks = owner.default_tree()
         if blocks is not None:
-            inputs = user_inputs(check_wiring(blocks))
-            __call__.__signature__ = faces.call_signature(inputs, bound=False)  # type: ignore[attr-defined]
-            __call__.__doc__ = faces.help_text(owner.__doc__ or "", inputs, result_of(blocks), workflow_flows(blocks))
+            assembly = Assembly.of(blocks)
+            __call__.__signature__ = faces.call_signature(assembly.inputs, bound=False)  # type: ignore[attr-defined]
+            __call__.__doc__ = faces.help_text(inspect.cleandoc(owner.__doc__ or ""), assembly)
         return __call__
 
 
@@ -65,7 +63,6 @@ class DiffusionPipeline:
         self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
     ) -> None:
         self._components: dict[str, Any] = {}
-        self._specs: dict[str, ComponentSpec] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
         self._load_options: dict[str, Any] = {}
         self._config: dict[str, Any] = {}
@@ -80,7 +77,7 @@ class DiffusionPipeline:
             raise InputError(
                 f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
             )
-        self._assemble(tree, tuple(given))
+        self._assemble(tree, given)
         self.update_components(**parts)
 
     @classmethod
@@ -93,69 +90,58 @@ class DiffusionPipeline:
 
     # ---- blocks ----
 
-    def _assemble(self, blocks: Any, given: tuple[str, ...]) -> None:
-        """Check a tree and take it; a run that is under way keeps the tree that it started with."""
-        root = blocks() if isinstance(blocks, type) else blocks
-        if not isinstance(root, CompositeBlocks) or root.kind != "sequence":
-            root = SequentialPipelineBlocks({default_name(root): root})
-        flow = check_wiring(root, given)
-        flows = workflow_flows(root, given)
-        for param in root.result or []:
-            if param.name not in flow.made:
-                raise WiringError(
-                    f"{type(root).__name__} gives {param.name!r} as its result, but none of its blocks makes it."
-                )
-        specs = {spec.name: spec for spec in root.expected_components}
-        self._blocks, self._given, self.flow, self.workflow_flows = root, given, flow, flows
-        self._specs = specs
-        self._config |= {spec.name: spec.default for spec in root.expected_configs if spec.name not in self._config}
-        for name, spec in specs.items():
+    def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
+        """Take a tree; a run that is under way keeps the one that it started with."""
+        assembly = Assembly.of(blocks, given)
+        for spec in assembly.root.expected_configs:
+            self._config.setdefault(spec.name, spec.default)
+        for name, spec in assembly.specs.items():
             if name not in self._components:
                 self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
-        self.__doc__ = faces.help_text(
-            inspect.cleandoc(type(self).__doc__ or ""), self.inputs, self.result_params(), flows
-        )
+        self._assembly = assembly
+        self.__doc__ = faces.help_text(inspect.cleandoc(type(self).__doc__ or ""), assembly)
+
+    @property
+    def assembly(self) -> Assembly:
+        """The checked tree and what follows from it."""
+        return self._assembly
 
     @property
     def blocks(self) -> CompositeBlocks:
         """The tree of blocks."""
-        return self._blocks
+        return self._assembly.root
 
     def insert_block(
         self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
     ) -> Self:
         """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
-        self._assemble(self._blocks.inserted(path, block, after=after, before=before, index=index), self._given)
+        self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
     def replace_block(self, path: str, block: Any) -> Self:
         """Put another block at a path."""
-        self._assemble(self._blocks.replaced(path, block), self._given)
+        self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
     def remove_block(self, path: str) -> Self:
         """Take a block out of the tree."""
-        self._assemble(self._blocks.removed(path), self._given)
+        self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
-
-    def workflow_of(self, plan: Plan) -> str | None:
-        """The name of the workflow that takes the branches of a plan."""
-        return next((name for name, flow in self.workflow_flows.items() if flow.choices == plan.flow.choices), None)
 
     @property
     def available_workflows(self) -> list[str]:
-        return self._blocks.available_workflows
+        return self.blocks.available_workflows
 
     # ---- the classic face ----
 
     @property
     def inputs(self) -> list[InputParam]:
         """What a call takes, besides the options of a run."""
-        return user_inputs(self.flow)
+        return self._assembly.inputs
 
     def result_params(self) -> list[OutputParam]:
         """What a call gives."""
-        return result_of(self._blocks)
+        return self._assembly.result
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -167,18 +153,18 @@ class DiffusionPipeline:
 
     def draw(self) -> str:
         """The dataflow as text."""
-        return self._blocks.draw()
+        return self.blocks.draw()
 
     def mermaid(self) -> str:
         """The dataflow as a Mermaid diagram."""
-        return self._blocks.mermaid()
+        return self.blocks.mermaid()
 
     def __repr__(self) -> str:
         lines = [
             f"  {name}: {type(component).__name__ if component is not None else 'none'}"
             for name, component in self._components.items()
         ]
-        return "\n".join([f"{type(self).__name__} of {type(self._blocks).__name__}", *lines])
+        return "\n".join([f"{type(self).__name__} of {type(self.blocks).__name__}", *lines])
 
     # ---- runs ----
 
@@ -227,12 +213,16 @@ class DiffusionPipeline:
         return MappingProxyType(self._components)
 
     @property
+    def _specs(self) -> Mapping[str, ComponentSpec]:
+        return self._assembly.specs
+
+    @property
     def component_names(self) -> Iterable[str]:
         return self._specs.keys()
 
     @property
     def component_specs(self) -> Mapping[str, ComponentSpec]:
-        return MappingProxyType(self._specs)
+        return MappingProxyType(dict(self._specs))
 
     @property
     def config(self) -> FrozenDict:
@@ -252,10 +242,12 @@ class DiffusionPipeline:
                 )
 
     def _set_component(self, name: str, component: Any) -> None:
-        hint = self._specs[name].type_hint
+        spec = self._specs[name]
         plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
-        if component is not None and hint is not None and not fits(plain, hint):
-            raise InputError(f"Component {name!r} wants {describe_type(hint)}, got {type(component).__name__}.")
+        if component is not None and not spec.takes(type(plain)):
+            raise InputError(
+                f"Component {name!r} wants {describe_type(spec.type_hint)}, got {type(component).__name__}."
+            )
         with self._lock:
             self._unloaded.pop(name, None)
             self._components[name] = component
@@ -271,7 +263,7 @@ class DiffusionPipeline:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__.get("_specs", {}):
+        if "_assembly" in self.__dict__ and name in self._specs:
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
@@ -288,7 +280,7 @@ class DiffusionPipeline:
     def load_components(self, names: Iterable[str] | None = None, *, workflow: str | None = None) -> None:
         """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's."""
         if workflow is not None:
-            names = [spec.name for spec in self._blocks.get_workflow(workflow).expected_components]
+            names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
         for name in list(self._unloaded) if names is None else names:
             if name not in self._specs:
                 raise UnknownNameError("component", name, self._specs)
@@ -412,18 +404,10 @@ class DiffusionPipeline:
         published = {name: component for name, component in known.items() if name not in own}
         index_files.write_classic(folder, type(self).__name__, published, own, self._config)
         if modular or (modular is None and type(self).default_tree() is None):
-            index_files.write_modular(folder, type(self).__name__, type(self._blocks).__name__, known, self._config)
+            index_files.write_modular(folder, type(self).__name__, type(self.blocks).__name__, known, self._config)
 
 
 ModularPipeline = DiffusionPipeline
-
-
-def result_of(blocks: CompositeBlocks) -> list[OutputParam]:
-    """What a tree gives: what it declares, else what its last block makes."""
-    if blocks.result is not None:
-        return blocks.result
-    parts = list(blocks.sub_blocks.values())
-    return parts[-1].outputs if parts else []
 
 
 def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:

@@ -74,8 +74,7 @@ class LatentStore:
                 raise NotFoundError(f"No latents in {self.folder}. Run the `latents` stage first.")
             values = {"mean": filled.mean((0, 2, 3)).tolist(), "deviation": filled.std((0, 2, 3)).tolist()}
             files.write_text(self.normal_path, json.dumps({**values, "pictures": len(filled)}, indent=2) + "\n")
-        values = files.read_json(self.normal_path)
-        return Normal(tuple(values["mean"]), tuple(values["deviation"]))
+        return load_normal(self.normal_path.parent.parent)
 
     def read(self, rows: Sequence[int]) -> Tensor:
         """Normalised latents of the given rows, float32."""
@@ -84,6 +83,12 @@ class LatentStore:
         if len(missing):
             raise NotFoundError(f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage.")
         return self.normal().normalise(torch.from_numpy(self.latents[rows].astype(np.float32)))
+
+
+def load_normal(work: Path) -> Normal:
+    """The statistics that the `latents` stage left."""
+    values = files.read_json(work / "latents" / "normal.json")
+    return Normal(tuple(values["mean"]), tuple(values["deviation"]))
 
 
 def load_teacher(folder: str | Path) -> AutoencoderTiny:

@@ -78,7 +78,7 @@ def train(
     ends = [end for end in (until, run.end) if end is not None]
     total = min(ends) if ends else None
     recent: deque[float] = deque(maxlen=100)
-    saved = evaluated = started = time.monotonic()
+    saved = started = time.monotonic()
     first = trainee.step
     with Reporter(title, total, run.log, cadence.log_seconds) as reporter, stop_signal() as stopped:
         while (total is None or trainee.step < total) and not stopped.is_set():
@@ -93,10 +93,9 @@ def train(
             if now - saved > 60 * cadence.checkpoint_minutes:
                 run.save(trainee)
                 saved = now
-            if evaluate and now - evaluated > 60 * cadence.evaluate_minutes:
+            if evaluate and trainee.step % cadence.evaluate_steps == 0 and trainee.step != total:
                 reporter.note(trainee.step, loss=mean, images_per_second=speed, learning_rate=rate)
                 evaluate(reporter)
-                evaluated = time.monotonic()
         run.save(trainee)
         if evaluate and not stopped.is_set():
             evaluate(reporter)

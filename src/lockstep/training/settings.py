@@ -42,10 +42,10 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often things happen: minutes of wall time, so that a slow machine does not evaluate all day."""
+    """How often things happen: checkpoints by wall time, evaluations by steps, so that a slow machine does not evaluate all day."""
 
     checkpoint_minutes: float = 5.0
-    evaluate_minutes: float = 12.0
+    evaluate_steps: int = 500
     log_seconds: float = 30.0
     log_steps: int = 0
 

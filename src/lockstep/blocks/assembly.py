@@ -1,0 +1,55 @@
+"""A checked tree of blocks and everything that follows from it. It never changes: an edited pipeline takes another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ..errors import WiringError
+from .compose import CompositeBlocks, SequentialPipelineBlocks, default_name
+from .params import ComponentSpec, InputParam, OutputParam
+from .plan import Plan
+from .user_inputs import user_inputs
+from .wiring import Flow, check_wiring
+from .workflows import workflow_flows
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The tree, what flows through it, what a caller gives and gets, and the components that it uses."""
+
+    root: CompositeBlocks
+    given: tuple[str, ...]
+    flow: Flow
+    workflows: Mapping[str, Flow]
+    inputs: list[InputParam]
+    result: list[OutputParam]
+    specs: Mapping[str, ComponentSpec]
+
+    @classmethod
+    def of(cls, blocks: Any, given: Iterable[str] = ()) -> Self:
+        """Check a tree (or a single block) and assemble it."""
+        root = blocks() if isinstance(blocks, type) else blocks
+        if not isinstance(root, CompositeBlocks) or root.kind != "sequence":
+            root = SequentialPipelineBlocks({default_name(root): root})
+        flow = check_wiring(root, given)
+        result = _result(root)
+        for param in result:
+            if param.name not in flow.made:
+                problem = f"{type(root).__name__} gives {param.name!r} as its result, but none of its blocks makes it."
+                raise WiringError(problem)
+        specs = {spec.name: spec for spec in root.expected_components}
+        return cls(root, tuple(given), flow, workflow_flows(root, given), user_inputs(flow), result, specs)
+
+    def workflow_of(self, plan: Plan) -> str | None:
+        """The name of the workflow that takes the branches of a plan."""
+        return next((name for name, flow in self.workflows.items() if flow.choices == plan.flow.choices), None)
+
+
+def _result(root: CompositeBlocks) -> list[OutputParam]:
+    """What a tree gives: what it declares, else what its last block makes."""
+    if root.result is not None:
+        return root.result
+    parts = list(root.sub_blocks.values())
+    return parts[-1].outputs if parts else []
