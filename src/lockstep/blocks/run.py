@@ -62,6 +62,7 @@ class Run:
         self.observers: list[Callable[[Event], None]] = []
         self.stopped_at: str | None = None
         self.output: PipelineOutput | None = None
+        self._result = [param.name for param in pipe.result_params()]
         self._record = describe_run(self)
         self._interrupted = threading.Event()
         self._started = False
@@ -106,8 +107,7 @@ class Run:
         models = {name: self.pipe.components.get(name) for name in self.plan.components}
         modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
         manifest = Manifest({**self._record, **describe_grid(self)}, modules)
-        names = [param.name for param in self.pipe.result_params()]
-        return PipelineOutput({name: self.state.get(name) for name in names}, manifest, self.state, self.stopped_at)
+        return PipelineOutput({name: self.state.get(name) for name in self._result}, manifest, self.state, self.stopped_at)
 
     def _tell(self, event: Event) -> Event:
         for observer in self.observers:

@@ -31,6 +31,22 @@ Examples:
 class PipelineCommand(TyperCommand):
     """A command whose help goes on with the inputs of the chosen model's pipeline."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Set the pipeline's own inputs aside, so that their values are not taken for the prompt."""
+        known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+        words, own, inputs = list(args), [], []
+        while words:
+            word = words.pop(0)
+            if not word.startswith("--") or word.partition("=")[0] in known:
+                own.append(word)
+                continue
+            inputs.append(word)
+            if "=" not in word and words and not words[0].startswith("--"):
+                inputs.append(words.pop(0))
+        super().parse_args(ctx, own)
+        ctx.args = [*ctx.args, *inputs]
+        return ctx.args
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
         model = ctx.params.get("model") or DEFAULT_MODEL

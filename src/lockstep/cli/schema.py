@@ -71,8 +71,9 @@ def blocks(
 
 
 def tree_of(block: Any) -> dict[str, Any]:
-    """A block and its parts as JSON."""
+    """A block and its parts as JSON; what a block reads and makes stands at the leaves."""
     entry: dict[str, Any] = {"class": type(block).__name__, "kind": block.kind, "description": block.description}
-    entry |= {"inputs": block.input_names, "outputs": block.output_names, "components": block.component_names}
-    parts = getattr(block, "sub_blocks", {})
-    return {**entry, "parts": {name: tree_of(part) for name, part in parts.items()}} if parts else entry
+    parts = getattr(block, "sub_blocks", None)
+    if parts is not None:
+        return {**entry, "parts": {name: tree_of(part) for name, part in parts.items()}}
+    return {**entry, "inputs": block.input_names, "outputs": block.output_names, "components": block.component_names}

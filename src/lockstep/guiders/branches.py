@@ -28,14 +28,15 @@ def _predict_together(guider: BaseGuidance, batches: list[SimpleNamespace], deno
     for _ in batches:
         guider.prepare_models(denoiser)
     try:
-        inputs = [_inputs(guider, batch) for batch in batches]
+        rows = batches[::-1]  # the published order of a guided batch: without the prompt first, with it last
+        inputs = [_inputs(guider, batch) for batch in rows]
         joined = {key: torch.cat([one[key] for one in inputs]) for key in inputs[0]}
         names = "+".join(getattr(batch, guider._identifier_key) for batch in batches)
         with _context(denoiser, names):
             predictions = predict(joined, len(batches)).chunk(len(batches))
     finally:
         guider.cleanup_models(denoiser)
-    for batch, prediction in zip(batches, predictions, strict=True):
+    for batch, prediction in zip(rows, predictions, strict=True):
         batch.noise_pred = prediction
 
 

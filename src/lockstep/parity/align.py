@@ -228,10 +228,10 @@ class _Work:
             if partner is None or left.key.is_operation:
                 continue
             candidates = free[(left.key.step, partner[0], left.key.call, left.key.is_input)]
-            right = next((r for r in candidates if r.shape == left.shape), None)
-            if right is not None:
-                candidates.remove(right)
-                self.take(left, right, "order")
+            fitting = [right for right in candidates if right.shape == left.shape]
+            if fitting:
+                candidates.remove(fitting[0])
+                self.take(left, fitting[0], "order")
 
     def by_sequence(self) -> None:
         """What is left inside one parent and step, matched as a sequence of (operation, shape)."""

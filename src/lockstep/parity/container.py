@@ -77,7 +77,7 @@ class SafetensorsFile:
         part = self.slices[name]
         storage = PLAIN.get(part.dtype) or ENCODED[part.dtype]
         count = (part.end - part.begin) // np.dtype(storage).itemsize
-        raw = np.frombuffer(self._map, storage, count, self._start + part.begin)
+        raw: Array = np.frombuffer(self._map, storage, count, self._start + part.begin)
         return decode(raw, part.dtype).reshape(part.shape)
 
 

@@ -85,9 +85,10 @@ def describe_modules(modules: Mapping[str, nn.Module]) -> dict[str, Any]:
 
 
 def describe_config(value: Any) -> dict[str, Any]:
-    config = getattr(value, "config", None)
+    config: Any = getattr(value, "config", None)
     if not isinstance(config, Mapping):
-        config = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}
+        to_dict = getattr(config, "to_dict", None)
+        config = to_dict() if callable(to_dict) else {}
     return {str(key): plain(item) for key, item in config.items() if not str(key).startswith("_")}
 
 

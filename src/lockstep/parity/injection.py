@@ -112,7 +112,7 @@ class Injection:
             raise InjectionError(f"nothing was injected: the run never reached {self._at!r}")
 
     def _watch_module(self, path: str, module: nn.Module, wanted: bool) -> None:
-        takes_time = bool(TIME_PARAMETERS & set(parameter_names(type(module)))) and bool(self._target.schedulers)
+        takes_time = bool(TIME_PARAMETERS & set(parameter_names(module))) and bool(self._target.schedulers)
         calls: list[tuple[str, int]] = []
 
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,7 +125,7 @@ class Injection:
             if not wanted or self._what != "inputs" or (self._is_step and not self._step_wanted(step)):
                 return None
             return self._replace_arguments(
-                Key(step, self._path(path), "in", call), parameter_names(type(module)), args, kwargs
+                Key(step, self._path(path), "in", call), parameter_names(module), args, kwargs
             )
 
         def after(module: nn.Module, args: tuple[Any, ...], result: Any) -> Any:

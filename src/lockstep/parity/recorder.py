@@ -191,9 +191,7 @@ class Recorder:
 
     def _hook(self, path: str, module: nn.Module) -> bool:
         is_root = path in self._target.modules
-        takes_time = (
-            is_root and bool(self._target.schedulers) and bool(TIME_PARAMETERS & set(parameter_names(type(module))))
-        )
+        takes_time = is_root and bool(self._target.schedulers) and bool(TIME_PARAMETERS & set(parameter_names(module)))
         opaque = _is_opaque(module)
         op = type(module).__name__
 
@@ -224,7 +222,7 @@ class Recorder:
         return True
 
     def _watch_fused(self, path: str, module: nn.Module) -> None:
-        op, names = type(module).__name__, parameter_names(type(module))
+        op, names = type(module).__name__, parameter_names(module)
 
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return self._around_call(path, op, names, _without_modes(original), args, kwargs, opaque=True)

@@ -64,7 +64,7 @@ def _lists(value: Any) -> Any:
 
 def call_module(module: nn.Module, arguments: dict[str, Any]) -> Any:
     """Named arguments by name, numbered ones (`*args`) by position."""
-    names = parameter_names(type(module))
+    names = parameter_names(module)
     positional = [arguments[key] for key in sorted((k for k in arguments if k.isdigit()), key=int)]
     named = {key: value for key, value in arguments.items() if not key.isdigit()}
     if positional:

@@ -82,6 +82,8 @@ class Trace:
         self.entries = [entry for entry in entries if entry.key.slot != "param"]
         self.by_seq = {entry.seq: entry for entry in entries}
         self._by_key = {entry.key: entry for entry in self.entries}
+        self._cache: dict[int, tuple[Array, Stats]] = {}
+        self._verified: set[int] = set()
 
     @classmethod
     def open(cls, path: str | Path | Trace) -> Trace:
@@ -131,15 +133,24 @@ class Trace:
             )
         twin = self.by_seq[entry.same] if entry.same is not None else entry
         values = entry.file.array(str(twin.name)).reshape(entry.shape)  # a twin may be a view of another shape
-        if entry.stats is not None and entry.stats.nan + entry.stats.inf == 0:
-            flat = values.reshape(-1).astype(np.float64) if values.dtype != np.float64 else values.reshape(-1)
-            norm = math.sqrt(float(np.vdot(flat, flat).real))
-            if not math.isclose(norm, entry.stats.l2, rel_tol=1e-9, abs_tol=1e-300):
-                raise InvalidTrace(
-                    f"{self.path.name}: data of `{entry.name}` has norm {norm:.9g}, its event says "
-                    f"{entry.stats.l2:.9g}: mislabelled or changed after recording"
-                )
+        self._verify(entry, twin.seq, values)
         return values
+
+    def _verify(self, entry: Entry, seq: int, values: Array) -> None:
+        """The event's own numbers must be those of the data, once per tensor."""
+        if entry.stats is None or seq in self._verified:
+            return
+        sketch, stats = sketch_and_stats(values)
+        scale = 1e-9 * max(stats.l2, 1e-300)
+        wrong = abs(stats.l2 - entry.stats.l2) > scale or (stats.nan, stats.inf) != (entry.stats.nan, entry.stats.inf)
+        if entry.packed_sketch:
+            wrong |= float(np.abs(_unpack_sketch(entry.packed_sketch, str(entry.name)) - sketch).max()) > scale
+        if wrong:
+            raise InvalidTrace(
+                f"{self.path.name}: data of `{entry.name}` has norm {stats.l2:.9g}, its event says {entry.stats.l2:.9g} "
+                "or another sketch: mislabelled or changed after recording"
+            )
+        self._verified.add(seq)
 
     def sketch(self, entry: Entry) -> Array:
         """The 256 numbers: stored, or computed from the stored tensor."""
@@ -151,11 +162,9 @@ class Trace:
         return entry.stats if entry.stats is not None else self._computed(entry)[1]
 
     def _computed(self, entry: Entry) -> tuple[Array, Stats]:
-        cache: dict[int, tuple[Array, Stats]] = self.__dict__.setdefault("_cache", {})
-        if entry.seq not in cache:
-            values = self.array(entry)
-            cache[entry.seq] = sketch_and_stats(values)
-        return cache[entry.seq]
+        if entry.seq not in self._cache:
+            self._cache[entry.seq] = sketch_and_stats(self.array(entry))
+        return self._cache[entry.seq]
 
 
 def _open_directory(path: Path) -> Trace:
@@ -218,7 +227,7 @@ def _from_events(path: Path, meta: dict[str, Any], shards: list[SafetensorsFile]
     end = next((line for line in others if line.get("event") == "end"), None)
     exception = next((line for line in others if line.get("event") == "exception"), None)
     complete = end is not None and not cut
-    if complete and end.get("tensors") != len(tensors):
+    if end is not None and end.get("tensors") != len(tensors):
         raise InvalidTrace(f"{file.name} ends with a count of {end.get('tensors')} tensors but lists {len(tensors)}")
     data: dict[str, SafetensorsFile] = {}
     for shard in shards:
@@ -333,12 +342,13 @@ def _entry_of_event(line: dict[str, Any], calls: Counter[tuple[str, str, str]], 
 def _stats_of_event(stats: Any, count: int, label: str) -> Stats | None:
     if stats is None:
         return None
-    values = [stats.get(name) for name in _STAT_FIELDS] if isinstance(stats, dict) else [None]
+    values: list[Any] = [stats.get(name) for name in _STAT_FIELDS] if isinstance(stats, dict) else [None]
     if not all(type(v) in (int, float) and math.isfinite(v) for v in values):
         raise InvalidTrace(f"{label}: stats must be the numbers {', '.join(_STAT_FIELDS)}")
     if values[0] != count or values[1] < 0:
         raise InvalidTrace(f"{label}: stats count {values[0]} elements, the shape has {count}")
-    return Stats(int(values[0]), *values[1:5], nan=int(values[5]), inf=int(values[6]))
+    n, l2, mean, low, high, nan, inf = values
+    return Stats(int(n), float(l2), float(mean), float(low), float(high), int(nan), int(inf))
 
 
 def _unpack_sketch(packed: str, label: str) -> Array:

@@ -46,7 +46,7 @@ def ordered_outputs(value: Any) -> list[tuple[str, torch.Tensor]]:
 
 def inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
     """`in.<parameter name>` for every tensor and number that goes into `module.forward`."""
-    return arguments(parameter_names(type(module)), args, kwargs)
+    return arguments(parameter_names(module), args, kwargs)
 
 
 def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
@@ -58,10 +58,14 @@ def arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, A
     return found
 
 
-@lru_cache(maxsize=4096)
-def parameter_names(cls: type) -> tuple[str, ...]:
+def parameter_names(module: nn.Module) -> tuple[str, ...]:
     """Positional parameters of the class's own `forward`; empty where it takes `*args`."""
-    return signature_names(cls.forward)[1:]  # without self
+    return _forward_names(type(module).forward)
+
+
+@lru_cache(maxsize=4096)
+def _forward_names(forward: Any) -> tuple[str, ...]:
+    return signature_names(forward)[1:]  # without self
 
 
 def signature_names(function: Any) -> tuple[str, ...]:

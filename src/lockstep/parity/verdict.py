@@ -180,8 +180,13 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
 
 
 def _is_weak(node: NodeResult, by_shape_only: bool) -> bool:
-    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them."""
-    return node.key.is_operation or (node.how == "sequence" and not by_shape_only)
+    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them.
+
+    Scaling the model's input belongs to them: before or after the guidance's copies is the program's choice, and what
+    the model is given is compared anyway.
+    """
+    glue = node.key.is_operation or node.key.path.endswith(".scale_model_input")
+    return glue or (node.how == "sequence" and not by_shape_only)
 
 
 def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
@@ -204,8 +209,8 @@ def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
     if unknown:
         worst = max(unknown, key=lambda n: n.error or 0.0)
         return Verdict.INCONCLUSIVE, (
-            f"{len(unknown)} values differ by more than rounding explains (up to {worst.error:.1e} at {worst.key}) and no "
-            "floor was measured there: measure it to tell noise from a bug"
+            f"{len(unknown)} values differ by more than rounding explains (up to {worst.error:.1e} at {worst.key}) and "
+            "no floor was measured there: measure it to tell noise from a bug"
         )
     if above:
         worst = max(above, key=lambda n: n.ratio or 0.0)
@@ -217,7 +222,8 @@ def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
     if half:
         hidden = max(n.prior for n in compared)
         return Verdict.NOISE, (
-            f"no difference found, but {', '.join(half)} hides everything below {hidden:.1e}: only a float32 pair can PASS"
+            f"no difference found, but {', '.join(half)} hides everything below {hidden:.1e}: "
+            "only a float32 pair can PASS"
         )
     same = sum(n.status is Status.SAME for n in compared)
     return Verdict.PASS, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"

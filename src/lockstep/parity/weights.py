@@ -133,7 +133,8 @@ def _sums(wholes: dict[str, Entry], parts: dict[str, Entry]) -> list[tuple[str, 
     for path, entry in parts.items():
         if not _is_constant(entry):
             families[owner(owner(path)), path.rpartition(".")[2]].append(path)
-    found, used = [], set()
+    found: list[tuple[str, tuple[str, ...]]] = []
+    used: set[str] = set()
     for whole, entry in wholes.items():
         if entry.stats is None or _is_constant(entry):
             continue

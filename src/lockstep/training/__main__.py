@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import LockstepError
-from .settings import CONFIGS, DiffusionSettings, load_settings
+from .settings import CONFIGS, AutoencoderSettings, DiffusionSettings, load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,18 +30,48 @@ def parser() -> argparse.ArgumentParser:
     latents.add_argument("--core", action="store_true", help="only the everyday concepts")
     latents.add_argument("--part", choices=("items", "held_out"), default="items")
     diffusion = add_stage(stages, "diffusion", run_diffusion, "train text encoder and UNet, or go on training them")
-    diffusion.add_argument("--config", default="emoji", help="a settings file, or the name of one that comes with the package")
+    diffusion.add_argument(
+        "--config", default="emoji", help="a settings file, or the name of one that comes with the package"
+    )
     diffusion.add_argument("--run", default="main", help="the run's name; its folder is made under runs/")
     diffusion.add_argument("--steps", type=int, help="stop at this step")
     diffusion.add_argument("--start-from", metavar="RUN", help="a new run begins at the checkpoint of this one")
-    diffusion.add_argument("--decay", type=int, default=0, metavar="STEPS", help="let the learning rate fall to its end from here")
+    diffusion.add_argument(
+        "--decay", type=int, default=0, metavar="STEPS", help="let the learning rate fall to its end from here"
+    )
+    autoencoder = add_stage(
+        stages, "autoencoder", run_autoencoder, "train our own decoder and encoder on the teacher's latents"
+    )
+    autoencoder.add_argument(
+        "--config", default="autoencoder", help="a settings file, or the name of one of the package's"
+    )
+    autoencoder.add_argument(
+        "--part", choices=("decoder", "encoder"), help="only this half; both, one after the other, otherwise"
+    )
+    exporting = add_stage(
+        stages, "export", run_export, "write the standard folder from averaged weights", teacher=False
+    )
+    exporting.add_argument("target", type=Path, help="the folder to write")
+    exporting.add_argument("--run", default="main", help="the diffusion run to take the weights from")
+    exporting.add_argument(
+        "--autoencoder-config", default="autoencoder", help="the settings the autoencoder was trained with"
+    )
+    exporting.add_argument("--dtype", default="float16", choices=("float16", "bfloat16", "float32"))
+    exporting.add_argument("--limit-mb", type=float, default=40.0, help="refuse to write more than this")
     return top
 
 
-def add_stage(stages: argparse._SubParsersAction, name: str, run, explanation: str) -> argparse.ArgumentParser:
-    stage = stages.add_parser(name, help=explanation, description=explanation)
+def add_stage(
+    stages: argparse._SubParsersAction,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    explanation: str,
+    teacher: bool = True,
+) -> argparse.ArgumentParser:
+    stage: argparse.ArgumentParser = stages.add_parser(name, help=explanation, description=explanation)
     stage.add_argument("--work", type=Path, required=True, help="the folder of pictures, items, latents and runs")
-    stage.add_argument("--teacher", type=Path, required=True, help="the folder with taesd_encoder and taesd_decoder")
+    if teacher:
+        stage.add_argument("--teacher", type=Path, required=True, help="the folder with the two standalone TAESD files")
     stage.set_defaults(run_stage=run)
     return stage
 
@@ -71,6 +101,32 @@ def run_diffusion(options: argparse.Namespace) -> None:
         decay_steps=options.decay,
         settings_text=path.read_text(encoding="utf-8"),
     )
+
+
+def run_autoencoder(options: argparse.Namespace) -> None:
+    from .autoencoder import train_autoencoder
+
+    settings = load_settings(AutoencoderSettings, options.config)
+    for part in (options.part,) if options.part else ("decoder", "encoder"):
+        train_autoencoder(options.work, settings, part, options.teacher)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    from .export import export
+
+    settings = load_settings(DiffusionSettings, options.work / "runs" / options.run / "settings.toml")
+    autoencoder = load_settings(AutoencoderSettings, options.autoencoder_config)
+    target = export(
+        options.work,
+        options.target,
+        settings,
+        autoencoder,
+        run_name=options.run,
+        dtype=options.dtype,
+        limit_mb=options.limit_mb,
+    )
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    print(f"{target}: {size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

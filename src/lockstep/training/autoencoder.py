@@ -47,8 +47,12 @@ class AutoencoderTraining:
         self.items = [item for item in known if not is_held_out(item)]
         held_out = [item for item in known if is_held_out(item)]
         if not self.items or not held_out:
-            raise NotFoundError(f"Too few encoded pictures to train and to judge the {part} with. Run the `latents` stage first.")
-        self.held_out = [held_out[k * len(held_out) // settings.held_out] for k in range(min(settings.held_out, len(held_out)))]
+            raise NotFoundError(
+                f"Too few encoded pictures to train and to judge the {part} with. Run the `latents` stage first."
+            )
+        self.held_out = [
+            held_out[k * len(held_out) // settings.held_out] for k in range(min(settings.held_out, len(held_out)))
+        ]
         self.weights = drawing_weights(self.items, settings.mixture)
         self.trainee = Trainee({part: getattr(build_autoencoder(settings), part)}, settings.optimizer)
 
@@ -86,10 +90,14 @@ class AutoencoderTraining:
                 ours = teacher.decode(self.store.normal().restore(encoded), return_dict=False)[0]
                 numbers.setdefault("psnr_through_teacher", []).append(psnr(ours, pixels))
             numbers.setdefault("teacher_psnr", []).append(psnr(taught, pixels))
-            shown += [torch.stack([a, b, c]) for a, b, c in zip(pixels, taught, ours, strict=True)][: 8 if start < 32 else 0]
+            shown += [torch.stack([a, b, c]) for a, b, c in zip(pixels, taught, ours, strict=True)][
+                : 8 if start < 32 else 0
+            ]
         means = {name: torch.cat(values).mean().item() for name, values in numbers.items()}
         labels = [label for _ in shown for label in ("picture", "teacher", "ours")]
-        save_sheet(self.run.folder / "sheets" / f"{self.trainee.step:07d}.png", to_bytes(torch.cat(shown)), labels, columns=12)
+        save_sheet(
+            self.run.folder / "sheets" / f"{self.trainee.step:07d}.png", to_bytes(torch.cat(shown)), labels, columns=12
+        )
         reporter.note(self.trainee.step, **means, evaluation_seconds=time.monotonic() - started)
         return means
 
@@ -136,7 +144,10 @@ def train_autoencoder(work: Path, settings: AutoencoderSettings, part: Part, tea
     falling = int(steps * settings.decay_share)
     training.run.begin_decay(steps - falling, falling)
     size = sum(p.numel() for p in training.trainee.modules.parameters())
-    print(f"{part} {size / 1e6:.2f} M parameters; {len(training.items)} pictures; from step {training.trainee.step}", flush=True)
+    print(
+        f"{part} {size / 1e6:.2f} M parameters; {len(training.items)} pictures; from step {training.trainee.step}",
+        flush=True,
+    )
     train(
         training.trainee, training.run, training.loss_at, title=part, batch_size=settings.batch_size, until=steps,
         cadence=settings.cadence, evaluate=training.evaluate,
@@ -150,5 +161,7 @@ def load_trained_autoencoder(work: Path, settings: AutoencoderSettings) -> Autoe
     for part in ("decoder", "encoder"):
         tensors, _ = load_checkpoint(run_folder(work, part) / "checkpoint.safetensors")
         prefix = f"average.{part}."
-        getattr(model, part).load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        getattr(model, part).load_state_dict(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
     return model.eval()

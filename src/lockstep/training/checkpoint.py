@@ -34,5 +34,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
-            raise FileFormatError(f"{path} is not a training checkpoint: wanted format {FORMAT!r}, got {metadata.get('format')!r}.")
+            raise FileFormatError(
+                f"{path} is not a training checkpoint: wanted format {FORMAT!r}, got {metadata.get('format')!r}."
+            )
         return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])  # noqa: SIM118

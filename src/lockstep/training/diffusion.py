@@ -63,7 +63,11 @@ class DiffusionData:
 
     def spread(self, count: int, **selection: Any) -> list[int]:
         """Rows of `count` items of a selection, evenly spaced."""
-        rows = [row for row, item in enumerate(self.items) if all(getattr(item, key) == value for key, value in selection.items())]
+        rows = [
+            row
+            for row, item in enumerate(self.items)
+            if all(getattr(item, key) == value for key, value in selection.items())
+        ]
         return [rows[k * len(rows) // count] for k in range(min(count, len(rows)))]
 
 
@@ -160,7 +164,9 @@ class DiffusionTraining:
         for index, row in enumerate(rows):
             by_style[data.items[row].style].append(index)
         for style, indices in by_style.items():
-            gallery = [r for r, item in enumerate(data.items) if item.style == style and item.kind == "base" and item.core]
+            gallery = [
+                r for r, item in enumerate(data.items) if item.style == style and item.kind == "base" and item.core
+            ]
             concepts = [data.items[r].concept for r in gallery]
             wanted = [data.items[rows[index]].concept for index in indices]
             ranks += retrieval_ranks(samples[indices], wanted, data.latents[gallery], concepts)

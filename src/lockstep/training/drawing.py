@@ -54,7 +54,9 @@ def cell_share(cell: tuple[str, str, bool, bool], mixture: Mixture) -> float:
 
 def draw_rows(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Rows by systematic sampling: every batch has close to its share of everything, in random order."""
-    places = (torch.arange(count, dtype=torch.float64) + torch.rand((), dtype=torch.float64, generator=generator)) / count
+    places = (
+        torch.arange(count, dtype=torch.float64) + torch.rand((), dtype=torch.float64, generator=generator)
+    ) / count
     order = torch.randperm(len(weights), generator=generator)
     rows = torch.searchsorted(weights[order].cumsum(0), places).clamp(max=len(weights) - 1)
     return order[rows][torch.randperm(count, generator=generator)]

@@ -29,7 +29,9 @@ def conditional_losses(
         noisy = scheduler.add_noise(latents[rows], noise[rows], timesteps[rows])
         target = scheduler.get_velocity(latents[rows], noise[rows], timesteps[rows])
         for index, captions in enumerate((tokens, wrong)):
-            error = F.mse_loss(predict(modules, noisy, timesteps[rows], captions[rows]).float(), target).item() * len(rows)
+            error = F.mse_loss(predict(modules, noisy, timesteps[rows], captions[rows]).float(), target).item() * len(
+                rows
+            )
             right_sum, wrong_sum = (right_sum + error, wrong_sum) if index == 0 else (right_sum, wrong_sum + error)
     return right_sum / count, wrong_sum / count
 

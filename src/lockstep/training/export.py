@@ -14,13 +14,11 @@ from torch import nn
 
 from .. import files
 from ..errors import InputError, NonFiniteError
-from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..schedulers import DDIMScheduler
 from ..tokenizers import CLIPTokenizer
 from .autoencoder import load_trained_autoencoder
 from .checkpoint import load_checkpoint
 from .diffusion import build_models
-from .latents import load_normal, load_teacher
 from .settings import AutoencoderSettings, DiffusionSettings
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -43,23 +41,16 @@ def export(
     work: Path,
     target: Path,
     settings: DiffusionSettings,
+    autoencoder: AutoencoderSettings,
     *,
     run_name: str = "main",
-    autoencoder: AutoencoderSettings | None = None,
-    teacher_folder: Path | None = None,
     dtype: str = "float16",
     limit_mb: float = 40.0,
 ) -> Path:
-    """Write the folder from a run's averaged weights; with no trained autoencoder yet, the teacher stands in for it."""
+    """Write the folder from the averaged weights of a diffusion run and of both halves of the autoencoder."""
     folder = work / "runs" / run_name
-    models = load_averaged(folder, settings)
-    if autoencoder is not None:
-        vae = load_trained_autoencoder(work, autoencoder)
-    elif teacher_folder is not None:
-        vae = teacher_for_normalised(work, teacher_folder)
-    else:
-        raise InputError("The export wants an autoencoder: settings of a trained one, or the folder of the teacher.")
-    return write_folder(target, {**models, "vae": vae}, folder / "tokenizer", settings.scheduler, dtype, limit_mb)
+    models = {**load_averaged(folder, settings), "vae": load_trained_autoencoder(work, autoencoder)}
+    return write_folder(target, models, folder / "tokenizer", settings.scheduler, dtype, limit_mb)
 
 
 def load_averaged(run_folder: Path, settings: DiffusionSettings) -> dict[str, nn.Module]:
@@ -68,23 +59,11 @@ def load_averaged(run_folder: Path, settings: DiffusionSettings) -> dict[str, nn
     models = build_models(settings, run_folder / "tokenizer")
     for name, model in models.items():
         prefix = f"average.{name}."
-        model.load_state_dict({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+        model.load_state_dict(
+            {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        )
         model.eval()
     return models
-
-
-def teacher_for_normalised(work: Path, teacher_folder: Path) -> AutoencoderTiny:
-    """The teacher with the normalisation folded into its last encoder layer; its decoder keeps the teacher's own scale.
-
-    The decoder's soft clamp comes before its first layer and cannot take a scale, so this is for looking, not for shipping.
-    """
-    teacher, normal = load_teacher(teacher_folder), load_normal(work)
-    mean, deviation = torch.tensor(normal.mean), torch.tensor(normal.deviation)
-    last = teacher.encoder.layers[-1]
-    with torch.no_grad():
-        last.weight.div_(deviation[:, None, None, None])
-        last.bias.copy_((last.bias - mean) / deviation)
-    return teacher
 
 
 def write_folder(
@@ -129,4 +108,6 @@ def in_half(name: str, model: nn.Module, dtype: torch.dtype) -> nn.Module:
 def check_size(folder: Path, limit_mb: float) -> None:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > limit_mb * 1e6:
-        raise InputError(f"The folder would have {size / 1e6:.1f} MB, the limit is {limit_mb:g} MB. Export in half precision or raise it.")
+        raise InputError(
+            f"The folder would have {size / 1e6:.1f} MB, the limit is {limit_mb:g} MB. Export in half precision or raise it."
+        )

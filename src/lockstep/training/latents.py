@@ -81,7 +81,9 @@ class LatentStore:
         rows = np.asarray(rows)
         missing = rows[~self.done[rows]]
         if len(missing):
-            raise NotFoundError(f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage.")
+            raise NotFoundError(
+                f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage."
+            )
         return self.normal().normalise(torch.from_numpy(self.latents[rows].astype(np.float32)))
 
 
@@ -94,7 +96,9 @@ def load_normal(work: Path) -> Normal:
 def load_teacher(folder: str | Path) -> AutoencoderTiny:
     """The published TAESD from its two standalone files."""
     folder = Path(folder)
-    teacher = load_taesd(folder / "taesd_encoder.safetensors", folder / "taesd_decoder.safetensors", dtype=torch.float32)
+    teacher = load_taesd(
+        folder / "taesd_encoder.safetensors", folder / "taesd_decoder.safetensors", dtype=torch.float32
+    )
     return teacher.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
@@ -107,7 +111,9 @@ def open_store(work: Path, table: ItemTable, part: str = "items") -> LatentStore
 def key_of(item: Item, drawn_from: Mapping[str, str]) -> str:
     """What decides an item's picture: with these equal, its latents need not be computed again."""
     source = drawn_from[item.style][:12]
-    return f"{source} {item.concept} {item.style} {item.colour} {item.background} {'mirrored' if item.mirror else 'plain'}"
+    return (
+        f"{source} {item.concept} {item.style} {item.colour} {item.background} {'mirrored' if item.mirror else 'plain'}"
+    )
 
 
 def make_arrays(folder: Path, keys: Sequence[str]) -> tuple[np.memmap, np.memmap]:
@@ -144,7 +150,9 @@ def to_pixels(pictures: np.ndarray) -> Tensor:
 
 
 @torch.inference_mode()
-def encode_latents(work: Path, teacher_folder: Path, items: Sequence[Item] | None = None, part: str = "items", batch_size: int = 32) -> int:
+def encode_latents(
+    work: Path, teacher_folder: Path, items: Sequence[Item] | None = None, part: str = "items", batch_size: int = 32
+) -> int:
     """Encode the items that are not encoded yet; how many that were. Can be stopped and started at any time."""
     table = load_items(work)
     store = open_store(work, table, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..errors import InputError
 from .checkpoint import load_checkpoint, save_checkpoint
 from .progress import Reporter
 from .settings import Cadence
@@ -36,6 +38,19 @@ class Run:
     @property
     def log(self) -> Path:
         return self.folder / "log.jsonl"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Two processes in one run would overwrite each other's checkpoints: the second one is refused."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system even after kill -9
+            except BlockingIOError:
+                raise InputError(
+                    f"Another process is training in {self.folder}. Wait for it, stop it, or give this run another name."
+                ) from None
+            yield
 
     def save(self, trainee: Trainee) -> None:
         decay = {"decay_from": self.decay_from, "decay_steps": self.decay_steps}
@@ -80,7 +95,7 @@ def train(
     recent: deque[float] = deque(maxlen=100)
     saved = started = time.monotonic()
     first = trainee.step
-    with Reporter(title, total, run.log, cadence.log_seconds) as reporter, stop_signal() as stopped:
+    with run.held(), Reporter(title, total, run.log, cadence.log_seconds) as reporter, stop_signal() as stopped:
         while (total is None or trainee.step < total) and not stopped.is_set():
             rate = learning_rate_at(trainee.step, trainee.settings, run.decay_from, run.decay_steps)
             recent.append(trainee.learn(loss_at(trainee.step), rate))

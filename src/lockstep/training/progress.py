@@ -22,7 +22,12 @@ class Reporter:
         self.started = self.last_line = time.monotonic()
         self.bar: Progress | None = None
         if self.console.is_terminal:
-            columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))
+            columns = (
+                TextColumn("[bold]{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[numbers]}"),
+            )
             self.bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
 
     def __enter__(self) -> Reporter:
@@ -31,7 +36,9 @@ class Reporter:
             self.task = self.bar.add_task(self.title, total=self.total, numbers="")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bar:
             self.bar.stop()
 
@@ -44,11 +51,16 @@ class Reporter:
         now = time.monotonic()
         if now - self.last_line >= self.every_seconds or done == self.total:
             self.last_line = now
-            print(f"{time.strftime('%H:%M:%S')} {self.title} {done}{f'/{self.total}' if self.total else ''}  {text}", flush=True)
+            print(
+                f"{time.strftime('%H:%M:%S')} {self.title} {done}{f'/{self.total}' if self.total else ''}  {text}",
+                flush=True,
+            )
 
     def note(self, step: int, **numbers: Any) -> None:
         """A line that stays: on the screen and in the run's log."""
-        text = "  ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in numbers.items())
+        text = "  ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in numbers.items()
+        )
         line = f"{time.strftime('%H:%M:%S')} {self.title} step {step}: {text}"
         if self.bar:
             self.bar.console.print(line)

@@ -41,7 +41,9 @@ def sample_latents(
     latents = initial_noise(len(tokens), shape, seed).contiguous(memory_format=torch.channels_last)
     hidden = modules["text_encoder"](torch.cat([empty.expand(len(tokens), -1), tokens]), return_dict=False)[0]
     for timestep in scheduler.timesteps:
-        output = modules["unet"](torch.cat([latents, latents]), timestep, encoder_hidden_states=hidden, return_dict=False)[0]
+        output = modules["unet"](
+            torch.cat([latents, latents]), timestep, encoder_hidden_states=hidden, return_dict=False
+        )[0]
         without, with_text = output.chunk(2)
         guided = without + guidance * (with_text - without)
         latents = scheduler.step(guided, timestep, latents, return_dict=False)[0]

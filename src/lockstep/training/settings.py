@@ -119,7 +119,9 @@ def build_settings(cls: type[Settings], values: dict[str, Any], where: str) -> S
     built = {}
     for name, value in values.items():
         if name not in hints:
-            raise ConfigError(f"{where}: unknown setting {name!r}{did_you_mean(name, hints)} Known: {', '.join(hints)}.")
+            raise ConfigError(
+                f"{where}: unknown setting {name!r}{did_you_mean(name, hints)} Known: {', '.join(hints)}."
+            )
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
             value = build_settings(typing.cast(type, hints[name]), value, f"{where}: {name}")
         built[name] = value

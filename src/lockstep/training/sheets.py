@@ -19,17 +19,23 @@ def to_bytes(pixels: Tensor) -> np.ndarray:
     return pixels.float().add(1).mul(127.5).round().clamp(0, 255).byte().permute(0, 2, 3, 1).cpu().numpy()
 
 
-def save_sheet(path: Path, pictures: np.ndarray | Sequence[np.ndarray], labels: Sequence[str], columns: int = 8) -> Path:
+def save_sheet(
+    path: Path, pictures: np.ndarray | Sequence[np.ndarray], labels: Sequence[str], columns: int = 8
+) -> Path:
     """Write uint8 HWC pictures row by row."""
     height, width = pictures[0].shape[:2]
     rows = -(-len(pictures) // columns)
-    sheet = Image.new("RGB", (columns * (width + MARGIN) + MARGIN, rows * (height + LABEL + MARGIN) + MARGIN), (245, 245, 245))
+    sheet = Image.new(
+        "RGB", (columns * (width + MARGIN) + MARGIN, rows * (height + LABEL + MARGIN) + MARGIN), (245, 245, 245)
+    )
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=10)
     for index, (picture, label) in enumerate(zip(pictures, labels, strict=True)):
         left = MARGIN + (index % columns) * (width + MARGIN)
         top = MARGIN + (index // columns) * (height + LABEL + MARGIN)
         sheet.paste(Image.fromarray(picture), (left, top))
-        draw.multiline_text((left + 1, top + height + 1), wrap(label, width, font), fill=(40, 40, 40), font=font, spacing=1)
+        draw.multiline_text(
+            (left + 1, top + height + 1), wrap(label, width, font), fill=(40, 40, 40), font=font, spacing=1
+        )
     with files.atomic(path) as temporary:
         sheet.save(temporary, format="PNG")
     return path

@@ -76,8 +76,15 @@ class Trainee:
         for name, parameter in self.modules.named_parameters():
             state = {moment: tensors.get(f"optimizer.{moment}.{name}") for moment in MOMENTS}
             if state["step"] is not None:
-                self.optimizer.state[parameter] = {key: value.clone() for key, value in state.items() if value is not None}
+                self.optimizer.state[parameter] = {key: laid_out_like(parameter, value) for key, value in state.items()}
         self.step = step
+
+
+def laid_out_like(parameter: Tensor, value: Tensor | None) -> Tensor:
+    """A copy in the parameter's memory order: the fused optimizer pairs elements by their place in memory."""
+    if value is None:
+        raise WeightsError("The checkpoint lacks a part of the optimizer's state. It is damaged: take an older one.")
+    return torch.empty_like(parameter).copy_(value).detach() if value.shape == parameter.shape else value.clone()
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -35,23 +34,21 @@ class SetTimesteps(ModularPipelineBlocks):
         given = [name for name in ("timesteps", "sigmas") if getattr(inputs, name) is not None]
         if len(given) == 2:
             raise InputError("Give 'timesteps' or 'sigmas', not both: either of them says all about the grid.")
-        accepted = inspect.signature(type(components.scheduler).set_timesteps).parameters
-        if given and given[0] not in accepted:
-            raise InputError(f"{type(components.scheduler).__name__} takes no explicit {given[0]!r}; give num_inference_steps.")
+        self.set_grid(components.scheduler.fresh(), components.device, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Any, state: Any) -> None:
-        self.set_grid(components, state)
+        self.set_grid(components.scheduler, components.device, state)
         components.scheduler.set_begin_index(0)
         state.timesteps = components.scheduler.timesteps
 
-    def set_grid(self, components: Any, state: Any) -> int:
-        """Set the scheduler's whole grid; returns its number of steps."""
+    def set_grid(self, scheduler: Any, device: torch.device, state: Any) -> int:
+        """Set a scheduler's whole grid; returns its number of steps."""
         given = {name: value for name in ("timesteps", "sigmas") if (value := getattr(state, name)) is not None}
         given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in given.items()}
         if given:
-            components.scheduler.set_timesteps(device=components.device, **given)
-            return len(components.scheduler.timesteps)
-        components.scheduler.set_timesteps(state.num_inference_steps, device=components.device)
+            scheduler.set_timesteps(device=device, **given)
+            return len(scheduler.timesteps)
+        scheduler.set_timesteps(state.num_inference_steps, device=device)
         return state.num_inference_steps
 
 
@@ -69,7 +66,7 @@ class SetTimestepsByStrength(SetTimesteps):
             )
 
     def __call__(self, components: Any, state: Any) -> None:
-        steps = self.set_grid(components, state)
+        steps = self.set_grid(components.scheduler, components.device, state)
         skipped = max(steps - min(int(steps * state.strength), steps), 0) * components.scheduler.order
         components.scheduler.set_begin_index(skipped)
         state.timesteps = components.scheduler.timesteps[skipped:]

@@ -124,11 +124,11 @@ class PredictWithControl(Predict):
         rows = len(state.prompt_embeds)
         if guess and components.guider.is_unconditional and len(sample) == rows:
             return {}
-        seen = sample[:rows] if guess else sample  # guessing, the net sees the branch with the prompt alone: it comes first
+        seen = sample[-rows:] if guess else sample  # guessing, the net sees the branch with the prompt alone: it comes last
         down, mid = net(
             seen,
             t,
-            encoder_hidden_states=text[: len(seen)],
+            encoder_hidden_states=text[-len(seen) :],
             controlnet_cond=torch.cat([pixels] * (len(seen) // len(pixels))),
             conditioning_scale=state.controlnet_conditioning_scale * float(acts),
             guess_mode=guess,
@@ -141,7 +141,7 @@ class PredictWithControl(Predict):
 
 
 def _with_zeros(rows: Tensor, total: int) -> Tensor:
-    return torch.cat([rows, rows.new_zeros(total - len(rows), *rows.shape[1:])])
+    return torch.cat([rows.new_zeros(total - len(rows), *rows.shape[1:]), rows])
 
 
 class SchedulerStep(ModularPipelineBlocks):

@@ -51,7 +51,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
     def __call__(self, components: Any, state: Any) -> None:
         scheduler = components.scheduler
         if state.denoising_start:
-            self.set_grid(components, state)
+            self.set_grid(scheduler, components.device, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
             if scheduler.order == 2 and remaining % 2 == 0:
                 remaining += 1  # a second-order step is not cut in two

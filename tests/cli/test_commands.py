@@ -1,0 +1,186 @@
+"""The command as a person or a script uses it: what it prints, what it writes, how it leaves."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from pipelines import tiny
+
+from lockstep.cli.app import run
+from lockstep.cli.pipelines import make_guider, scheduler_class
+from lockstep.cli.preview import TerminalPicture
+from lockstep.errors import UnknownNameError
+
+QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
+
+
+@pytest.fixture()
+def lockstep(capsys, tmp_path, monkeypatch):
+    """Runs the command in a folder of its own: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words):
+        with pytest.raises(SystemExit) as leave:
+            run([str(word) for word in words])
+        captured = capsys.readouterr()
+        return leave.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_generate_writes_a_png_that_replay_makes_again(lockstep, folder, tmp_path):
+    code, out, _ = lockstep("generate", "a cat", "-m", folder, "--seed", 3, "-n", 2, "-o", "cat.png", *QUICK)
+    assert code == 0
+    assert "cat-0.png" in out
+    assert (tmp_path / "cat-1.png").is_file()
+    code, out, _ = lockstep("replay", "cat-1.png", "-o", "again.png")
+    assert code == 0
+    assert "identical" in out
+    pixels = [np.asarray(Image.open(tmp_path / name)) for name in ("cat-1.png", "again.png")]
+    assert np.array_equal(*pixels)
+
+
+def test_another_scheduler_and_guider_are_replayed_too(lockstep, folder):
+    choices = ["--scheduler", "euler_a", "--guider", "AdaptiveProjectedGuidance:eta=0.5,guidance_scale=3"]
+    code, *_ = lockstep("generate", "a cat", "-m", folder, "--seed", 3, *choices, *QUICK)
+    assert code == 0
+    code, out, _ = lockstep("replay", "picture.png", "--json")
+    assert (code, json.loads(out)["identical"]) == (0, True)
+
+
+def test_a_replay_with_other_weights_says_so(lockstep, folder, tmp_path):
+    import shutil
+
+    lockstep("generate", "a cat", "-m", folder, "--seed", 3, *QUICK)
+    shutil.copytree(folder, tmp_path / "other")
+    tiny.unet(seed=99).save_pretrained(tmp_path / "other" / "unet")
+    code, _, err = lockstep("replay", "picture.png", "-m", "other")
+    assert code == 5
+    assert "weights of unet" in err
+
+
+def test_a_replay_of_a_foreign_picture_is_refused(lockstep, tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "plain.png")
+    code, _, err = lockstep("replay", "plain.png")
+    assert code == 3
+    assert "no Lockstep manifest" in err
+    assert lockstep("replay", "nowhere.png")[0] == 3
+
+
+def test_json_says_where_the_pictures_are(lockstep, folder):
+    code, out, _ = lockstep("generate", "a cat", "-m", folder, "--json", *QUICK)
+    told = json.loads(out)
+    assert code == 0
+    assert told["pictures"][0]["path"] == "picture.png"
+    assert isinstance(told["pictures"][0]["seed"], int)
+
+
+def test_prompts_from_a_file(lockstep, folder, tmp_path):
+    (tmp_path / "prompts.txt").write_text("a cat\n# not this\n\na red dog\n")
+    code, out, _ = lockstep("generate", "--from", "prompts.txt", "-m", folder, "-o", "sheet", "--json", *QUICK)
+    assert code == 0
+    assert [entry["prompt"] for entry in json.loads(out)["pictures"]] == ["a cat", "a red dog"]
+    assert len(list((tmp_path / "sheet").glob("*.png"))) == 2
+
+
+def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
+    Image.new("RGB", (16, 16), "red").save(tmp_path / "start.png")
+    code, *_ = lockstep("generate", "a cat", "-m", folder, "--image", "start.png", "--strength", "0.6", "--num-inference-steps", "4")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["generate", "a cat", "-m", "{folder}", "--hieght", "16"], 2, "did you mean '--height'"),
+        (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
+        (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
+        (["generate", "-m", "{folder}"], 2, "prompt"),
+        (["generate", "a cat", "-m", "{folder}", "-o", "cat.jpg"], 2, ".png"),
+        (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "Euler"),
+        (["generate", "a cat", "-m", "{folder}", "--image", "nowhere.png"], 3, "nowhere.png"),
+        (["generate", "a cat", "-m", "no/such/folder"], 3, "no/such/folder"),
+        (["generate", "a", "cat", "-m", "{folder}"], 2, "quotes"),
+        (["schema", "{folder}", "--workflow", "text2video"], 2, "text2image"),
+    ],
+)
+def test_mistakes_have_a_message_and_a_code(lockstep, folder, tmp_path, words, code, told):
+    got, _, err = lockstep(*[word.format(folder=folder) for word in words])
+    assert got == code, err
+    assert told in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_errors_as_json(lockstep):
+    code, out, _ = lockstep("generate", "a cat", "-m", "no/such/folder", "--json")
+    assert code == 3
+    assert json.loads(out)["error"] == "NotFoundError"
+
+
+def test_schema_and_blocks_read_no_weights(lockstep, folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
+    code, out, _ = lockstep("schema", "bare", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert {"prompt", "guidance_scale", "strength"} <= {entry["name"] for entry in told["inputs"]}
+    assert lockstep("schema", "bare")[0] == 0
+    code, out, _ = lockstep("blocks", "bare")
+    assert code == 0
+    assert "SchedulerStep" in out
+    code, out, _ = lockstep("blocks", "bare", "--workflow", "text2image", "--mermaid")
+    assert out.startswith(("flowchart", "graph"))
+    code, out, _ = lockstep("blocks", "bare", "--json")
+    assert "denoise" in json.loads(out)["blocks"]["parts"]
+
+
+def test_env_and_version(lockstep):
+    code, out, _ = lockstep("env", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert isinstance(facts["native bf16"], bool)
+    assert lockstep("--version")[1].startswith("lockstep ")
+
+
+def test_help_lists_the_inputs_of_the_model(lockstep, folder):
+    code, out, _ = lockstep("generate", "-m", folder, "--help")
+    assert code == 0
+    assert "--guidance-scale" in out
+    assert "lockstep generate" in out
+
+
+def test_help_needs_no_torch():
+    code = "import sys; sys.argv = ['lockstep', '--help']\nfrom lockstep.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_names_of_schedulers_and_guiders():
+    assert scheduler_class("euler").__name__ == "EulerDiscreteScheduler"
+    assert scheduler_class("dpm").__name__ == "DPMSolverMultistepScheduler"
+    assert scheduler_class("DDIMScheduler").__name__ == "DDIMScheduler"
+    assert make_guider("ClassifierFreeZeroStar:zero_init_steps=2").config.zero_init_steps == 2
+    with pytest.raises(UnknownNameError):
+        make_guider("NoSuch")
+    with pytest.raises(UnknownNameError, match="eta"):
+        make_guider("AdaptiveProjectedGuidance:etta=1")
+
+
+def test_a_picture_in_the_terminal_has_its_colours():
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=20)
+    console.print(TerminalPicture(Image.new("RGB", (8, 8), (255, 0, 0)), 8))
+    assert "38;2;255;0;0" in console.file.getvalue()

@@ -1,0 +1,337 @@
+"""What a person relies on: errors before compute, one thing in two faces, seeds, threads, checkpoints, the NaN guard."""
+
+import inspect
+import threading
+
+import numpy as np
+import pytest
+import torch
+from helpers import assert_close
+from PIL import Image
+from pipelines import tiny
+
+import lockstep
+from lockstep import Checkpoint
+from lockstep.errors import (
+    InjectionError,
+    InputError,
+    InterruptedRun,
+    LoadError,
+    NonFiniteError,
+    UnknownNameError,
+    WiringError,
+)
+from lockstep.pipelines.stable_diffusion import before_denoise, decoders, denoise, encoders
+
+SMALL = {"height": 16, "width": 16, "num_inference_steps": 4}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
+
+
+@pytest.fixture()
+def pipe(folder):
+    made = lockstep.StableDiffusionPipeline.from_pretrained(folder)
+    made.set_progress_bar_config(disable=True)
+    return made
+
+
+@pytest.fixture()
+def counted(pipe):
+    """The pipeline and a list that grows with every forward of one of its models."""
+    calls = []
+    for name in ("unet", "vae", "text_encoder"):
+        getattr(pipe, name).register_forward_pre_hook(lambda *_, name=name: calls.append(name))
+    return pipe, calls
+
+
+def picture():
+    return Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"promt": "x"}, UnknownNameError, ["did you mean 'prompt'"]),
+        ({}, InputError, ["prompt"]),
+        ({"prompt": 3}, InputError, ["str", "int"]),
+        ({"prompt": "x", "height": 63}, InputError, ["multiple of 8", "63"]),
+        ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
+        ({"prompt": "x", "num_inference_steps": "many"}, InputError, ["num_inference_steps", "'many'"]),
+        ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "image"]),
+        ({"prompt": "x", "output_type": "jpg"}, InputError, ["'pil'", "'jpg'"]),
+        ({"prompt": ["x", "y"], "negative_prompt": ["z"]}, InputError, ["2", "1"]),
+        ({"prompt": "x", "clip_skip": 9}, InputError, ["clip_skip", "3"]),
+        ({"prompt": "x", "prompt_embeds": torch.zeros(1, 77, 16)}, InputError, ["not both"]),
+        ({"prompt": "x", "timesteps": [3, 2], "sigmas": [1.0, 0.5]}, InputError, ["not both"]),
+        ({"prompt": "x", "sigmas": [1.0, 0.5]}, InputError, ["sigmas", "DDIM"]),
+        ({"prompt": "x", "control_image": Image.new("RGB", (16, 16))}, InputError, ["controlnet"]),
+        ({"prompt": "x", "workflow": "text2video"}, UnknownNameError, ["text2image"]),
+        ({"prompt": "x", "image": Image.new("RGB", (16, 16)), "strength": 0.01}, InputError, ["strength", "no step"]),
+    ],
+)
+def test_mistakes_are_named_before_any_model_runs(counted, arguments, error, words):
+    pipe, calls = counted
+    with pytest.raises(error) as caught:
+        pipe(**arguments)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert calls == []
+
+
+def test_eta_with_a_scheduler_that_does_not_take_it(counted):
+    pipe, calls = counted
+    pipe.scheduler = lockstep.EulerDiscreteScheduler.from_config(pipe.scheduler.config)
+    with pytest.raises(InputError, match="eta"):
+        pipe("x", eta=0.5, **SMALL)
+    assert calls == []
+
+
+def test_the_signature_and_the_help_show_the_real_inputs(pipe):
+    parameters = inspect.signature(pipe).parameters
+    assert list(parameters)[0] == "prompt"
+    assert {"guidance_scale", "num_inference_steps", "strength", "seed", "generator", "checkpoints"} <= set(parameters)
+    assert parameters["num_inference_steps"].default == 50
+    assert "Number of denoising steps" in pipe.__doc__
+    assert "Number of denoising steps" in type(pipe).__call__.__doc__
+    schema = pipe.schema()
+    assert schema["workflows"]["inpainting"] == ["image", "mask_image"]
+
+
+class PlainLoop(lockstep.LoopSequentialPipelineBlocks):
+    """Scale, predict, step."""
+
+    block_classes = [denoise.ScaleModelInput, denoise.Predict, denoise.SchedulerStep]
+    loop_over = "timesteps"
+
+
+class HandMade(lockstep.SequentialPipelineBlocks):
+    """Text to image, put together by hand."""
+
+    block_classes = [
+        *[encoders.SetGuidance, encoders.EncodePrompt, before_denoise.EmbedGuidance, before_denoise.SetTimesteps],
+        *[before_denoise.PrepareLatents, PlainLoop, decoders.Decode],
+    ]
+    pipeline_class_name = "StableDiffusionPipeline"
+
+
+def test_classic_call_and_hand_made_blocks_are_bit_equal(pipe):
+    by_hand = HandMade().init_pipeline(**{name: part for name, part in pipe.components.items() if part is not None and name != "controlnet"})
+    by_hand.set_progress_bar_config(disable=True)
+    arguments = {"prompt": "a cat", "seed": 5, "output_type": "pt", **SMALL}
+    assert torch.equal(pipe(**arguments).images, by_hand(**arguments).images)
+
+
+def test_a_missing_producer_is_found_at_assembly(pipe):
+    with pytest.raises(WiringError) as caught:
+        pipe.remove_block("embed_guidance").remove_block("start")
+    assert "latents" in str(caught.value) or "timesteps" in str(caught.value)
+
+
+def test_a_text_to_image_load_leaves_out_what_it_does_not_need(folder):
+    described = lockstep.DiffusionPipeline.from_pretrained(folder, load=False)
+    assert isinstance(described, lockstep.StableDiffusionPipeline)
+    assert "controlnet" not in described.blocks.get_workflow("text2image").component_names
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    ["DDIMScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "DPMSolverMultistepScheduler", "LCMScheduler",
+     "DDPMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler", "PNDMScheduler", "TCDScheduler", "LMSDiscreteScheduler"],
+)  # fmt: skip
+def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(pipe, scheduler):
+    pipe.scheduler = getattr(lockstep, scheduler).from_config(pipe.scheduler.config)
+    arguments = {"prompt": "a cat", "output_type": "latent", **SMALL}
+    batch = pipe(**arguments, num_images_per_prompt=4, seed=10).images
+    for k in (0, 3):
+        alone = pipe(**arguments, seed=10 + k).images
+        assert_close(batch[k : k + 1], alone, 1e-5, f"sample {k}")
+
+
+def test_seeds_hold_for_pictures_and_masks_too(pipe):
+    mask = Image.new("L", (16, 16), 255)
+    for more in ({"image": picture(), "strength": 0.7}, {"image": picture(), "mask_image": mask, "strength": 0.8}):
+        size = {} if "mask_image" not in more else {"height": 16, "width": 16}
+        arguments = {"prompt": "a cat", "output_type": "latent", "num_inference_steps": 4, **more, **size}
+        batch = pipe(**arguments, num_images_per_prompt=3, seed=10).images
+        assert_close(batch[2:], pipe(**arguments, seed=12).images, 1e-5)
+
+
+def test_four_threads_are_bit_equal_to_four_runs_in_sequence(pipe):
+    pipe.scheduler = lockstep.EulerAncestralDiscreteScheduler.from_config(pipe.scheduler.config)
+
+    def run(k):
+        return pipe(f"cat {k}", seed=k, guidance_scale=3.0 + k, output_type="latent", **{**SMALL, "num_inference_steps": 3 + k}).images
+
+    wanted = [run(k) for k in range(4)]
+    results = [None] * 4
+    threads = [threading.Thread(target=lambda k=k: results.__setitem__(k, run(k))) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(4):
+        assert torch.equal(results[k], wanted[k]), f"thread {k}"
+
+
+def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
+    seen = []
+
+    def callback(pipe, step, timestep, values):
+        seen.append(step)
+        if step == 1:
+            thread = threading.Thread(target=pipe.interrupt)
+            thread.start()
+            thread.join()
+
+    with pytest.raises(InterruptedRun):
+        pipe("a cat", callback_on_step_end=callback, **{**SMALL, "num_inference_steps": 20})
+    assert seen == [0, 1]
+    assert len(pipe("a cat", **SMALL).images) == 1
+
+
+def test_preloop_checkpoint_captures_what_the_loop_consumes_and_injects_it_again(pipe):
+    arguments = {"prompt": "a cat", "seed": 5, "output_type": "pt", **SMALL}
+    wanted = pipe(**arguments).images
+    saved = Checkpoint(save=True, stop=True)
+    pipe(**arguments, checkpoints={"preloop": saved})
+    assert {"latents", "timesteps", "prompt_embeds", "negative_prompt_embeds"} <= set(saved.data)
+    again = pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=saved.data, components=saved.components)})
+    assert torch.equal(again.images, wanted)
+    partial = {name: value for name, value in saved.data.items() if name != "timesteps"}
+    with pytest.raises(InjectionError, match="timesteps"):
+        pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
+
+
+@pytest.mark.parametrize("name", ["text_encoding", "after_step_2", "post_loop", "decode", "denoise.001.step", "start.latents"])
+def test_every_boundary_is_a_checkpoint(pipe, name):
+    saved = Checkpoint(save=True)
+    out = pipe("a cat", seed=1, output_type="pt", checkpoints={name: saved}, **SMALL)
+    assert saved.data or name == "decode"
+    again = pipe("a cat", seed=1, output_type="pt", checkpoints={name: Checkpoint(load=True, data=saved.data, components=saved.components)}, **SMALL)
+    assert torch.equal(again.images, out.images)
+
+
+def test_an_unknown_checkpoint_lists_the_known_ones(pipe):
+    with pytest.raises(UnknownNameError, match="preloop"):
+        pipe("a cat", checkpoints={"prelop": Checkpoint(save=True)}, **SMALL)
+
+
+def test_a_planted_nan_is_found_at_its_block_and_step(pipe, tmp_path):
+    with torch.no_grad():
+        pipe.unet.mid_block.resnets[0].conv1.weight[0, 0, 0, 0] = float("nan")
+    with pytest.raises(NonFiniteError) as caught:
+        pipe("a cat", **SMALL).save(tmp_path / "never.png")
+    assert "predict" in str(caught.value)
+    assert "step 0" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_tell_blocks_steps_and_the_output(pipe):
+    events = list(pipe.stream("a cat", seed=1, **SMALL))
+    steps = [event.index for event in events if event.kind == "step"]
+    assert steps == [0, 1, 2, 3]
+    starts = [event.path for event in events if event.kind == "block_start"]
+    assert "text_encoder" in starts
+    assert events[-1].kind == "output"
+    assert len(events[-1].value.images) == 1
+
+
+def test_output_types(pipe):
+    arguments = {"prompt": "a cat", "seed": 1, **SMALL}
+    pil = pipe(**arguments).images[0]
+    array = pipe(**arguments, output_type="np").images[0]
+    tensor = pipe(**arguments, output_type="pt").images[0]
+    assert np.array_equal(np.asarray(pil), (array * 255).round().astype(np.uint8))
+    assert torch.allclose(torch.from_numpy(array).permute(2, 0, 1), tensor)
+    assert pipe(**arguments, output_type="latent").images.shape == (1, 4, 8, 8)
+    assert isinstance(pipe(**arguments, return_dict=False), tuple)
+
+
+def test_a_long_prompt_is_read_whole(pipe):
+    long = " ".join(["red cat"] * 120)
+    embeds = pipe(long, output="prompt_embeds")
+    assert embeds.shape[1] > 77
+    assert embeds.shape[1] % 77 == 0
+    other = pipe(long + " blue house", output="prompt_embeds")
+    assert not torch.equal(embeds, other[:, : embeds.shape[1]])
+    both = pipe(long, negative_prompt="dog", output=["prompt_embeds", "negative_prompt_embeds"])
+    assert both["prompt_embeds"].shape == both["negative_prompt_embeds"].shape
+    assert len(pipe(long, **SMALL).images) == 1
+
+
+def test_guidance_in_one_batch_or_one_by_one(pipe):
+    arguments = {"prompt": "a cat", "seed": 1, "output_type": "latent", **SMALL}
+    assert_close(pipe(**arguments, batch_guidance=False).images, pipe(**arguments).images, 1e-5)
+
+
+@pytest.mark.parametrize("guider", ["AdaptiveProjectedGuidance", "ClassifierFreeZeroStarGuidance", "FrequencyDecoupledGuidance"])
+def test_other_guiders_take_the_place_of_the_first(pipe, guider):
+    plain = pipe("a cat", seed=1, output_type="latent", **SMALL).images
+    pipe.guider = getattr(lockstep, guider)()
+    assert not torch.allclose(pipe("a cat", seed=1, output_type="latent", **SMALL).images, plain)
+
+
+def test_a_guider_without_a_scale_refuses_one(pipe):
+    pipe.guider = lockstep.FrequencyDecoupledGuidance()
+    with pytest.raises(InputError, match="guidance_scale"):
+        pipe("a cat", guidance_scale=4.0, **SMALL)
+
+
+def test_a_pipeline_with_the_tiny_autoencoder(pipe):
+    pipe.vae = tiny.randomize(lockstep.AutoencoderTiny(encoder_block_out_channels=(8,) * 4, decoder_block_out_channels=(8,) * 4), 0)
+    out = pipe("a cat", image=Image.new("RGB", (32, 32), "red"), strength=0.5, num_inference_steps=4, seed=0).images[0]
+    assert out.size == (32, 32)
+
+
+def test_offload_tiling_and_slicing_are_harmless_here(pipe):
+    arguments = {"prompt": "a cat", "seed": 1, "output_type": "pt", "num_images_per_prompt": 2, **SMALL}
+    wanted = pipe(**arguments).images
+    pipe.enable_model_cpu_offload()
+    pipe.vae.enable_slicing()
+    assert_close(pipe(**arguments).images, wanted, 1e-5)
+
+
+def test_blocks_can_be_inserted_replaced_and_removed(pipe):
+    seen = []
+
+    class Watch(lockstep.ModularPipelineBlocks):
+        """Looks at the latents."""
+
+        inputs = [lockstep.InputParam.template("latents", required=True)]
+
+        def __call__(self, components, state, i, t):
+            seen.append(i)
+
+    pipe.insert_block("denoise.watch", Watch, after="step")
+    pipe("a cat", **SMALL)
+    assert seen == [0, 1, 2, 3]
+    pipe.remove_block("denoise.watch")
+    pipe("a cat", **SMALL)
+    assert len(seen) == 4
+
+
+def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "sd")
+    index = json.loads((tmp_path / "sd" / "model_index.json").read_text())
+    index |= {"safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"], "feature_extractor": ["transformers", "CLIPImageProcessor"]}
+    (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
+    assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")("a cat", **SMALL).images) == 1
+    index["_class_name"] = "StableDifusionPipeline"
+    (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
+    with pytest.raises((LoadError, UnknownNameError), match="StableDiffusionPipeline"):
+        lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")
+
+
+def test_lcm_guidance_embedding(folder, pipe):
+    pipe.unet = tiny.unet(time_cond_proj_dim=8)
+    calls = []
+    pipe.unet.register_forward_pre_hook(lambda module, args, kwargs: calls.append(kwargs), with_kwargs=True)
+    pipe("a cat", guidance_scale=3.0, **SMALL)
+    assert len(calls) == 4
+    assert calls[0]["timestep_cond"].shape == (1, 8)
+    assert calls[0]["encoder_hidden_states"].shape[0] == 1
