@@ -120,3 +120,15 @@ def test_any_damage_is_an_error_of_ours_or_harmless(tmp_path_factory, changes, c
         return
     size = path.stat().st_size
     assert all(8 <= info.start <= info.end <= size for info in tensors.values())
+
+
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
+    """A length of 0x80, 0x180, … begins with the byte that a pickle begins with."""
+    import struct
+
+    from lockstep.files import read_safetensors_header
+
+    header = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(struct.pack("<Q", 0x80) + header.ljust(0x80) + b"\0" * 4)
+    assert list(read_safetensors_header(path)[0]) == ["a"]

@@ -113,7 +113,8 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
-        if start.startswith(PICKLE_MAGIC):
+        # A header's length may begin with a pickle's first byte too, but only a header begins with a brace after it.
+        if start.startswith(PICKLE_MAGIC) and file.peek(1)[:1] != b"{":
             raise FileFormatError(
                 f"{path} is a pickle, not safetensors. Loading a pickle can run code; convert it where you trust it: "
                 "`safetensors.torch.save_file(torch.load(path, weights_only=True), target)`."

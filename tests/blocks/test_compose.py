@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from blocks import tiny
 
+from blocks import tiny
 from lockstep.blocks import (
     AutoPipelineBlocks,
     ConditionalPipelineBlocks,
@@ -46,7 +46,10 @@ def run(blocks, **values):
 
 
 def test_a_loop_over_items_gives_index_and_item():
-    assert run({"loop": loop("things", {"n": note("n", "i", "t")})}, things=["x", "y"]) == [("n", 0, "x"), ("n", 1, "y")]
+    assert run({"loop": loop("things", {"n": note("n", "i", "t")})}, things=["x", "y"]) == [
+        ("n", 0, "x"),
+        ("n", 1, "y"),
+    ]
 
 
 def test_a_count_gives_k_and_i_means_the_same_there():
@@ -89,7 +92,9 @@ def auto(triggers, blocks):
 
 
 def test_auto_blocks_take_the_first_trigger_that_is_given():
-    choice = auto(["mask_image", "image", None], {"paint": note("paint"), "picture": note("picture"), "text": note("text")})
+    choice = auto(
+        ["mask_image", "image", None], {"paint": note("paint"), "picture": note("picture"), "text": note("text")}
+    )
     assert run({"choice": choice}) == [("text",)]
     assert run({"choice": choice}, image=torch.ones(1)) == [("picture",)]
     assert run({"choice": choice}, image=torch.ones(1), mask_image=torch.ones(1)) == [("paint",)]
@@ -137,7 +142,9 @@ def test_select_block_is_checked():
 
 
 def test_three_ways_to_write_a_sequence():
-    by_lists = type("S", (SequentialPipelineBlocks,), {"block_classes": [Start, note("a")], "block_names": ["start", "a"]})
+    by_lists = type(
+        "S", (SequentialPipelineBlocks,), {"block_classes": [Start, note("a")], "block_names": ["start", "a"]}
+    )
     by_dict = type("S", (SequentialPipelineBlocks,), {"block_classes": {"start": Start, "a": note("a")}})
     by_hand = SequentialPipelineBlocks.from_blocks_dict({"start": Start(), "a": note("a")}, description="By hand.")
     for tree in (by_lists(), by_dict(), by_hand):
@@ -157,7 +164,9 @@ def test_insert_replace_remove():
     assert pipe.replace_block("loop.first", note("other"))().log[0] == ("other",)
     assert pipe.remove_block("loop.b").remove_block("loop.c")().log == [("other",), ("a",)] * 2
     assert pipe.insert_block("loop.zero", note("zero"), index=0)().log[0] == ("zero",)
-    assert list(tree.sub_blocks["loop"].sub_blocks) == ["a", "b"], "the tree that the pipeline was made from has changed"
+    assert list(tree.sub_blocks["loop"].sub_blocks) == ["a", "b"], (
+        "the tree that the pipeline was made from has changed"
+    )
 
 
 def test_edits_are_checked():
@@ -222,15 +231,21 @@ def test_a_workflow_needs_only_its_own_components():
     pipe = tiny.TinyBlocks().replaced("image_encoder.encode", ImageEncoder).init_pipeline(**tiny.models())
     pipe.set_progress_bar_config(disable=True)
     assert pipe("cat", seed=1).images.shape == (1, 3, 4, 4)
-    assert [spec.name for spec in pipe.blocks.get_workflow("text2image").expected_components if spec.name == "image_model"] == []
-    with pytest.raises(InputError, match=r"Block 'image_encoder' \(ImageEncoder\) needs the component 'image_model' \(TinyDecoder\)"):
+    assert [
+        spec.name for spec in pipe.blocks.get_workflow("text2image").expected_components if spec.name == "image_model"
+    ] == []
+    with pytest.raises(
+        InputError, match=r"Block 'image_encoder' \(ImageEncoder\) needs the component 'image_model' \(TinyDecoder\)"
+    ):
         pipe("cat", image=torch.ones(1, 3, 4, 4))
 
 
 def test_insisting_on_a_workflow():
     pipe = tiny.pipeline()
     picture = torch.ones(1, 3, 4, 4)
-    assert torch.equal(pipe("cat", image=picture, seed=1, workflow="image2image").images, pipe("cat", image=picture, seed=1).images)
+    assert torch.equal(
+        pipe("cat", image=picture, seed=1, workflow="image2image").images, pipe("cat", image=picture, seed=1).images
+    )
     with pytest.raises(InputError, match=r"needs 'image' .*not given"):
         pipe("cat", workflow="image2image")
     with pytest.raises(InputError, match="'image' was given, but nothing that runs"):

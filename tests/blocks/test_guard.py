@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from blocks import tiny
 
+from blocks import tiny
 from lockstep.blocks import ModularPipelineBlocks, OutputParam
 from lockstep.errors import InputError, NonFiniteError
 
@@ -12,7 +12,10 @@ def test_nan_in_a_weight_names_block_and_step():
     pipe = tiny.pipeline()
     with torch.no_grad():
         pipe.denoiser.first.weight[3, 2] = float("nan")
-    with pytest.raises(NonFiniteError, match=r"Block 'denoise.000.predict' \(Predict\) at step 0 made 'noise_pred' with 16 NaN and 0 Inf among 16 values"):
+    with pytest.raises(
+        NonFiniteError,
+        match=r"Block 'denoise.000.predict' \(Predict\) at step 0 made 'noise_pred' with 16 NaN and 0 Inf among 16 values",
+    ):
         pipe("cat", seed=1)
 
 
@@ -24,7 +27,9 @@ def test_a_later_step_is_named_too():
                 state.latents = torch.full_like(state.latents, float("inf"))
 
     pipe = tiny.pipeline().replace_block("denoise.step", Overflow)
-    with pytest.raises(NonFiniteError, match=r"'denoise.002.step' \(Overflow\) at step 2 made 'latents' with 0 NaN and 16 Inf"):
+    with pytest.raises(
+        NonFiniteError, match=r"'denoise.002.step' \(Overflow\) at step 2 made 'latents' with 0 NaN and 16 Inf"
+    ):
         pipe("cat", seed=1)
     assert pipe.decoder.calls == 0
 

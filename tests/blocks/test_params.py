@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from blocks import tiny
 from PIL import Image
 
+from blocks import tiny
 from lockstep import ClassifierFreeGuidance, DDIMScheduler, FrozenDict
 from lockstep.blocks import ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks, OutputParam, needs
 from lockstep.blocks.vocabulary import VOCABULARY
@@ -31,7 +31,9 @@ def test_input_templates(name, good, required, default):
         param.check(object(), "block 'x'")
 
 
-@pytest.mark.parametrize("name", ["prompt_embeds", "negative_prompt_embeds", "image_latents", "latents", "videos", "images"])
+@pytest.mark.parametrize(
+    "name", ["prompt_embeds", "negative_prompt_embeds", "image_latents", "latents", "videos", "images"]
+)
 def test_output_templates(name):
     param = OutputParam.template(name)
     assert param.name == name
@@ -115,7 +117,11 @@ def test_component_spec_from_pretrained(tmp_path):
     assert loaded.config.channels == 2
     assert torch.equal(loaded.out.weight, model.out.weight.double())
     DDIMScheduler(num_train_timesteps=7).save_pretrained(tmp_path / "scheduler")
-    scheduler = ComponentSpec("scheduler", DDIMScheduler, subfolder="scheduler").located(str(tmp_path)).load(dtype=torch.float64)
+    scheduler = (
+        ComponentSpec("scheduler", DDIMScheduler, subfolder="scheduler")
+        .located(str(tmp_path))
+        .load(dtype=torch.float64)
+    )
     assert scheduler.config.num_train_timesteps == 7
 
 

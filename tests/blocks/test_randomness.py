@@ -2,14 +2,20 @@
 
 import pytest
 import torch
-from blocks import tiny
 
+from blocks import tiny
 from lockstep import DPMSolverMultistepScheduler, EulerDiscreteScheduler, UniPCMultistepScheduler
 from lockstep.blocks import randn_tensor
 from lockstep.blocks.randomness import choose_seed, copy_generator, count_samples, seeds_per_sample
 from lockstep.errors import InputError
 
-SCHEDULERS = [tiny.DDIMScheduler, tiny.ancestral, EulerDiscreteScheduler, DPMSolverMultistepScheduler, UniPCMultistepScheduler]
+SCHEDULERS = [
+    tiny.DDIMScheduler,
+    tiny.ancestral,
+    EulerDiscreteScheduler,
+    DPMSolverMultistepScheduler,
+    UniPCMultistepScheduler,
+]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -38,7 +44,10 @@ def test_one_generator_draws_once_for_the_batch():
 def test_a_list_of_generators_draws_per_sample():
     pipe = tiny.pipeline()
     generators = [torch.Generator().manual_seed(s) for s in (4, 5)]
-    assert torch.equal(pipe("cat", num_images_per_prompt=2, generator=generators).images, pipe("cat", num_images_per_prompt=2, seed=4).images)
+    assert torch.equal(
+        pipe("cat", num_images_per_prompt=2, generator=generators).images,
+        pipe("cat", num_images_per_prompt=2, seed=4).images,
+    )
     with pytest.raises(InputError, match="one per sample: 3 for this call, got 2"):
         pipe("cat", num_images_per_prompt=3, generator=generators)
 
@@ -86,7 +95,10 @@ def test_randn_tensor():
         assert torch.equal(per_sample[k], torch.randn(1, 2, 2, generator=torch.Generator().manual_seed(seed))[0])
     whole = randn_tensor(shape, torch.Generator().manual_seed(7), dtype=torch.float64)
     assert torch.equal(whole, torch.randn(shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64))
-    assert torch.equal(randn_tensor(shape, [torch.Generator().manual_seed(7)]), torch.randn(shape, generator=torch.Generator().manual_seed(7)))
+    assert torch.equal(
+        randn_tensor(shape, [torch.Generator().manual_seed(7)]),
+        torch.randn(shape, generator=torch.Generator().manual_seed(7)),
+    )
 
 
 def test_copy_generator_draws_the_same_and_is_independent():

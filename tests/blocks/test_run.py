@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from blocks import tiny
 
+from blocks import tiny
 from lockstep.blocks import Event, SequentialPipelineBlocks
 from lockstep.errors import InputError, InterruptedRun, UnknownNameError, UnsupportedError
 
@@ -191,7 +191,9 @@ def test_a_run_does_not_change_the_pipelines_own_scheduler_and_guider():
     pipe = tiny.pipeline(scheduler=tiny.ancestral())
     before = {name: repr(sorted(vars(pipe.components[name]).items(), key=str)) for name in ("scheduler", "guider")}
     pipe("cat", seed=1, guidance_scale=9.0)
-    assert before == {name: repr(sorted(vars(pipe.components[name]).items(), key=str)) for name in ("scheduler", "guider")}
+    assert before == {
+        name: repr(sorted(vars(pipe.components[name]).items(), key=str)) for name in ("scheduler", "guider")
+    }
 
 
 # ---- results ----

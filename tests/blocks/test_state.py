@@ -2,18 +2,18 @@
 
 import pytest
 import torch
-from blocks import tiny
 
+from blocks import tiny
 from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam, PipelineState
 from lockstep.errors import WiringError
 
 
-def run_block(body, inputs=("prompt",), outputs=(OutputParam("out", int),), **values):
+def run_block(body, inputs=("prompt",), **values):
     class Probe(ModularPipelineBlocks):
         pass
 
     Probe.inputs = [InputParam.template(i) if isinstance(i, str) else i for i in inputs]
-    Probe.outputs = list(outputs)
+    Probe.outputs = [OutputParam("out", int)]
     Probe.__call__ = lambda self, components, state: body(components, state)
     return Probe().init_pipeline()(**values)
 
@@ -30,12 +30,16 @@ def test_declared_names_work():
 
 
 def test_reading_an_undeclared_name_names_the_block():
-    with pytest.raises(WiringError, match=r"Block 'probe' \(Probe\) reads 'latents', which it does not declare.*declared: out, prompt"):
+    with pytest.raises(
+        WiringError, match=r"Block 'probe' \(Probe\) reads 'latents', which it does not declare.*declared: out, prompt"
+    ):
         run_block(lambda c, s: s.latents, prompt="x")
 
 
 def test_writing_an_undeclared_name_names_the_block():
-    with pytest.raises(WiringError, match=r"Block 'probe' \(Probe\) writes 'prompt', which it does not declare.*declared: out"):
+    with pytest.raises(
+        WiringError, match=r"Block 'probe' \(Probe\) writes 'prompt', which it does not declare.*declared: out"
+    ):
         run_block(write("prompt", "y"), prompt="x")
 
 
@@ -86,7 +90,9 @@ def test_undeclared_components_are_refused():
 
     pipe = tiny.pipeline().replace_block("text_encoder", Sneaky)
     pipe.insert_block("uses", tiny.Encode, after="text_encoder")
-    with pytest.raises(WiringError, match=r"Block 'text_encoder' \(Sneaky\) uses the component 'text_encoder'.*declared: none"):
+    with pytest.raises(
+        WiringError, match=r"Block 'text_encoder' \(Sneaky\) uses the component 'text_encoder'.*declared: none"
+    ):
         pipe("x")
 
 
@@ -101,7 +107,11 @@ def test_components_cannot_be_set_by_a_block():
 def test_groups_give_every_member():
     class Make(ModularPipelineBlocks):
         inputs = ["prompt"]
-        outputs = ["prompt_embeds", OutputParam("extra", torch.Tensor, kwargs_type="denoiser_input_fields"), "negative_prompt_embeds"]
+        outputs = [
+            "prompt_embeds",
+            OutputParam("extra", torch.Tensor, kwargs_type="denoiser_input_fields"),
+            "negative_prompt_embeds",
+        ]
 
         def __call__(self, components, state):
             state.prompt_embeds, state.extra, state.negative_prompt_embeds = torch.ones(1), torch.zeros(1), None

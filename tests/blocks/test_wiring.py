@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from blocks import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blocks import tiny
 from lockstep.blocks import (
     AutoPipelineBlocks,
     InputParam,
@@ -28,7 +28,11 @@ def leaf(reads=(), makes=(), name="Leaf"):
             setattr(state, made, total)
 
     inputs = [InputParam(r, torch.Tensor, required=True) for r in reads]
-    return type(name, (ModularPipelineBlocks,), {"inputs": inputs, "outputs": [OutputParam(m, torch.Tensor) for m in makes], "__call__": call})
+    return type(
+        name,
+        (ModularPipelineBlocks,),
+        {"inputs": inputs, "outputs": [OutputParam(m, torch.Tensor) for m in makes], "__call__": call},
+    )
 
 
 def test_a_missing_producer_names_block_value_and_candidates():
@@ -61,7 +65,9 @@ def test_what_the_caller_gives_by_hand():
 
 def test_two_producers_must_agree_on_the_type():
     other = type("Other", (ModularPipelineBlocks,), {"outputs": [OutputParam("x", int)]})
-    with pytest.raises(WiringError, match=r"'x' has two types: block 'a' \(Leaf\) says Tensor, block 'b' \(Other\) says int"):
+    with pytest.raises(
+        WiringError, match=r"'x' has two types: block 'a' \(Leaf\) says Tensor, block 'b' \(Other\) says int"
+    ):
         SequentialPipelineBlocks({"a": leaf([], ["x"]), "b": other}).init_pipeline()
 
 
@@ -77,7 +83,9 @@ def test_two_defaults_are_refused_in_a_sequence_and_allowed_in_branches():
     def reader(default):
         return type("Reader", (ModularPipelineBlocks,), {"inputs": [InputParam("n", int, default=default)]})
 
-    with pytest.raises(WiringError, match=r"'n' has two defaults: block 'a' \(Reader\) says 1, block 'b' \(Reader\) says 2"):
+    with pytest.raises(
+        WiringError, match=r"'n' has two defaults: block 'a' \(Reader\) says 1, block 'b' \(Reader\) says 2"
+    ):
         SequentialPipelineBlocks({"a": reader(1), "b": reader(2)}).init_pipeline()
     check_wiring(SequentialPipelineBlocks({"a": reader(1), "b": reader(None), "c": reader(1)}))
     Choice = type("Choice", (AutoPipelineBlocks,), {"block_trigger_inputs": ["image", None]})
@@ -87,7 +95,11 @@ def test_two_defaults_are_refused_in_a_sequence_and_allowed_in_branches():
 
 def test_branches_that_run_together_must_agree():
     def chosen(default):
-        reader = type("Reader", (ModularPipelineBlocks,), {"inputs": [InputParam("n", int, default=default)], "__call__": lambda *a: None})
+        reader = type(
+            "Reader",
+            (ModularPipelineBlocks,),
+            {"inputs": [InputParam("n", int, default=default)], "__call__": lambda *a: None},
+        )
         return type("Choice", (AutoPipelineBlocks,), {"block_trigger_inputs": ["image"]})({"only": reader})
 
     blocks = SequentialPipelineBlocks({"a": chosen(1), "b": chosen(2)})
@@ -105,7 +117,10 @@ def test_a_value_that_only_some_branches_make():
     blocks = SequentialPipelineBlocks({"maybe": Maybe({"make": leaf([], ["x"])}), "use": leaf(["x"], ["y"])})
     pipe = blocks.init_pipeline()
     assert pipe(image=torch.zeros(1)).y == 2
-    with pytest.raises(ValueError, match=r"Block 'use' \(Leaf\) needs 'x'.*It would be made by 'maybe.make' \(Leaf\), which runs as maybe = make"):
+    with pytest.raises(
+        ValueError,
+        match=r"Block 'use' \(Leaf\) needs 'x'.*It would be made by 'maybe.make' \(Leaf\), which runs as maybe = make",
+    ):
         pipe()
     named = type("Named", (SequentialPipelineBlocks,), {"workflows": {"plain": []}})
     with pytest.raises(WiringError, match=r"needs 'x'.*\(workflow 'plain'\)"):
@@ -114,7 +129,9 @@ def test_a_value_that_only_some_branches_make():
 
 def test_loop_arguments_only_inside_loops():
     with pytest.raises(WiringError, match="asks for i, t but does not stand inside a loop"):
-        SequentialPipelineBlocks({"encode": tiny.Encode, "set": tiny.SetTimesteps, "prepare": tiny.PrepareLatents, "p": tiny.Predict}).init_pipeline()
+        SequentialPipelineBlocks(
+            {"encode": tiny.Encode, "set": tiny.SetTimesteps, "prepare": tiny.PrepareLatents, "p": tiny.Predict}
+        ).init_pipeline()
     odd = type("Odd", (ModularPipelineBlocks,), {"__call__": lambda self, components, state, frame: None})
     with pytest.raises(WiringError, match="asks for 'frame'"):
         type("L", (LoopSequentialPipelineBlocks,), {"loop_over": 2})({"odd": odd}).init_pipeline()
@@ -133,7 +150,9 @@ def test_names_of_blocks():
         type("S", (SequentialPipelineBlocks,), {"block_classes": [tiny.Encode, tiny.Encode]})()
     with pytest.raises(WiringError, match="A block is wanted"):
         SequentialPipelineBlocks({"a": 3})
-    assert list(type("S", (SequentialPipelineBlocks,), {"block_classes": [tiny.SetTimesteps]})().sub_blocks) == ["set_timesteps"]
+    assert list(type("S", (SequentialPipelineBlocks,), {"block_classes": [tiny.SetTimesteps]})().sub_blocks) == [
+        "set_timesteps"
+    ]
 
 
 def test_trace_of_the_tiny_pipeline():

@@ -82,7 +82,9 @@ ENCODER = ComponentSpec("text_encoder", TinyEncoder)
 DENOISER = ComponentSpec("denoiser", TinyDenoiser)
 DECODER = ComponentSpec("decoder", TinyDecoder)
 SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
-GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, config={"guidance_scale": 3.0}, default_creation_method="from_config")
+GUIDER = ComponentSpec(
+    "guider", ClassifierFreeGuidance, config={"guidance_scale": 3.0}, default_creation_method="from_config"
+)
 
 
 class Encode(ModularPipelineBlocks):

@@ -258,7 +258,7 @@ def compare_all(name: str) -> Tally:
             ours.set_timesteps(num_steps)
             reference(lambda theirs=theirs, n=num_steps: theirs.set_timesteps(n))
             what = describe(class_name, options, num_steps, "steps")
-            assert_same_grid(ours, theirs, what)
+            assert_same_grid(ours, theirs, what, tally)
             for dtype in (torch.float32, torch.bfloat16):
                 if dtype == torch.bfloat16 and num_steps == 50 and number % 3 and not RUN_SLOW:
                     continue  # most of the time, for what the shorter runs show as well

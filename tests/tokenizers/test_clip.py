@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from awkward_texts import awkward_texts, plain_texts
 
+from awkward_texts import awkward_texts, plain_texts
 from lockstep.errors import ConfigError, FileFormatError, InputError, LockstepError, NotFoundError, UnknownNameError
 from lockstep.tokenizers import CLIPTokenizer
 
@@ -48,9 +48,9 @@ def test_shapes_of_the_answer(tokenizer):
     assert list(tokenizer("a", return_attention_mask=False)) == ["input_ids"]
     assert tokenizer("a photo", add_special_tokens=False).input_ids == one.input_ids[1:-1]
     assert tokenizer.encode("a photo") == one.input_ids
-    assert set(many.to("meta").input_ids.device.type for _ in range(1)) == {"meta"}
+    assert many.to("meta").input_ids.device.type == "meta"
     with pytest.raises(AttributeError, match="input_ids"):
-        one.nothing  # noqa: B018
+        one.nothing
 
 
 def test_padding_and_truncation(tokenizer):
@@ -66,7 +66,12 @@ def test_padding_and_truncation(tokenizer):
 def test_other_pad_token(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     other = CLIPTokenizer.from_pretrained(tmp_path, pad_token="!", model_max_length=5)
-    assert other("a", padding="max_length").input_ids == [BOS, *tokenizer("a").input_ids[1:], other.pad_token_id, other.pad_token_id]
+    assert other("a", padding="max_length").input_ids == [
+        BOS,
+        *tokenizer("a").input_ids[1:],
+        other.pad_token_id,
+        other.pad_token_id,
+    ]
     assert other.pad_token_id == tokenizer.convert_tokens_to_ids("!") != EOS
 
 
@@ -82,7 +87,9 @@ def test_tokens_and_ids(tokenizer):
 
 def test_threads_do_not_disturb_each_other(tokenizer):
     texts = awkward_texts(300)
-    wanted = {n: [tokenizer(t, padding="max_length", truncation=True, max_length=n).input_ids for t in texts] for n in (5, 77)}
+    wanted = {
+        n: [tokenizer(t, padding="max_length", truncation=True, max_length=n).input_ids for t in texts] for n in (5, 77)
+    }
 
     def run(length):
         return [tokenizer(t, padding="max_length", truncation=True, max_length=length).input_ids for t in texts]
@@ -138,9 +145,14 @@ def damaged(tokenizer, folder, name, text):
         ("tokenizer_config.json", "[]", FileFormatError, ["tokenizer_config.json"]),
         ("tokenizer_config.json", '{"model_max_length": "long"}', ConfigError, ["model_max_length", "long"]),
         ("tokenizer_config.json", '{"padding_side": "up"}', ConfigError, ["padding_side", "up"]),
-        ("tokenizer_config.json", '{"bos_token": 7}', ConfigError, ["bos_token", "7"]),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {}, "bos_token": 7}', ConfigError, ["bos_token", "7"]),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', FileFormatError, ["added_tokens_decoder"]),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"5000": {"content": "<x>"}}}', FileFormatError, ["<x>", "5000", "800"]),
+        (
+            "tokenizer_config.json",
+            '{"added_tokens_decoder": {"5000": {"content": "<x>"}}}',
+            FileFormatError,
+            ["<x>", "5000", "800"],
+        ),
         ("tokenizer_config.json", '{"additional_special_tokens": "x"}', ConfigError, ["additional_special_tokens"]),
     ],
 )

@@ -2,13 +2,13 @@
 
 import json
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
-import tokenizers
 import transformers
-from awkward_texts import awkward_texts, plain_texts
 
+from awkward_texts import awkward_texts, plain_texts
 from lockstep.errors import FileFormatError, InputError, NotFoundError
 from lockstep.tokenizers import T5Tokenizer
 
@@ -16,19 +16,23 @@ TEXTS = awkward_texts(10_000)
 FILLED = {"padding": "max_length", "truncation": True, "max_length": 48}
 
 
+def train_sentencepiece(path, **options):
+    """A small unigram model with T5's layout of ids and normal form, learned here."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (path / "texts").write_text("\n".join(plain_texts(3000)))
+    layout = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "normalization_rule_name": "nmt_nfkc"}
+    options = {"vocab_size": 500, "hard_vocab_limit": False, "minloglevel": 2, **layout, **options}
+    sentencepiece.SentencePieceTrainer.train(input=str(path / "texts"), model_prefix=str(path / "spiece"), **options)
+    return sentencepiece.SentencePieceProcessor(model_file=str(path / "spiece.model"))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A small unigram vocabulary, learned here."""
-    learner = tokenizers.Tokenizer(tokenizers.models.Unigram())
-    learner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement="▁")
-    special = ["<pad>", "</s>", "<unk>"]
-    trainer = tokenizers.trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
-    learner.train_from_iterator(plain_texts(2000), trainer)
-    pieces = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["vocab"]]
-    path = tmp_path_factory.mktemp("t5")
-    T5Tokenizer.from_vocabulary(pieces, model_max_length=48).save_pretrained(path)
+    """A tokenizer.json, as the published folders have it."""
+    source, path = tmp_path_factory.mktemp("spiece"), tmp_path_factory.mktemp("t5")
+    train_sentencepiece(source)
+    (source / "tokenizer_config.json").write_text(json.dumps({"legacy": False, "model_max_length": 48}))
+    T5Tokenizer.from_pretrained(source).save_pretrained(path)
     return path
 
 
@@ -39,10 +43,10 @@ def assert_same_tokens(ours, theirs, texts=TEXTS, **options):
         assert got.attention_mask[index] == want.attention_mask[index], repr(text)
 
 
-@pytest.mark.parametrize("options", [FILLED, {}], ids=["filled", "bare"])
-def test_same_tokens(folder, options):
+def test_same_tokens(folder):
     ours, theirs = T5Tokenizer.from_pretrained(folder), transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    assert_same_tokens(ours, theirs, **options)
+    assert_same_tokens(ours, theirs, **FILLED)
+    assert_same_tokens(ours, theirs, TEXTS[:1000])
     rows = ours(TEXTS[:1000]).input_ids
     for skip in (False, True):
         assert ours.batch_decode(rows, skip) == theirs.batch_decode(rows, skip_special_tokens=skip)
@@ -51,8 +55,8 @@ def test_same_tokens(folder, options):
 def test_where_transformers_t5_class_differs(folder):
     """It puts a pipeline of its own in the place of the file's: U+0085 and words glued to special tokens, nothing else."""
     ours, theirs = T5Tokenizer.from_pretrained(folder), transformers.T5Tokenizer.from_pretrained(folder)
-    alike = [text for text in TEXTS if "\x85" not in text]
-    assert len(alike) > 8000
+    alike = [text for text in TEXTS[:4000] if "\x85" not in text]
+    assert len(alike) > 3000
     assert_same_tokens(ours, theirs, alike, **FILLED)
     for text in ("a\x85b", "</s>hello"):
         assert ours(text).input_ids != theirs(text).input_ids
@@ -61,7 +65,7 @@ def test_where_transformers_t5_class_differs(folder):
 def test_what_transformers_saves_we_load(folder, tmp_path):
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     theirs.save_pretrained(tmp_path)
-    assert_same_tokens(T5Tokenizer.from_pretrained(tmp_path), theirs, TEXTS[:1500], **FILLED)
+    assert_same_tokens(T5Tokenizer.from_pretrained(tmp_path), theirs, TEXTS[:1000], **FILLED)
 
 
 def test_ends_with_the_end_and_pads(folder):
@@ -72,28 +76,28 @@ def test_ends_with_the_end_and_pads(folder):
     assert tokenizer.decode(row.input_ids, skip_special_tokens=True) == "a photo"
 
 
-def sentencepiece_folder(path, **config):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    (path / "texts").write_text("\n".join(plain_texts(3000)))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(path / "texts"), model_prefix=str(path / "spiece"), vocab_size=200, hard_vocab_limit=False,
-        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, normalization_rule_name="nmt_nfkc", minloglevel=2,
-    )  # fmt: skip
-    (path / "tokenizer_config.json").write_text(json.dumps(config))
-    return sentencepiece.SentencePieceProcessor(model_file=str(path / "spiece.model"))
+def tied(model, *rows):
+    """Whether two divisions of one text (`((` `(` and `(` `((`) have the same probability: then either is right."""
+    texts = ["".join(model.id_to_piece(row)) for row in rows]
+    scores = [sum(model.get_score(row)) for row in rows]
+    return texts[0] == texts[1] and scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
 def test_sentencepiece_model(tmp_path):
     """`spiece.model` alone: ids of SentencePiece itself, then `</s>`; T5's sentinels behind the pieces."""
-    theirs = sentencepiece_folder(tmp_path, extra_ids=100, legacy=False)
+    theirs = train_sentencepiece(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 100, "legacy": False}))
     ours = T5Tokenizer.from_pretrained(tmp_path)
     assert len(ours) == theirs.vocab_size() + 100
     assert ours.convert_tokens_to_ids("<extra_id_0>") == len(ours) - 1
-    # a zero ends the text there; and the tokenizers library normalises a joiner together with the space before it
-    texts = [text for text in TEXTS[:4000] if "\0" not in text and "\u200d" not in text and "<" not in text]
-    assert len(texts) > 1500
+    # left out: a zero ends the text there, and the tokenizers library normalises marks and joiners with what they follow
+    texts = [
+        text for text in TEXTS[:4000] if not any(c in "\0\u200d<" or unicodedata.category(c)[0] == "M" for c in text)
+    ]
+    assert len(texts) > 1200
     for text, row in zip(texts, ours(texts).input_ids, strict=True):
-        assert row == [*theirs.encode(text), 1], repr(text)
+        assert row[-1] == 1
+        assert row[:-1] == theirs.encode(text) or tied(theirs, row[:-1], theirs.encode(text)), repr(text)
     ours.save_pretrained(tmp_path / "saved")
     assert (tmp_path / "saved" / "tokenizer.json").is_file()
     assert_same_tokens(T5Tokenizer.from_pretrained(tmp_path / "saved"), ours, TEXTS[:1000])
@@ -101,10 +105,10 @@ def test_sentencepiece_model(tmp_path):
 
 
 def test_damaged_sentencepiece_model(tmp_path):
-    sentencepiece_folder(tmp_path)
+    train_sentencepiece(tmp_path)
     path = tmp_path / "spiece.model"
     whole = path.read_bytes()
-    for broken in (whole[:1000], b"\xff" * 100, b"", whole[1:]):
+    for broken in (whole[:1000], whole[: whole.index(b"\n", 2000)], b"\xff" * 100, b"", whole[1:]):
         path.write_bytes(broken)
         with pytest.raises(FileFormatError, match="spiece.model"):
             T5Tokenizer.from_pretrained(tmp_path)
@@ -113,15 +117,12 @@ def test_damaged_sentencepiece_model(tmp_path):
         T5Tokenizer.from_pretrained(tmp_path)
 
 
-def test_other_kinds_of_sentencepiece_models_are_refused(tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    (tmp_path / "texts").write_text("\n".join(plain_texts(1000)))
-    options = {"input": str(tmp_path / "texts"), "model_prefix": str(tmp_path / "spiece"), "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(**options, vocab_size=150, model_type="bpe")
-    with pytest.raises(FileFormatError, match="unigram"):
-        T5Tokenizer.from_pretrained(tmp_path)
-    sentencepiece.SentencePieceTrainer.train(**options, vocab_size=150, hard_vocab_limit=False, add_dummy_prefix=False)
-    with pytest.raises(FileFormatError, match="add_dummy_prefix"):
+@pytest.mark.parametrize(
+    "options,word", [({"model_type": "bpe"}, "unigram"), ({"add_dummy_prefix": False}, "add_dummy_prefix")]
+)
+def test_other_kinds_of_sentencepiece_models_are_refused(tmp_path, options, word):
+    train_sentencepiece(tmp_path, **options)
+    with pytest.raises(FileFormatError, match=word):
         T5Tokenizer.from_pretrained(tmp_path)
 
 

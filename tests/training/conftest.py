@@ -138,7 +138,7 @@ TINY = {
     },
     "scheduler": {
         "beta_schedule": "squaredcos_cap_v2", "rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
-        "prediction_type": "v_prediction", "clip_sample": False,
+        "prediction_type": "v_prediction", "clip_sample": False, "steps_offset": 1,
     },
     "optimizer": {"warmup_steps": 2},
     "mixture": MIXTURE,
@@ -150,6 +150,7 @@ TINY_AUTOENCODER = {
     "decoder_steps": 4,
     "encoder_steps": 4,
     "held_out": 4,
+    "held_out_share": 0.2,
     "model": {
         "encoder_block_out_channels": [8, 8, 8, 8], "decoder_block_out_channels": [8, 8, 8, 8],
         "num_encoder_blocks": [1, 1, 1, 1], "num_decoder_blocks": [1, 1, 1, 1],

@@ -146,7 +146,8 @@ def test_evaluation_gives_numbers_and_a_sheet(work, settings):
     evaluated = [line for line in lines if "eval_loss" in line]
     assert [line["step"] for line in evaluated] == [1, 2]
     assert all(0 <= line["top1"] <= line["top5"] <= 1 and line["eval_loss"] > 0 for line in evaluated)
-    assert Image.open(folder / "sheets" / "0000002.png").width == 8 * 132 + 4
+    with Image.open(folder / "sheets" / "0000002.png") as sheet:
+        assert sheet.width == 8 * 132 + 4
 
 
 def test_evaluating_does_not_change_the_run(work, settings):

@@ -15,7 +15,6 @@ from ..errors import InputError, UnsupportedError
 from .backends import get_backend
 
 
-
 class AttentionModuleMixin:
     """Processors, fused projections and a backend of its own, for an `nn.Module` with `to_q`, `to_k`, `to_v`.
 

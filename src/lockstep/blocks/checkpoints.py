@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -256,13 +257,17 @@ class Checkpoints:
 
 def histories(component: Any) -> list[str]:
     """The attributes in which a component keeps samples of earlier steps: tensors with a batch axis and more."""
+    return [name for name, value in vars(component).items() if _keeps_samples(value)]
 
-    def keeps_samples(value: Any) -> bool:
-        if isinstance(value, (list, tuple)):
-            return any(keeps_samples(one) for one in value)
-        return isinstance(value, torch.Tensor) and value.ndim >= 2
 
-    return [name for name, value in vars(component).items() if keeps_samples(value)]
+def _keeps_samples(value: Any, depth: int = 3) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.ndim >= 2
+    if isinstance(value, (list, tuple, deque)):
+        parts = list(value)
+    else:
+        parts = list(value.values() if isinstance(value, dict) else getattr(value, "__dict__", {}).values())
+    return depth > 0 and any(_keeps_samples(part, depth - 1) for part in parts)
 
 
 def snapshot(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 from ..errors import InputError, UnknownNameError, UnsupportedError, WiringError
@@ -237,9 +237,32 @@ class LoopSequentialPipelineBlocks(CompositeBlocks):
             )
         return range(over) if isinstance(over, int) else over
 
+    def progress_bar(self, iterable: Iterable[Any] = (), total: int | None = None) -> SilentBar:
+        """For loops that iterate by themselves and bring a bar: the engine shows the progress of every loop already."""
+        return SilentBar(iterable)
+
     def loop_step(self, components: Any, block_state: Any, **position: Any) -> tuple[Any, Any]:
         """One iteration, for a loop that iterates by itself."""
         return components._run.own_loop_step(self, components, block_state, position)
+
+
+class SilentBar:
+    """Looks like a progress bar and shows nothing."""
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        self.iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.iterable)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def update(self, steps: int = 1) -> None:
+        pass
 
 
 class ConditionalPipelineBlocks(CompositeBlocks):

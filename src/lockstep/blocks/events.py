@@ -24,6 +24,12 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """The event without its values, for logs and JSON."""
         item = float(self.item) if hasattr(self.item, "item") and getattr(self.item, "ndim", 1) == 0 else self.item
-        known = {"kind": self.kind, "path": self.path, "block": self.block, "index": self.index, "total": self.total}
+        known: dict[str, Any] = {
+            "kind": self.kind,
+            "path": self.path,
+            "block": self.block,
+            "index": self.index,
+            "total": self.total,
+        }
         known |= {"item": item if isinstance(item, (int, float, str)) else None, "seconds": self.seconds}
         return {name: value for name, value in known.items() if value not in (None, "")}

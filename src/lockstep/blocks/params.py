@@ -111,9 +111,8 @@ def needs(*names: str) -> list[InputParam]:
         "timesteps",
         "sigmas",
     )  # a person may give a list where a block takes it; what a later block needs was made
-    return [
-        InputParam.template(n, required=True, default=None, **({"given": False} if n in grids else {})) for n in names
-    ]
+    given = {name: False if name in grids else None for name in names}
+    return [InputParam.template(name, required=True, default=None, given=given[name]) for name in names]
 
 
 def resolve_params(kind: type[InputParam] | type[OutputParam], declared: Iterable[Any], block: str) -> list[Any]:
@@ -139,11 +138,11 @@ def _is_tensor(hint: Any) -> bool:
     if hint in (list, tuple) or get_origin(hint) is Literal:
         return False
     members = [member for member in get_args(hint) if member not in (type(None), ...)]
-    return hint is torch.Tensor or bool(members) and all(_is_tensor(member) for member in members)
+    return hint is torch.Tensor or (bool(members) and all(_is_tensor(member) for member in members))
 
 
 def _accepts(value: Any, hint: Any) -> bool:
-    return fits(value, hint) or isinstance(value, np.generic) and fits(value.item(), hint)
+    return fits(value, hint) or (isinstance(value, np.generic) and fits(value.item(), hint))
 
 
 def describe_value(value: Any) -> str:
@@ -227,17 +226,14 @@ class ComponentSpec:
                 f"Component {self.name!r} cannot be loaded: {describe_type(self.type_hint)} has no from_pretrained."
             )
         is_model = isinstance(self.type_hint, type) and issubclass(self.type_hint, torch.nn.Module)
-        options = {
-            key: value
-            for key, value in options.items()
-            if value is not None and (is_model or key not in ("dtype", "device"))
-        }
+        own = () if is_model else ("dtype", "device", "force_download")
+        options = {key: value for key, value in options.items() if value is not None and key not in own}
         options |= {"revision": self.revision} if self.revision else {}
         options |= {"variant": self.variant} if self.variant and is_model else {}
         return self.type_hint.from_pretrained(self.pretrained_model_name_or_path, subfolder=self.subfolder, **options)
 
 
-def public_class(name: str, wanted_for: str) -> type:
+def public_class(name: str, wanted_for: str) -> Any:
     """A class by its public name: the package's own list of names is the only registry, so no file can name other code."""
     package = importlib.import_module(__package__.partition(".")[0])
     found = getattr(package, name, None) if name in package.__all__ else None

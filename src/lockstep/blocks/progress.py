@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import UnknownNameError
 from .events import Event
+from .wiring import NUMBER
 
 SETTINGS = {"disable": None, "desc": None, "leave": True}  # disable None: quiet where there is no terminal
 
@@ -91,11 +92,12 @@ class RunBars:
             self.display = self.bars.open()
         if self.display is None:
             return
-        if event.path not in self.tasks:
-            depth = sum(part.isdigit() for part in event.path.split("."))
-            name = self.bars.settings["desc"] or event.path.rpartition(".")[2]
-            self.tasks[event.path] = self.display.add_task("  " * depth + name, total=event.total)
-        self.display.update(self.tasks[event.path], completed=(event.index or 0) + 1)
+        loop = NUMBER.sub("", event.path)  # a loop inside a loop keeps its line and starts over
+        if loop not in self.tasks:
+            depth = len(NUMBER.findall(event.path))
+            name = self.bars.settings["desc"] or loop.rpartition(".")[2]
+            self.tasks[loop] = self.display.add_task("  " * depth + name, total=event.total)
+        self.display.update(self.tasks[loop], completed=(event.index or 0) + 1, total=event.total)
 
     def close(self) -> None:
         if self.display is not None:

@@ -107,7 +107,9 @@ class Run:
         models = {name: self.pipe.components.get(name) for name in self.plan.components}
         modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
         manifest = Manifest({**self._record, **describe_grid(self)}, modules)
-        return PipelineOutput({name: self.state.get(name) for name in self._result}, manifest, self.state, self.stopped_at)
+        return PipelineOutput(
+            {name: self.state.get(name) for name in self._result}, manifest, self.state, self.stopped_at
+        )
 
     def _tell(self, event: Event) -> Event:
         for observer in self.observers:

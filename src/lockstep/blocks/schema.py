@@ -123,7 +123,7 @@ def defaults_by_workflow(param: InputParam, workflows: Mapping[str, Flow]) -> di
     return (
         found
         if any(
-            not same_default(param.default, default) or param.default is None and default is not None
+            not same_default(param.default, default) or (param.default is None and default is not None)
             for default in found.values()
         )
         else {}

@@ -7,6 +7,7 @@ which are out of date instead. Module names can be given.
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import importlib
 import inspect
@@ -126,7 +127,7 @@ def _call(blocks: Any, hints: Types) -> str:
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, margin: str) -> str:
     """The head of a function."""
-    bare = type(node)(**{name: getattr(node, name, None) for name in node._fields})
+    bare = copy.copy(node)
     bare.body = [ast.Expr(ast.Constant(...))]
     return "\n".join(margin + line for line in ast.unparse(ast.fix_missing_locations(bare)).splitlines())
 

@@ -6,6 +6,7 @@ A block that lists `"prompt"` means the entry here; only what is a block's own a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ class Value:
     default: Any = None
     required: bool = False
     group: str | None = None
-    range: dict[str, float] = field(default_factory=dict)
+    range: Mapping[str, float] = field(default_factory=dict)
 
 
 POSITIVE = {"minimum": 1}

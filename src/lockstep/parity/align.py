@@ -60,6 +60,7 @@ def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto
     work.by_alias()
     work.by_slot_order()
     work.by_sequence()
+    work.operations_of_other_shape()
     return work.result(matches)
 
 
@@ -251,6 +252,15 @@ class _Work:
             for block in matcher.get_matching_blocks():
                 for offset in range(block.size):
                     self.take(lefts[block.a + offset], rights[block.b + offset], "sequence")
+
+    def operations_of_other_shape(self) -> None:
+        """The same operation of the same module, but with another shape: the place where the shapes part."""
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is not None and left.key.is_operation:
+                right = self.b.get(Key(left.key.step, partner[0], left.key.slot, left.key.call))
+                if right is not None and right.seq in self.left_b:
+                    self.take(left, right, "name")
 
     def result(self, matches: list[WeightMatch]) -> Alignment:
         self.pairs.sort(key=lambda pair: pair.a.seq)

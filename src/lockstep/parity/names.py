@@ -80,7 +80,11 @@ class Key:
 
     @property
     def is_operation(self) -> bool:
-        return "/" in self.path
+        """Glue between the models: it says where, never whether, for two right programs may differ in it.
+
+        Scaling the model's input is such: before or after guidance's copies are made is the program's choice.
+        """
+        return "/" in self.path or self.path.endswith(".scale_model_input")
 
 
 def step_index(step: str) -> int | None:

@@ -123,12 +123,23 @@ class NodeResult:
         return self.key.slot
 
     @property
+    def site(self) -> str:
+        """The module whose code made this value: of an input that is the module around, of an operation its module."""
+        if self.key.is_operation:
+            return self.key.path.partition("/")[0]
+        if not self.key.is_input or self.key.path.startswith("@pipeline"):
+            return self.key.path
+        return self.key.path.rpartition(".")[0] if "." in self.key.path.lstrip("@") else "@pipeline"
+
+    @property
     def bad(self) -> bool:
         return self.status in (Status.OVER, Status.STRUCT)
 
     def describe(self) -> str:
         where = f"`{self.key.path}` {self.key.slot}" + (f" (call {self.key.call})" if self.key.call else "")
         when = "" if self.key.step == "-" else f" at {self.key.step}"
+        if self.key.is_input and self.site != self.key.path:
+            when += f" (made by the code of `{self.site}` between its modules)"
         if self.status is Status.STRUCT:
             return f"{where}{when}: {self.problem}"
         floor = f", floor {self.floor:.1e}" if self.floor is not None else ", no floor measured"

@@ -180,13 +180,8 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
 
 
 def _is_weak(node: NodeResult, by_shape_only: bool) -> bool:
-    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them.
-
-    Scaling the model's input belongs to them: before or after the guidance's copies is the program's choice, and what
-    the model is given is compared anyway.
-    """
-    glue = node.key.is_operation or node.key.path.endswith(".scale_model_input")
-    return glue or (node.how == "sequence" and not by_shape_only)
+    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them."""
+    return node.key.is_operation or (node.how == "sequence" and not by_shape_only)
 
 
 def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:

@@ -65,6 +65,7 @@ class DiffusionPipeline:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
         self._load_options: dict[str, Any] = {}
+        self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
@@ -93,8 +94,8 @@ class DiffusionPipeline:
     def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
         """Take a tree; a run that is under way keeps the one that it started with."""
         assembly = Assembly.of(blocks, given)
-        for spec in assembly.root.expected_configs:
-            self._config.setdefault(spec.name, spec.default)
+        for config in assembly.root.expected_configs:
+            self._config.setdefault(config.name, config.default)
         for name, spec in assembly.specs.items():
             if name not in self._components:
                 self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
@@ -375,6 +376,7 @@ class DiffusionPipeline:
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
+        self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
             if name in left_out:
                 continue
@@ -397,14 +399,12 @@ class DiffusionPipeline:
             if component is not None and name in self._specs:
                 options = {"variant": variant} if variant and isinstance(component, torch.nn.Module) else {}
                 getattr(component, "_orig_mod", component).save_pretrained(folder / name, **options)
-        known = {name: self._components[name] for name in self._specs}
-        own = {
-            n: c for n, c in known.items() if self._specs[n].default_creation_method == "from_config" and c is not None
-        }
-        published = {name: component for name, component in known.items() if name not in own}
+        held = {name: self._components[name] for name in self._specs if self._components[name] is not None}
+        own = {name: part for name, part in held.items() if self._specs[name].default_creation_method == "from_config"}
+        published = {**dict.fromkeys(self._absent), **{name: part for name, part in held.items() if name not in own}}
         index_files.write_classic(folder, type(self).__name__, published, own, self._config)
         if modular or (modular is None and type(self).default_tree() is None):
-            index_files.write_modular(folder, type(self).__name__, type(self.blocks).__name__, known, self._config)
+            index_files.write_modular(folder, type(self).__name__, type(self.blocks).__name__, held, self._config)
 
 
 ModularPipeline = DiffusionPipeline

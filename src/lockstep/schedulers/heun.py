@@ -148,7 +148,7 @@ class KDPM2DiscreteScheduler(TwoStageScheduler):
         self.sigmas_interpol = torch.cat([middle[:1], middle[1:].repeat_interleave(2), middle[-1:]])
 
         log_sigmas = np.log(training_sigmas(self.alphas_cumprod))
-        middle_grid = sigmas_to_timesteps(middle[1:-1].numpy(), log_sigmas).astype(grid.dtype)
+        middle_grid = sigmas_to_timesteps(middle[1:-1].numpy(), log_sigmas, np.float32).astype(grid.dtype)
         interleaved = np.stack([middle_grid, grid[1:]], axis=-1).flatten()
         self._begin_grid(on_device(np.concatenate([grid[:1], interleaved]), device), len(sigma_grid))
 

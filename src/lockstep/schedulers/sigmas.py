@@ -17,7 +17,7 @@ def training_sigmas(alphas_cumprod: torch.Tensor) -> np.ndarray:
     return (((1 - alphas_cumprod) / alphas_cumprod) ** 0.5).numpy()
 
 
-def sigmas_to_timesteps(sigmas: np.ndarray, log_sigmas: np.ndarray) -> np.ndarray:
+def sigmas_to_timesteps(sigmas: np.ndarray, log_sigmas: np.ndarray, precision: type[np.floating] = np.float64) -> np.ndarray:
     """Fractional training timesteps at which training had these sigmas, interpolated in log sigma."""
     wanted = np.log(np.maximum(sigmas, 1e-10))
     # The last timestep not above: a floor under the final one (zero terminal SNR) can put it below those before it.
@@ -25,7 +25,7 @@ def sigmas_to_timesteps(sigmas: np.ndarray, log_sigmas: np.ndarray) -> np.ndarra
     low = (np.searchsorted(rising, wanted, side="right") - 1).clip(0, len(log_sigmas) - 2)
     below, above = log_sigmas[low], log_sigmas[low + 1]
     weight = np.clip((below - wanted) / (below - above), 0, 1)
-    return (1 - weight) * low + weight * (low + 1)
+    return (1 - weight) * low.astype(precision) + weight * (low + 1).astype(precision)
 
 
 def karras_sigmas(sigma_max: float, sigma_min: float, num_steps: int) -> np.ndarray:

@@ -34,17 +34,24 @@ class CLIPTokenizer(Tokenizer):
     default_max_length = 77
 
     @classmethod
-    def from_vocabulary(cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Any) -> CLIPTokenizer:
+    def from_vocabulary(
+        cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Any
+    ) -> CLIPTokenizer:
         """Build from a vocabulary and its merges in order of rank."""
         model = bpe(dict(vocab), [tuple(pair) for pair in merges], cls.default_tokens["unk_token"])
         return cls(clip_backend(model), **settings)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, **settings: Any) -> CLIPTokenizer:
-        """Learn merges from texts. Every byte stays a token, alone and at the end of a word, so nothing is unknown."""
+        """Learn merges from texts until there are `vocab_size` tokens or nothing is left to merge.
+
+        Every byte stays a token, alone and at the end of a word, so that no text is unknown.
+        """
         alphabet = clip_alphabet()
         if vocab_size < len(alphabet) + 2:
-            raise InputError(f"A CLIP vocabulary has at least {len(alphabet) + 2} tokens (bytes and marks), got {vocab_size}.")
+            raise InputError(
+                f"A CLIP vocabulary has at least {len(alphabet) + 2} tokens (bytes and marks), got {vocab_size}."
+            )
         backend = clip_backend(models.BPE(end_of_word_suffix=END_OF_WORD))
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size, end_of_word_suffix=END_OF_WORD, initial_alphabet=alphabet[:256], show_progress=False
@@ -78,7 +85,10 @@ class CLIPTokenizer(Tokenizer):
     def post_process(self) -> None:
         if self.backend.post_processor is None:
             self.backend.post_processor = processors.RobertaProcessing(
-                (self.eos_token, self.eos_token_id), (self.bos_token, self.bos_token_id), trim_offsets=False, add_prefix_space=False
+                (self.eos_token, self.eos_token_id),
+                (self.bos_token, self.bos_token_id),
+                trim_offsets=False,
+                add_prefix_space=False,
             )
 
     def save_pretrained(self, folder: str | Path) -> None:

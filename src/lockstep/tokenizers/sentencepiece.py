@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import FileFormatError
 
@@ -33,8 +34,10 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
     pieces: list[tuple[str, float]] = []
     kinds: list[int] = []
     charsmap, model_type = b"", UNIGRAM
+    seen = set()
     try:
         for number, value in protobuf_fields(path.read_bytes()):
+            seen.add(number)
             if number == 1:
                 piece = dict(protobuf_fields(value))
                 pieces.append((piece[1].decode("utf-8"), struct.unpack("<f", piece.get(2, bytes(4)))[0]))
@@ -46,9 +49,15 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
                 charsmap = normalizer.get(2, b"")
                 off = [name for field, name in NORMALIZER_FLAGS.items() if not normalizer.get(field, 1)]
                 if off:
-                    raise FileFormatError(f"{path} turns off {', '.join(off)}, which no T5 model does. Use its tokenizer.json.")
+                    raise FileFormatError(
+                        f"{path} turns off {', '.join(off)}, which no T5 model does. Use its tokenizer.json."
+                    )
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error) as problem:
         raise FileFormatError(f"{path} is not a SentencePiece model or is cut off: {problem}.") from None
+    if not {1, 2, 3} <= seen:  # the parts come in this order, so a file cut off between two fields lacks the last
+        raise FileFormatError(
+            f"{path} is not a SentencePiece model or is cut off: it has no pieces, trainer or normalizer."
+        )
     if model_type != UNIGRAM or UNKNOWN not in kinds:
         raise FileFormatError(
             f"{path} is not a SentencePiece unigram model (type {model_type}, {len(pieces)} pieces). "
@@ -57,7 +66,7 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
     return SentencePieceModel(pieces, kinds.index(UNKNOWN), BYTE in kinds, charsmap)
 
 
-def protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """(number, value) of each field of a message: an int for a varint, bytes for anything else."""
     position = 0
     while position < len(data):

@@ -70,9 +70,9 @@ class SpecialTokens:
                     f"vocabulary of {backend.get_vocab_size(False)} tokens it becomes {got}. The files do not belong together."
                 )
         known = {token.content for token in backend.get_added_tokens_decoder().values()}
-        for token in (*self.named.values(), *self.extra):
-            if str(token) not in known:
-                backend.add_tokens([_special(token)])
+        for special in (*self.named.values(), *self.extra):
+            if str(special) not in known:
+                backend.add_tokens([_special(special)])
 
     def contents(self) -> list[str]:
         """The texts of all special tokens, each once."""
@@ -116,9 +116,14 @@ def _read_optional(path: Path) -> dict[str, Any]:
 
 def _added_tokens(path: Path, entries: Any) -> dict[int, AddedToken]:
     try:
-        return {int(index): AddedToken(**{k: entry[k] for k in ("content", *FLAGS) if k in entry}) for index, entry in entries.items()}
+        return {
+            int(index): AddedToken(**{k: entry[k] for k in ("content", *FLAGS) if k in entry})
+            for index, entry in entries.items()
+        }
     except (AttributeError, TypeError, ValueError, KeyError) as problem:
-        raise FileFormatError(f"{path}: 'added_tokens_decoder' has to map ids to tokens with flags: {problem}.") from None
+        raise FileFormatError(
+            f"{path}: 'added_tokens_decoder' has to map ids to tokens with flags: {problem}."
+        ) from None
 
 
 def _old_added_tokens(path: Path, values: Mapping[str, Any]) -> dict[int, AddedToken]:
@@ -129,5 +134,6 @@ def _old_added_tokens(path: Path, values: Mapping[str, Any]) -> dict[int, AddedT
         raise FileFormatError(f"{path} has to map tokens to ids, but {bad[0]!r} has {entries[bad[0]]!r}.")
     special = {str(token_from_json(name, values.get(name)) or "") for name in SPECIAL_NAMES}
     return {
-        index: AddedToken(text, normalized=text not in special, special=text in special) for text, index in entries.items()
+        index: AddedToken(text, normalized=text not in special, special=text in special)
+        for text, index in entries.items()
     }

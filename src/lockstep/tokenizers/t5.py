@@ -43,7 +43,9 @@ class T5Tokenizer(Tokenizer):
         if (folder / "spiece.model").is_file():
             return backend_from_sentencepiece(read_sentencepiece(folder / "spiece.model"), cls.read_config(folder))
         there = ", ".join(sorted(p.name for p in folder.iterdir())) if folder.is_dir() else "no such folder"
-        raise NotFoundError(f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {there}.")
+        raise NotFoundError(
+            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {there}."
+        )
 
     def post_process(self) -> None:
         if self.backend.post_processor is None:

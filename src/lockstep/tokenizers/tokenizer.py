@@ -108,7 +108,11 @@ class Tokenizer:
             raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
         files.write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True) + "\n")
         config = {
-            **{key: value for key, value in self.config.items() if key not in ("name_or_path", "special_tokens_map_file")},
+            **{
+                key: value
+                for key, value in self.config.items()
+                if key not in ("name_or_path", "special_tokens_map_file")
+            },
             **{name: str(token) for name, token in self.special.named.items()},
             "added_tokens_decoder": {str(i): token_to_json(t) for i, t in self.added_tokens_decoder.items()},
             "model_max_length": self.model_max_length,
@@ -148,14 +152,14 @@ class Tokenizer:
         (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
         return len(self) - before
 
-    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | None | list[int | None]:
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
         """Ids of tokens (not of text); an unknown one is the unknown token's."""
         if isinstance(tokens, str):
             index = self.backend.token_to_id(tokens)
             return self.unk_token_id if index is None else index
         return [typing.cast("int | None", self.convert_tokens_to_ids(token)) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | None | list[str | None]:
+    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | list[str | None] | None:
         """Tokens of ids, with the marks of the vocabulary (`</w>`, `▁`)."""
         if isinstance(ids, int):
             return self.backend.id_to_token(ids)
@@ -177,7 +181,8 @@ class Tokenizer:
 
     @property
     def all_special_ids(self) -> list[int]:
-        return [self.backend.token_to_id(token) for token in self.all_special_tokens]
+        vocabulary = self.get_vocab()
+        return [vocabulary[token] for token in self.all_special_tokens]
 
     # -- text to ids
 
@@ -196,9 +201,11 @@ class Tokenizer:
     ) -> Tokens:
         """Token ids of one text or of several; `padding="max_length"` fills up to `max_length` (the model's, if not given)."""
         if return_overflowing_tokens:
-            raise InputError("return_overflowing_tokens=True is not supported: encode without truncation and cut the ids.")
-        padding, truncate = self._check_padding(padding), self._check_truncation(truncation)
-        wants_limit = truncate or padding == "max_length"
+            raise InputError(
+                "return_overflowing_tokens=True is not supported: encode without truncation and cut the ids."
+            )
+        pad_to, truncate = self._check_padding(padding), self._check_truncation(truncation)
+        wants_limit = truncate or pad_to == "max_length"
         limit = self._limit(max_length, add_special_tokens) if wants_limit else None
         texts = [text] if isinstance(text, str) else self._check_texts(text)
         rows = [
@@ -206,8 +213,8 @@ class Tokenizer:
             for cut in self._encode(texts, limit if truncate else None, add_special_tokens)
         ]
         lengths = [len(row.ids) for row in rows]
-        if padding:
-            self._pad(rows, limit if padding == "max_length" else max(lengths))
+        if pad_to:
+            self._pad(rows, limit if limit is not None and pad_to == "max_length" else max(lengths))
         values: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
         if return_attention_mask:
             values["attention_mask"] = [row.attention_mask for row in rows]
@@ -244,9 +251,11 @@ class Tokenizer:
     def _num_special(self, add_special_tokens: bool) -> int:
         return self.backend.num_special_tokens_to_add(False) if add_special_tokens else 0
 
-    def _pad(self, rows: list[Encoding], length: int | None) -> None:
+    def _pad(self, rows: list[Encoding], length: int) -> None:
         if self.pad_token_id is None:
-            raise InputError(f"This {type(self).__name__} has no pad_token, so it cannot pad. Load it with pad_token='…'.")
+            raise InputError(
+                f"This {type(self).__name__} has no pad_token, so it cannot pad. Load it with pad_token='…'."
+            )
         for row in rows:
             row.pad(length, direction=self.padding_side, pad_id=self.pad_token_id, pad_token=self.pad_token)
 
@@ -285,7 +294,14 @@ class Tokenizer:
 
     @staticmethod
     def _check_truncation(truncation: bool | str | None) -> bool:
-        choices = {True: True, False: False, None: False, "longest_first": True, "only_first": True, "do_not_truncate": False}
+        choices = {
+            True: True,
+            False: False,
+            None: False,
+            "longest_first": True,
+            "only_first": True,
+            "do_not_truncate": False,
+        }
         if truncation not in choices:
             raise UnknownNameError("truncation", truncation, ["longest_first", "do_not_truncate"], "Or True or False.")
         return choices[truncation]

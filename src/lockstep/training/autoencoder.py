@@ -30,7 +30,6 @@ from .sheets import save_sheet, to_bytes
 from .trainee import Trainee
 
 Part = Literal["decoder", "encoder"]
-HELD_OUT_SHARE = 0.06  # of the concepts: their pictures are never trained on, in any style
 
 
 class AutoencoderTraining:
@@ -44,8 +43,8 @@ class AutoencoderTraining:
         self.store = open_store(work, self.table)
         weights = drawing_weights(self.table.items, settings.mixture)
         known = [item for item in self.table.items if self.store.done[item.index] and weights[item.index] > 0]
-        self.items = [item for item in known if not is_held_out(item)]
-        held_out = [item for item in known if is_held_out(item)]
+        self.items = [item for item in known if not is_held_out(item, settings.held_out_share)]
+        held_out = [item for item in known if is_held_out(item, settings.held_out_share)]
         if not self.items or not held_out:
             raise NotFoundError(
                 f"Too few encoded pictures to train and to judge the {part} with. Run the `latents` stage first."
@@ -106,9 +105,9 @@ def run_folder(work: Path, part: str) -> Path:
     return work / "runs" / f"autoencoder-{part}"
 
 
-def is_held_out(item: Item) -> bool:
+def is_held_out(item: Item, share: float) -> bool:
     """Whether the autoencoder is judged, and not trained, on this concept."""
-    return zlib.crc32(item.concept.encode()) / 2**32 < HELD_OUT_SHARE
+    return zlib.crc32(item.concept.encode()) / 2**32 < share
 
 
 def build_autoencoder(settings: AutoencoderSettings) -> AutoencoderTiny:

@@ -33,12 +33,14 @@ def sample_latents(
     shape: Sequence[int],
     steps: int,
     guidance: float,
-    seed: int,
+    seed: int = 0,
+    noise: Tensor | None = None,
 ) -> Tensor:
-    """Latents for tokenised prompts."""
+    """Latents for tokenised prompts, from the given noise or from the seed's."""
     scheduler = DDIMScheduler.from_config(scheduler_config)
     scheduler.set_timesteps(steps)
-    latents = initial_noise(len(tokens), shape, seed).contiguous(memory_format=torch.channels_last)
+    latents = initial_noise(len(tokens), shape, seed) if noise is None else noise
+    latents = latents.contiguous(memory_format=torch.channels_last)
     hidden = modules["text_encoder"](torch.cat([empty.expand(len(tokens), -1), tokens]), return_dict=False)[0]
     for timestep in scheduler.timesteps:
         output = modules["unet"](

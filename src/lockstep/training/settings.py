@@ -91,6 +91,7 @@ class AutoencoderSettings:
     encoder_steps: int = 1500
     decay_share: float = 0.5
     held_out: int = 96
+    held_out_share: float = 0.06
     gradient_weight: float = 1.0
     model: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)

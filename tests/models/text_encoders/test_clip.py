@@ -3,7 +3,10 @@
 import pytest
 import torch
 import transformers
+
 from helpers import assert_close
+from lockstep.errors import ConfigError, InputError, WeightsError
+from lockstep.models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from models.testing import (
     AttentionTesterMixin,
     BaseModelTesterConfig,
@@ -13,9 +16,6 @@ from models.testing import (
     TorchCompileTesterMixin,
     TrainingTesterMixin,
 )
-
-from lockstep.errors import ConfigError, InputError, WeightsError
-from lockstep.models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 
 IDS = torch.tensor([[97, 5, 17, 60, 41, 98, 98, 98], [97, 8, 33, 2, 11, 90, 7, 98]])
 PADDED = torch.tensor([[1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]])

@@ -7,8 +7,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from lockstep.models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from helpers import relative_l2
+from lockstep.models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 
 TINY = {
     "vocab_size": 99,
@@ -127,7 +127,9 @@ def test_gradients(cls):
 def test_what_we_save_transformers_loads(cls, tmp_path):
     ours, _ = pair(cls)
     ours.save_pretrained(tmp_path)
-    assert all(name.startswith(("text_model.", "text_projection.")) for name in load_file(tmp_path / "model.safetensors"))
+    assert all(
+        name.startswith(("text_model.", "text_projection.")) for name in load_file(tmp_path / "model.safetensors")
+    )
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["architectures"] == [cls.__name__]
     assert written["model_type"] == "clip_text_model"

@@ -3,6 +3,9 @@
 import pytest
 import torch
 import transformers
+
+from lockstep.errors import ConfigError, InputError
+from lockstep.models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from models.testing import (
     AttentionTesterMixin,
     BaseModelTesterConfig,
@@ -12,9 +15,6 @@ from models.testing import (
     TorchCompileTesterMixin,
     TrainingTesterMixin,
 )
-
-from lockstep.errors import ConfigError, InputError
-from lockstep.models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 
 IDS = torch.tensor([[5, 17, 60, 41, 1, 0, 0, 0], [8, 33, 2, 11, 90, 7, 64, 1]])
 

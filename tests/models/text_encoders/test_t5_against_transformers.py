@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 import transformers
-from helpers import relative_l2
 from safetensors.torch import load_file, save_file
 
+from helpers import relative_l2
 from lockstep.models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel, position_buckets
 
 TINY = {

@@ -73,6 +73,7 @@ class CLIPAttention(nn.Module, AttentionModuleMixin):
     _default_processor_cls = CLIPAttnProcessor
     _available_processors = (CLIPAttnProcessor,)
     _projection_names = ("q_proj", "k_proj", "v_proj")
+    to_qkv: nn.Module  # the three in one, while they are fused
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -291,14 +292,17 @@ def check_sizes(owner: str, config: Mapping[str, Any]) -> None:
 
 def initialize(transformer: CLIPTextTransformer, width: int, num_layers: int, factor: float) -> None:
     """The published initialisation: residual branches start smaller the deeper the stack is (arXiv:2103.00020, 2.5)."""
-    residual_std = factor * width**-0.5 * (2 * num_layers) ** -0.5
-    nn.init.normal_(transformer.embeddings.token_embedding.weight, std=0.02 * factor)
-    nn.init.normal_(transformer.embeddings.position_embedding.weight, std=0.02 * factor)
-    for layer in transformer.encoder.layers:
-        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj, layer.mlp.fc2):
-            nn.init.normal_(projection.weight, std=residual_std)
-        nn.init.normal_(layer.self_attn.out_proj.weight, std=factor * width**-0.5)
-        nn.init.normal_(layer.mlp.fc1.weight, std=factor * (2 * width) ** -0.5)
-        for linear in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj,
-                       layer.self_attn.out_proj, layer.mlp.fc1, layer.mlp.fc2):  # fmt: skip
-            nn.init.zeros_(linear.bias)
+    residual = width**-0.5 * (2 * num_layers) ** -0.5
+    for module in transformer.modules():
+        if isinstance(module, CLIPTextEmbeddings):
+            nn.init.normal_(module.token_embedding.weight, std=0.02 * factor)
+            nn.init.normal_(module.position_embedding.weight, std=0.02 * factor)
+        elif isinstance(module, CLIPAttention):
+            for projection in (module.q_proj, module.k_proj, module.v_proj):
+                nn.init.normal_(projection.weight, std=residual * factor)
+            nn.init.normal_(module.out_proj.weight, std=width**-0.5 * factor)
+        elif isinstance(module, CLIPMLP):
+            nn.init.normal_(module.fc1.weight, std=(2 * width) ** -0.5 * factor)
+            nn.init.normal_(module.fc2.weight, std=residual * factor)
+        elif isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)

@@ -74,7 +74,9 @@ class TextEncoder(ModelMixin, ConfigMixin):
         owner, vocab_size = type(self).__name__, self.get_input_embeddings().num_embeddings
         if not isinstance(input_ids, torch.Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
             got = input_ids.dtype if isinstance(input_ids, torch.Tensor) else type(input_ids).__name__
-            raise InputError(f"{owner} wants input_ids as a tensor of int64 or int32, got {got}. Tokenize the text first.")
+            raise InputError(
+                f"{owner} wants input_ids as a tensor of int64 or int32, got {got}. Tokenize the text first."
+            )
         if input_ids.ndim != 2 or input_ids.shape[1] == 0:
             raise InputError(f"{owner} wants input_ids of shape (batch, tokens), got {tuple(input_ids.shape)}.")
         if max_length is not None and input_ids.shape[1] > max_length:

@@ -7,7 +7,8 @@ shape is in the name. Tensor names are the published ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -120,9 +121,17 @@ class T5Attention(nn.Module, AttentionModuleMixin):
     _default_processor_cls = T5AttnProcessor
     _available_processors = (T5AttnProcessor,)
     _projection_names = ("q", "k", "v")
+    to_qkv: nn.Module  # the three in one, while they are fused
 
     def __init__(
-        self, width: int, heads: int, head_width: int, dropout: float, num_buckets: int, max_distance: int, has_bias: bool
+        self,
+        width: int,
+        heads: int,
+        head_width: int,
+        dropout: float,
+        num_buckets: int,
+        max_distance: int,
+        has_bias: bool,
     ) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
@@ -186,6 +195,10 @@ class T5Block(nn.Module):
         dense = T5LayerFF(width, config["d_ff"], config["dense_act_fn"], config["is_gated_act"], eps, dropout)
         self.layer = nn.ModuleList([attention, dense])
 
+    @property
+    def attention(self) -> T5Attention:
+        return typing.cast(T5LayerSelfAttention, self.layer[0]).SelfAttention
+
     def forward(self, x: torch.Tensor, bias_BHLL: torch.Tensor) -> torch.Tensor:
         attention, dense = self.layer
         x = finite_in_half(attention(x, bias_BHLL))
@@ -214,10 +227,9 @@ class T5Stack(nn.Module):
 
     def forward(self, embedded: torch.Tensor, attention_mask_BL: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         states = [self.dropout(embedded)]
-        for block in self.block:
-            attention = block.layer[0].SelfAttention
-            if attention.has_bias:  # otherwise the first layer's bias serves this one too
-                bias_BHLL = attention.position_bias(embedded.shape[1], attention_mask_BL)
+        for block in typing.cast("Iterable[T5Block]", self.block):
+            if block.attention.has_bias:  # otherwise the first layer's bias serves this one too
+                bias_BHLL = block.attention.position_bias(embedded.shape[1], attention_mask_BL)
             states.append(checkpointed(self, block, states[-1], bias_BHLL))
         return *states[:-1], self.dropout(self.final_layer_norm(states[-1]))
 
@@ -261,7 +273,9 @@ class T5EncoderModel(TextEncoder):
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
         """The token vectors have two names; where a file has both, `shared` is the one that counts."""
         both = "shared.weight" in stored
-        return super().stored_tensors({n: t for n, t in stored.items() if not (both and cls.renamed(n) == "shared.weight" != n)})
+        return super().stored_tensors(
+            {n: t for n, t in stored.items() if not (both and cls.renamed(n) == "shared.weight" != n)}
+        )
 
     def _dtype_of(self, name: str, stored: StoredTensor, wanted: torch.dtype | None) -> torch.dtype:
         """`wo` stays fp32 in fp16 only: bf16 has the range that the large models need."""
@@ -334,26 +348,32 @@ def resolve_feed_forward(proj: str, act: str | None, gated: bool | None) -> dict
     """`feed_forward_proj` says it in one word ("gated-gelu"); files of other versions say it in two values."""
     kind, _, name = proj.rpartition("-")
     if kind not in ("", "gated"):
-        raise ConfigError(f"Config value 'feed_forward_proj' wants 'gated-<activation>' or '<activation>', got {proj!r}.")
-    said = {"dense_act_fn": "gelu_new" if proj == "gated-gelu" else name, "is_gated_act": kind == "gated"}
-    meant = {"dense_act_fn": act or said["dense_act_fn"], "is_gated_act": said["is_gated_act"] if gated is None else gated}
-    if meant == said:
-        return meant
-    return {**meant, "feed_forward_proj": f"{'gated-' if meant['is_gated_act'] else ''}{meant['dense_act_fn']}"}
+        raise ConfigError(
+            f"Config value 'feed_forward_proj' wants 'gated-<activation>' or '<activation>', got {proj!r}."
+        )
+    said_act, said_gated = "gelu_new" if proj == "gated-gelu" else name, kind == "gated"
+    act, gated = act or said_act, said_gated if gated is None else gated
+    if (act, gated) == (said_act, said_gated):
+        return {"dense_act_fn": act, "is_gated_act": gated}
+    return {"dense_act_fn": act, "is_gated_act": gated, "feed_forward_proj": f"gated-{act}" if gated else act}
 
 
 def initialize(model: T5EncoderModel, factor: float) -> None:
     """The published initialisation: it has the attention's scale in it."""
     width, heads, head_width, hidden = (model.config[name] for name in ("d_model", "num_heads", "d_kv", "d_ff"))
     nn.init.normal_(model.shared.weight, std=factor)
-    for block in model.encoder.block:
-        attention, dense = block.layer[0].SelfAttention, block.layer[1].DenseReluDense
-        nn.init.normal_(attention.q.weight, std=factor * (width * head_width) ** -0.5)
-        nn.init.normal_(attention.k.weight, std=factor * width**-0.5)
-        nn.init.normal_(attention.v.weight, std=factor * width**-0.5)
-        nn.init.normal_(attention.o.weight, std=factor * (heads * head_width) ** -0.5)
-        if attention.has_bias:
-            nn.init.normal_(attention.relative_attention_bias.weight, std=factor * width**-0.5)
-        for name, linear in dense.named_children():
-            if isinstance(linear, nn.Linear):
-                nn.init.normal_(linear.weight, std=factor * (hidden if name == "wo" else width) ** -0.5)
+    for module in model.modules():
+        if isinstance(module, T5Attention):
+            nn.init.normal_(module.q.weight, std=factor * (width * head_width) ** -0.5)
+            nn.init.normal_(module.k.weight, std=factor * width**-0.5)
+            nn.init.normal_(module.v.weight, std=factor * width**-0.5)
+            nn.init.normal_(module.o.weight, std=factor * (heads * head_width) ** -0.5)
+            if module.has_bias:
+                nn.init.normal_(module.relative_attention_bias.weight, std=factor * width**-0.5)
+        elif isinstance(module, T5DenseActDense):
+            nn.init.normal_(module.wi.weight, std=factor * width**-0.5)
+            nn.init.normal_(module.wo.weight, std=factor * hidden**-0.5)
+        elif isinstance(module, T5DenseGatedActDense):
+            nn.init.normal_(module.wi_0.weight, std=factor * width**-0.5)
+            nn.init.normal_(module.wi_1.weight, std=factor * width**-0.5)
+            nn.init.normal_(module.wo.weight, std=factor * hidden**-0.5)

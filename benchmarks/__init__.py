@@ -1,0 +1,1 @@
+"""Performance claims, measured side by side with peers in one run."""

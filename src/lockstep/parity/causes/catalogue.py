@@ -1,0 +1,312 @@
+"""The hypotheses for one probed call, most telling first."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from .edits import AttributeChange, Call, Edit, ModuleChange, OperationChange, ParameterChange, Site
+from .examples import Example
+from .layer_edits import ACTIVATIONS, activation_edits, convolution_edits, embedding_edits, linear_edits, norm_edits
+from .probe import Probe, Survey
+from .tensor_edits import (
+    arithmetic_edits,
+    attention_edits,
+    index_edits,
+    join_edits,
+    layout_edits,
+    precision_edits,
+    resize_edits,
+    split_edits,
+    trigonometry_edits,
+)
+
+_MAKERS = (
+    activation_edits, norm_edits, linear_edits, convolution_edits, embedding_edits, attention_edits, split_edits, join_edits,
+    trigonometry_edits, resize_edits, index_edits, arithmetic_edits, layout_edits, precision_edits,
+)  # fmt: skip
+MAX_OPERANDS = 160
+
+
+def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
+    """Every other way to do one operation."""
+    for make in _MAKERS:
+        yield from make(example, sites)
+
+
+def own_frame_edits(probe: Probe, survey: Survey, focus: Site | None) -> Iterator[Edit]:
+    """Operations that the probed module itself calls; the suspect one first."""
+    own = [site for site in survey.sites if _is_own(site.path, probe)]
+    own.sort(key=lambda site: site != focus)
+    for site in own:
+        yield from operation_edits(survey.sites[site], frozenset([site]))
+    for group in _same_shapes(own, survey):
+        yield from operation_edits(survey.sites[group[0]], frozenset(group))
+
+
+def _is_own(path: str, probe: Probe) -> bool:
+    """A pipeline's own code includes that of its schedulers."""
+    return path == probe.path or (probe.path.startswith("@") and path.startswith("@"))
+
+
+def _same_shapes(sites: list[Site], survey: Survey) -> list[list[Site]]:
+    """Sites of one kind together: what was written wrong once in a helper is wrong wherever it is called."""
+    found: dict[Any, list[Site]] = defaultdict(list)
+    for site in sites:
+        example = survey.sites[site]
+        found[example.op, str(example.shape), str(example.pieces)].append(site)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def deep_edits(survey: Survey) -> Iterator[Edit]:
+    """Operations at any depth, all alike at once: for a side whose trace does not say which of them it was."""
+    groups: dict[Any, list[Site]] = defaultdict(list)
+    for site, example in survey.sites.items():
+        groups[example.op, _setting(example)].append(site)
+    wide = list(groups.values())
+    named: dict[Any, list[Site]] = defaultdict(list)
+    for site, example in survey.sites.items():
+        named[re.sub(r"\d+", "*", site.path), site.op, site.index, _setting(example)].append(site)
+    single = [[site] for site in survey.sites]
+    done: set[frozenset[Site]] = set()
+    for sites in [*wide, *named.values(), *single]:
+        if frozenset(sites) not in done:
+            done.add(frozenset(sites))
+            for edit in operation_edits(survey.sites[sites[0]], frozenset(sites)):
+                if edit.rank <= 3:
+                    yield edit
+
+
+def _setting(example: Example) -> str:
+    shown = ("eps", "approximate", "scale", "mode", "is_causal")
+    return ", ".join(f"{k}={example.settings[k]}" for k in shown if k in example.settings)
+
+
+def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[Edit]:
+    """Settings that the other side's live module has otherwise."""
+    for item in differing:
+        path, name, value = item["path"], item["name"], item["other"]
+        module = probe.modules.get(path)
+        if module is None or not hasattr(module, name):
+            continue
+        now = getattr(module, name)
+        if isinstance(now, tuple) and isinstance(value, list):
+            value = tuple(value)
+        cause = _attribute_cause(name, module)
+        detail = f"`{path}.{name}` is {value!r} instead of {now!r}"
+        yield Edit(cause, detail, (AttributeChange(path, name, value),), rank=0)
+
+
+_ATTRIBUTES = {
+    "eps": "norm_eps", "variance_epsilon": "norm_eps", "num_groups": "norm_groups", "heads": "attention_heads", "num_heads": "attention_heads",
+    "approximate": "gelu_variant", "act": "activation", "activation": "activation", "act_fn": "activation", "scale": "attention_scale",
+    "is_causal": "causal_mask", "causal": "causal_mask", "padding": "padding_sides", "padding_mode": "padding_mode", "mode": "upsample_mode",
+    "flip_sin_to_cos": "flip_sin_to_cos", "downscale_freq_shift": "freq_shift", "freq_shift": "freq_shift",
+}  # fmt: skip
+
+
+def _attribute_cause(name: str, module: nn.Module) -> str:
+    return _ATTRIBUTES.get(name, f"setting_{name}")
+
+
+def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None) -> Iterator[Edit]:
+    """Weights: the other side's own, a sibling's, none."""
+    for path, module in probe.modules.items():
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is None:
+                continue
+            full = f"{path}.{name}"
+            theirs = other.get(full) if other is not None else None
+            if theirs is not None and theirs.shape == tensor.shape and not torch.equal(theirs.to(tensor.dtype), tensor):
+                yield Edit("weight_values", _weight_words(full, tensor, theirs, probe), (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)  # fmt: skip
+    yield from swapped_weights(probe)
+
+
+def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> str:
+    """What the other weight is: a rearrangement of ours, another parameter, a rounded one, or simply other numbers."""
+    for words, moved in _moved(ours):
+        if torch.equal(moved, theirs.to(ours.dtype)):
+            return f"`{full}` holds {words}"
+    for path, module in probe.modules.items():
+        for name, tensor in module._parameters.items():
+            if tensor is not None and f"{path}.{name}" != full and tensor.shape == theirs.shape and torch.equal(tensor, theirs.to(tensor.dtype)):
+                return f"`{full}` holds the values of `{path}.{name}`"
+    if float(theirs.float().abs().max()) == 0:
+        return f"`{full}` is all zeros (not loaded)"
+    error = float((theirs.float() - ours.float()).norm() / ours.float().norm().clamp_min(1e-30))
+    return f"`{full}` holds other values (relative difference {error:.2g}): stale, not loaded, or another checkpoint"
+
+
+def _moved(w: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    yield "its values rounded to bfloat16", w.bfloat16().to(w.dtype)
+    yield "its values rounded to float16", w.half().to(w.dtype)
+    yield "its values negated", -w
+    if w.ndim > 1 and w.shape[0] == w.shape[1]:
+        yield "its transpose", w.transpose(0, 1)
+    for parts in (2, 3, 4):
+        if w.shape and w.shape[0] % parts == 0:
+            yield f"its {parts} row blocks in reversed order", torch.cat(w.chunk(parts)[::-1])
+            yield f"its {parts} row blocks rolled by one", torch.cat([*w.chunk(parts)[1:], w.chunk(parts)[0]])
+            yield f"its rows dealt into {parts}", w.unflatten(0, (-1, parts)).transpose(0, 1).flatten(0, 1)
+
+
+def swapped_weights(probe: Probe) -> Iterator[Edit]:
+    """Two children of one class with the same shapes, exchanged: query and key, first and second norm."""
+    by_shape: dict[Any, list[tuple[str, str]]] = defaultdict(list)
+    for path, module in probe.modules.items():
+        for name, tensor in module._parameters.items():
+            if tensor is not None and path.rpartition(".")[0] == probe.path:
+                by_shape[name, tuple(tensor.shape)].append((path, name))
+    for members in by_shape.values():
+        for i, (path_a, name) in enumerate(members):
+            for path_b, _ in members[i + 1 :]:
+                a, b = probe.modules[path_a]._parameters[name], probe.modules[path_b]._parameters[name]
+                assert a is not None and b is not None
+                left, right = path_a.rpartition(".")[2], path_b.rpartition(".")[2]
+                changes = (ParameterChange(path_a, name, lambda t, b=b: b.detach()), ParameterChange(path_b, name, lambda t, a=a: a.detach()))
+                yield Edit("swapped_weights", f"`{name}` of `{left}` and `{right}` exchanged", changes, rank=3)
+                yield Edit("tied_weight", f"`{right}` uses the {name} of `{left}`", changes[1:], rank=3)
+                yield Edit("tied_weight", f"`{left}` uses the {name} of `{right}`", changes[:1], rank=3)
+
+
+def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
+    """Children left out, or a norm moved behind the sum."""
+    for path in survey.children:
+        name = path[len(probe.path) + 1 :]
+        module = probe.modules[path]
+        yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, _same_as_input),), rank=3)
+        if not any(True for _ in module.parameters()) and not any(True for _ in module.children()):
+            yield from _whole_activations(path, name)
+        if "norm" in type(module).__name__.lower():
+            for site, example in survey.sites.items():
+                if site.path == probe.path and example.op == "add":
+                    yield _norm_behind_sum(path, name, module, site)
+
+
+def _whole_activations(path: str, name: str) -> Iterator[Edit]:
+    for words, function in ACTIVATIONS.items():
+        change = ModuleChange(path, lambda v, a, k, r, f=function: f(a[0]) if a and isinstance(r, torch.Tensor) else r)
+        yield Edit("gelu_variant" if "GELU" in words else "activation", f"`{name}` computes {words}", (change,), rank=3)
+
+
+def module_as_activation(probe: Probe) -> Iterator[Edit]:
+    """A module without weights may be an activation written out."""
+    if not any(True for _ in probe.module.parameters()) and not any(True for _ in probe.module.children()):
+        yield from _whole_activations(probe.path, probe.path.rpartition(".")[2])
+
+
+def _same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    first = next((v for v in [*args, *kwargs.values()] if isinstance(v, torch.Tensor)), None)
+    if first is None or not isinstance(result, torch.Tensor) or first.shape != result.shape:
+        raise ValueError("not a module that can be left out")
+    return first
+
+
+def _norm_behind_sum(path: str, name: str, module: nn.Module, site: Site) -> Edit:
+    busy: list[bool] = []
+
+    def skip(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        return result if busy else args[0]
+
+    def behind(call: Call) -> Any:
+        busy.append(True)
+        try:
+            return module(call.run())
+        finally:
+            busy.pop()
+
+    changes = (ModuleChange(path, skip), OperationChange(frozenset([site]), behind))
+    return Edit("norm_placement", f"`{name}` after the sum instead of before it", changes, rank=3)
+
+
+def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
+    """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong thing."""
+    count = 0
+    for site, example in survey.sites.items():
+        if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "getitem", "to"):
+            continue
+        order = survey.values.get(str(site), (1 << 30, ()))[0]
+        for index, operand in enumerate(example.operands[:3]):
+            if not isinstance(operand, tuple) or len(operand) < 2 or (index < len(example.parameters) and example.parameters[index]):
+                continue
+            for label in _earlier(survey, order, operand):
+                count += 1
+                if count > MAX_OPERANDS:
+                    return
+                yield _replaced(site, index, label, probe)
+    for path in survey.children:
+        order = survey.values.get(f"{path}|out", (1 << 30, ()))[0]
+        for label, (when, _) in survey.values.items():
+            if when < order and count < MAX_OPERANDS:
+                count += 1
+                yield _replaced_input(path, label, probe)
+
+
+def _earlier(survey: Survey, order: int, shape: tuple[int, ...]) -> list[str]:
+    return [label for label, (when, other) in survey.values.items() if when < order and other == shape]
+
+
+def _replaced(site: Site, index: int, label: str, probe: Probe) -> Edit:
+    def apply(call: Call) -> Any:
+        return call.operand(index, call.values[label].reshape(call.args[index].shape))
+
+    words = f"operand {index} of `{site.op}.{site.index}` is {_label_words(label, probe)}"
+    return Edit("wrong_operand", words, (OperationChange(frozenset([site]), apply),), rank=5, needs=(label,))
+
+
+def _replaced_input(path: str, label: str, probe: Probe) -> Edit:
+    def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        new = values[label]
+        if not args or not isinstance(args[0], torch.Tensor) or args[0].shape != new.shape:
+            raise ValueError("another shape")
+        return (new, *args[1:]), kwargs
+
+    words = f"`{path[len(probe.path) + 1 :]}` is given {_label_words(label, probe)}"
+    return Edit("wrong_operand", words, (ModuleChange(path, apply, before=True),), rank=5, needs=(label,))
+
+
+def _label_words(label: str, probe: Probe) -> str:
+    path, _, slot = label.partition("|")
+    if slot.startswith("in."):
+        return f"the module's input {slot[3:]}"
+    return f"the result of `{path[len(probe.path) + 1 :]}`"
+
+
+def rotary_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
+    """Rotary lanes in halves or interleaved: the same as dealing the lanes of query and key before the rotation."""
+    attention = next((e for s, e in survey.sites.items() if e.op == "scaled_dot_product_attention"), None)
+    width = attention.tensors["query"][-1] if attention is not None else 0
+    if width < 4 or width % 2:
+        return
+    linears = [s for s in survey.sites if s.op == "linear"]
+    names = {s: s.path.rpartition(".")[2] for s in linears}
+    chosen = [s for s in linears if re.search(r"(^|_)(q|k|query|key|wq|wk)($|_|proj)", names[s])]
+    fused = [s for s in linears if "qkv" in names[s]]
+    for parts, words in ((2, "interleaved pairs instead of halves"), (width // 2, "halves instead of interleaved pairs")):
+        change = _dealt_lanes(width, parts)
+        if len(chosen) >= 2:
+            yield Edit("rope_lanes", f"rotary lanes as {words}", (OperationChange(frozenset(chosen), change),), rank=2)
+        if fused:
+            yield Edit("rope_lanes", f"rotary lanes as {words}", (OperationChange(frozenset(fused), _first_two_thirds(change)),), rank=2)
+
+
+def _dealt_lanes(width: int, parts: int) -> Any:
+    def deal(x: torch.Tensor) -> torch.Tensor:
+        heads = x.unflatten(-1, (-1, width))
+        return heads.unflatten(-1, (-1, parts)).transpose(-1, -2).flatten(-2).flatten(-2)
+
+    return lambda call: deal(call.run())
+
+
+def _first_two_thirds(change: Any) -> Any:
+    def apply(call: Call) -> Any:
+        whole = call.run()
+        query_key, value = whole.split((2 * whole.shape[-1] // 3, whole.shape[-1] // 3), -1)
+        return torch.cat([change(Call(lambda x: x, (query_key,), {}, "")), value], -1)
+
+    return apply

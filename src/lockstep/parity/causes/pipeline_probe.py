@@ -1,0 +1,210 @@
+"""The code of a pipeline between its models, run again with one thing changed until the bad value comes by."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..names import Key
+from ..patching import watch_methods
+from ..recorder import record
+from ..results import Comparison
+from ..trace import Trace
+from .edits import Call, Edit, Edited, Frames, Site
+from .examples import example_of
+from .goals import Goal
+from .probe import EXACT, Probe, Reached, Survey, Trial
+
+PIPELINE = "@pipeline"
+_PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
+_SCHEDULER_METHODS = ("step", "set_timesteps", "scale_model_input", "add_noise")
+
+
+@dataclass(frozen=True)
+class SchedulerChange:
+    """One setting of a scheduler; what was computed from the settings is computed again."""
+
+    name: str
+    key: str
+    value: Any
+
+
+class PipelineFrames(Frames):
+    """Operations of the pipeline itself are told apart by where they stand in the code, so every step has the same ones."""
+
+    def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
+        super().__init__()
+        self.places = places
+
+    def site(self, op: str) -> Site | None:
+        if self.stack:
+            return super().site(op)
+        frame = sys._getframe(2)
+        while frame.f_back is not None and _is_foreign(frame.f_globals.get("__name__", "")):
+            frame = frame.f_back
+        place = (id(frame.f_code), frame.f_lasti, op)
+        return Site(PIPELINE, op, self.places.setdefault(place, len(self.places)))
+
+
+def _is_foreign(module: str) -> bool:
+    return module.startswith(("torch", "contextlib")) or module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
+
+
+class PipelineProbe(Probe):
+    """Like `Probe`, for what no module contains; the value is read by recording until it comes by."""
+
+    def __init__(self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit]) -> None:
+        self.live, self.own, self.key, self.goal = live, own, key, goal
+        self.path, self.modules = PIPELINE, live.parts.named_modules()
+        self.held, self.trials, self.runs = tuple(held), [], 0
+
+    @staticmethod
+    @contextmanager
+    def edited(live: Any, edits: Iterable[Edit], observe: Any = None) -> Iterator[None]:
+        """Edits in force on the models, the schedulers and the code between them."""
+        edits = list(edits)
+        changes = [c for e in edits for c in e.changes if isinstance(c, SchedulerChange)]
+        with ExitStack() as stack:
+            for change in changes:
+                _set_scheduler(stack, live.parts.schedulers[change.name], change)
+            inside = Edited(live.parts.named_modules(), edits, observe)
+            inside.frames = PipelineFrames(_places(live))
+            for name, scheduler in live.parts.schedulers.items():
+                arounds = {method: _framed(inside.frames, f"@{name}.{method}") for method in _SCHEDULER_METHODS}
+                watch_methods(stack, scheduler, arounds)
+            stack.enter_context(inside)
+            yield
+
+    def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
+        self.runs += 1
+
+        def adjust(key: Key, tensor: torch.Tensor) -> torch.Tensor:
+            if key == self.key:
+                raise Reached(tensor.detach().clone())
+            return tensor
+
+        keep = {"*": "none", self.key.path.replace("[", "[[]"): "sketch"}
+        level = "module+ops" if self.key.is_operation else "module"
+        with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder, warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            try:
+                with record(self.live.target, Path(folder, "t.trace"), keep=keep, level=level, weights=False, name=self.live.name, adjust=adjust):
+                    with self.edited(self.live, [*self.held, *edits], observe):
+                        self.live.run(self.own)
+            except Reached as reached:
+                return reached.value
+        return None
+
+    def survey(self) -> Survey:
+        survey = Survey()
+        makers: dict[int, str] = {}
+        counter = iter(range(1 << 30))
+
+        def observe(site: Site, call: Call, result: Any) -> None:
+            if site.path.startswith("@"):
+                survey.sites.setdefault(site, example_of(call, result, makers))
+                if isinstance(result, torch.Tensor) and result.is_floating_point():
+                    survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
+
+        self.value(observe=observe)
+        # own-frame hypotheses look at one path: the schedulers' operations count as the pipeline's
+        return survey
+
+    def attempt(self, edit: Edit) -> Trial | None:
+        try:
+            value = self.value([edit])
+        except Exception:
+            return None
+        if value is None:
+            return None
+        residual = self.goal.residual(value)
+        trial = Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)
+        self.trials.append(trial)
+        return trial
+
+
+def _places(live: Any) -> dict[tuple[int, int, str], int]:
+    return live.__dict__.setdefault("_places", {})
+
+
+def _framed(frames: Frames, path: str) -> Any:
+    def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        frames.push(path)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            frames.pop(path)
+
+    return around
+
+
+def _set_scheduler(stack: ExitStack, scheduler: Any, change: SchedulerChange) -> None:
+    before = dict(vars(scheduler))
+
+    def restore() -> None:
+        vars(scheduler).clear()
+        vars(scheduler).update(before)
+
+    stack.callback(restore)
+    config = getattr(scheduler, "config", None)
+    if config is not None and change.key in config and hasattr(type(scheduler), "from_config"):
+        made = type(scheduler).from_config({**dict(config), change.key: change.value})
+        vars(scheduler).clear()
+        vars(scheduler).update(vars(made))
+    elif change.key in before:
+        setattr(scheduler, change.key, change.value)
+    else:
+        raise KeyError(change.key)
+
+
+_ALTERNATIVES: dict[str, tuple[Any, ...]] = {
+    "prediction_type": ("epsilon", "v_prediction", "sample"),
+    "timestep_spacing": ("leading", "trailing", "linspace"),
+    "steps_offset": (0, 1),
+    "set_alpha_to_one": (True, False),
+    "clip_sample": (True, False),
+    "rescale_betas_zero_snr": (True, False),
+    "beta_schedule": ("linear", "scaled_linear", "squaredcos_cap_v2"),
+    "use_karras_sigmas": (True, False),
+    "final_sigmas_type": ("zero", "sigma_min"),
+    "thresholding": (True, False),
+    "skip_prk_steps": (True, False),
+    "shift": (1.0, 3.0),
+    "use_dynamic_shifting": (True, False),
+    "solver_order": (1, 2, 3),
+    "algorithm_type": ("dpmsolver++", "dpmsolver", "sde-dpmsolver++"),
+    "num_train_timesteps": (1000, 999),
+}
+
+
+def scheduler_edits(probe: PipelineProbe, comparison: Comparison, turned: bool) -> Iterator[Edit]:
+    """Settings that differ between the schedulers, then the ones that ports get wrong."""
+    sides = (comparison.candidate, comparison.reference) if turned else (comparison.reference, comparison.candidate)
+    done: set[tuple[str, str]] = set()
+    for name, described in (sides[0].get("schedulers") or {}).items():
+        other = (sides[1].get("schedulers") or {}).get(name) or {}
+        for table in ("config", "state"):
+            mine, theirs = described.get(table) or {}, other.get(table) or {}
+            for key in sorted(mine.keys() & theirs.keys()):
+                if mine[key] != theirs[key] and not key.startswith("_use_default"):
+                    done.add((name, key))
+                    yield _scheduler_edit(name, key, mine[key], theirs[key], rank=0)
+    for name, scheduler in probe.live.parts.schedulers.items():
+        settings = {**vars(scheduler), **dict(getattr(scheduler, "config", None) or {})}
+        for key, values in _ALTERNATIVES.items():
+            if key in settings and (name, key) not in done:
+                for value in values:
+                    if value != settings[key]:
+                        yield _scheduler_edit(name, key, settings[key], value, rank=2)
+
+
+def _scheduler_edit(name: str, key: str, before: Any, value: Any, rank: int) -> Edit:
+    return Edit(key, f"`{name}.{key}` is {value!r} instead of {before!r}", (SchedulerChange(name, key, value),), rank)  # type: ignore[arg-type]

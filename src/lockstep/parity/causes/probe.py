@@ -1,0 +1,247 @@
+"""A part of a live model that is run again on the inputs of the recorded run, each time with one thing changed."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..values import inputs, outputs
+from .edits import Call, Edit, Edited, Site
+from .examples import Example, example_of
+from .goals import Goal
+
+FIT_STEPS = 14
+EXACT = 1.0  # times the rounding prior: a residual that nothing can be better than
+
+
+class Reached(Exception):
+    """The value that was waited for has come by."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        super().__init__("reached")
+        self.value = value
+
+
+@dataclass
+class Read:
+    """Where the value is taken: a slot of a module, or an operation's result."""
+
+    path: str
+    slot: str
+    call: int = 0  # the how-manieth time inside the probed call
+    site: Site | None = None
+
+
+@dataclass
+class Trial:
+    """One hypothesis tried."""
+
+    edit: Edit
+    residual: float
+    goal: Goal
+    exact: bool
+
+    @property
+    def accepted(self) -> bool:
+        return self.residual <= self.goal.tau and self.residual <= 0.5 * self.goal.before
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """Exact ones first, then by residual in steps of a factor 2; the more specific name among equals."""
+        level = 0.0 if self.exact else 1 + max(0.0, _log2(self.residual / max(self.goal.node.prior, 1e-12)))
+        return (level, float(self.edit.rank), self.residual)
+
+
+def _log2(x: float) -> float:
+    import math
+
+    return float(round(math.log2(x))) if x > 0 else -60.0
+
+
+@dataclass
+class Survey:
+    """What the probed call does, from one run without changes."""
+
+    sites: dict[Site, Example] = field(default_factory=dict)
+    values: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)  # label -> (order, shape), own frame only
+    children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
+    seconds: float = 0.0
+
+
+class Probe:
+    """One module of a live model with the arguments of one recorded call."""
+
+    def __init__(
+        self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
+        held: Iterable[Edit] = (),
+    ) -> None:  # fmt: skip
+        self.path, self.read, self.goal = path, read, goal
+        self.modules = {p: m for p, m in modules.items() if p == path or p.startswith(f"{path}.")}
+        self.held = tuple(held)  # causes already found, which stay in force
+        self.trials: list[Trial] = []
+        self.runs = 0
+        self._args, self._kwargs = args, kwargs
+
+    @property
+    def module(self) -> nn.Module:
+        return self.modules[self.path]
+
+    def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
+        """The watched value of one run with `edits` in force; None if the run does not get there."""
+        self.runs += 1
+        edits = [*self.held, *edits]
+        watch = self._watch_site if self.read.site is not None else None
+
+        def observed(site: Site, call: Call, result: Any) -> None:
+            if observe is not None:
+                observe(site, call, result)
+            if watch is not None:
+                watch(site, result)
+
+        observing = observed if observe is not None or watch is not None else None
+        try:
+            with warnings.catch_warnings(), torch.no_grad(), Edited(self.modules, edits, observing), self._watched():
+                warnings.simplefilter("ignore")
+                result = self.module(*self._args, **self._kwargs)
+        except Reached as reached:
+            return reached.value
+        if self.read.site is not None or self.read.path != self.path or self.read.slot.startswith("in."):
+            return None
+        found = dict(outputs(result))
+        return found.get(self.read.slot, found.get("out"))
+
+    def _watch_site(self, site: Site, result: Any) -> None:
+        if site == self.read.site and isinstance(result, torch.Tensor):
+            raise Reached(result)
+
+    def _watched(self) -> Any:
+        return watching(self.modules.get(self.read.path), self.read, self.read.path == self.path)
+
+    def survey(self) -> Survey:
+        """Operations, values and children of the probed call."""
+        survey = Survey()
+        makers: dict[int, str] = {}
+        kept: list[torch.Tensor] = []
+        counter = iter(range(1 << 30))
+
+        def observe(site: Site, call: Call, result: Any) -> None:
+            survey.sites.setdefault(site, example_of(call, result, makers))
+            if isinstance(result, torch.Tensor):
+                if call.op in ("sin", "cos"):
+                    kept.append(result)  # alive, so that its identity stays its own
+                    makers[id(result)] = call.op
+                if site.path == self.path and result.is_floating_point():
+                    survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
+
+        handles = []
+        children = {p: m for p, m in self.modules.items() if p != self.path and "." not in p[len(self.path) + 1 :]}
+        grandchildren = {p: m for p, m in self.modules.items() if p not in children and p != self.path}
+        listed = {p for p, m in children.items() if isinstance(m, nn.ModuleList)}
+        children |= {p: m for p, m in grandchildren.items() if p.rpartition(".")[0] in listed}
+        for path, module in children.items():
+            handles.append(module.register_forward_hook(_note_child(survey, path, counter)))
+        tensors = [v for v in [*self._args, *self._kwargs.values()] if isinstance(v, torch.Tensor)]
+        for index, tensor in enumerate(tensors):
+            survey.values[f"{self.path}|in.{index}"] = (-1, tuple(tensor.shape))
+        began = time.perf_counter()
+        try:
+            self.value(observe=observe)
+        finally:
+            for handle in handles:
+                handle.remove()
+        survey.seconds = time.perf_counter() - began
+        return survey
+
+    def attempt(self, edit: Edit) -> Trial | None:
+        """Run with one more edit; None if that cannot run."""
+        try:
+            value = self.value([edit])
+        except Exception:
+            return None  # a hypothesis that does not fit these shapes is simply wrong
+        if value is None:
+            return None
+        trial = self._trial(edit, self.goal.residual(value))
+        self.trials.append(trial)
+        return trial
+
+    def _trial(self, edit: Edit, residual: float) -> Trial:
+        return Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)
+
+    def fit(self, family: list[Trial]) -> Trial | None:
+        """The best value of a one-parameter hypothesis, by golden section on its logarithm."""
+        best = min(family, key=lambda t: t.residual)
+        edit = best.edit
+        if edit.refit is None or not edit.parameter or edit.parameter < 0 or best.residual > 0.8 * self.goal.before:
+            return None
+        low, high = edit.parameter / 8, edit.parameter * 8
+        golden = 0.6180339887
+        for _ in range(FIT_STEPS):
+            ends = [low * (high / low) ** (1 - golden), low * (high / low) ** golden]
+            tried = [self.attempt(edit.refit(v)) for v in ends]
+            if tried[0] is None or tried[1] is None:
+                return best
+            best = min([best, *[t for t in tried if t]], key=lambda t: t.residual)
+            low, high = (low, ends[1]) if tried[0].residual < tried[1].residual else (ends[0], high)
+            if best.exact:
+                break
+        return best
+
+
+def watching(module: nn.Module | None, read: Read, own: bool) -> Any:
+    """A context that raises `Reached` when the inner module's slot has its value."""
+    from contextlib import ExitStack
+
+    stack = ExitStack()
+    if module is None or read.site is not None or (own and not read.slot.startswith("in.")):
+        return stack
+    seen = [0]
+
+    def pick(values: list[tuple[str, torch.Tensor]]) -> None:
+        seen[0] += 1
+        if seen[0] - 1 != read.call:
+            return
+        found = dict(values)
+        value = found.get(read.slot, found.get("out") if read.slot.startswith("out") else None)
+        if value is not None:
+            raise Reached(value)
+
+    if read.slot.startswith("in."):
+
+        def before(m: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            pick(inputs(m, args, kwargs))
+
+        stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+    else:
+
+        def after(m: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+            pick(outputs(result))
+
+        stack.callback(module.register_forward_hook(after).remove)
+    return stack
+
+
+def _note_child(survey: Survey, path: str, counter: Iterator[int]) -> Callable[..., None]:
+    def note(module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+        if path not in survey.children:
+            survey.children.append(path)
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            survey.values.setdefault(f"{path}|out", (next(counter), tuple(result.shape)))
+
+    return note
+
+
+def families(trials: Iterable[Trial]) -> list[list[Trial]]:
+    """Trials of one fitted quantity each."""
+    found: dict[tuple[str, Any], list[Trial]] = defaultdict(list)
+    for trial in trials:
+        if trial.edit.refit is not None:
+            change = trial.edit.changes[0]
+            found[trial.edit.name, getattr(change, "sites", getattr(change, "path", None))].append(trial)
+    return list(found.values())

@@ -1,0 +1,151 @@
+"""Causes that the recorded values prove by themselves, without a live model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..container import Array
+from ..names import Key
+from ..results import Cause, Comparison, NodeResult
+from ..sketch import relative_l2, sketch_error
+from ..trace import Entry, Trace
+from .value_tests import Finding, combination, draw_findings, schedule_findings, value_findings
+
+MAX_SOURCES = 5
+FITS = 1e-4  # a combination that explains a value to this is how it was made
+
+
+def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
+    """Hypotheses about the first bad value, best first; only those that reach the threshold."""
+    if node.other is None:
+        return []
+    left, right = a.get(node.key), b.get(node.other)
+    if left is None or right is None:
+        return []
+    found = [*_provenance(node, a, b, left, right)]
+    if left.has_data and right.has_data:
+        x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
+        found += _of_arrays(node, a, b, left, right, x, y)
+    before = node.error if node.error is not None and np.isfinite(node.error) else _integer_error(left, right, a, b)
+    good = [f for f in found if f.residual <= max(node.tau, 1e-12) and f.residual <= 0.5 * before]
+    good.sort(key=lambda f: (f.rank, f.residual))
+    return [_cause(f, node, before) for f in good]
+
+
+def _integer_error(left: Entry, right: Entry, a: Trace, b: Trace) -> float:
+    if left.has_data and right.has_data and left.shape == right.shape:
+        return relative_l2(a.array(left), b.array(right))
+    return float("inf")
+
+
+def _of_arrays(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[Finding]:
+    path, slot = node.key.path, node.key.slot
+    if slot == "rng":
+        later = [np.asarray(a.array(e)) for e in a.entries if e.key.slot == "rng" and e.seq > left.seq and e.has_data]
+        return draw_findings(x, y, later[:8])
+    name = path.rpartition(".")[2].lstrip("@")
+    found: list[Finding] = []
+    if name in ("timesteps", "sigmas"):
+        found += schedule_findings(name, x, y)
+    if "timestep" in slot or path == "@timestep":
+        found += schedule_findings("timestep", x, y)
+    if x.size == y.size:
+        found += value_findings(x, y)
+        found += _pooled(a, left, y)
+        found += _combined(node, a, b, left, right, x, y)
+    return found
+
+
+def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> list[Finding]:
+    """The value is, element by element, another earlier value: a shadowed or stale variable."""
+    found = []
+    norm = a.stats(left).l2
+    for trace, entry, side in ((b, right, "its own"), (a, right, "the reference's")):
+        wanted, size = b.sketch(right), int(np.prod(entry.shape or (1,)))
+        limit = right.seq if trace is b else left.seq
+        for other in trace.entries:
+            if other.seq >= limit or int(np.prod(other.shape or (1,))) != size or not other.is_float or other.key.node == node.key.node:
+                continue
+            residual = sketch_error(wanted, trace.sketch(other), norm)
+            if residual <= node.tau and not _twin(a, left, other.key):
+                found.append(Finding("wrong_operand", f"the value is {side} `{other.key}`", residual, 3))
+                break
+    return found
+
+
+def _twin(a: Trace, left: Entry, key: Key) -> bool:
+    """True if the reference's value is that other one, too."""
+    other = a.get(key)
+    return other is not None and sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
+
+
+def _pooled(a: Trace, left: Entry, y: Array) -> list[Finding]:
+    """Another token of a recorded sequence was taken."""
+    if y.ndim != 2:
+        return []
+    found = []
+    for entry in a.entries:
+        if entry.seq < left.seq and len(entry.shape) == 3 and entry.shape[::2] == y.shape and entry.has_data:
+            tokens = np.asarray(a.array(entry)).astype(np.float64)
+            distance = ((tokens - y[:, None]) ** 2).sum(-1)
+            index = distance.argmin(1)
+            picked = tokens[np.arange(len(index)), index]
+            found.append(Finding("pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1))
+    return found
+
+
+def _combined(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[Finding]:
+    """Both values are sums of the same earlier values with other weights: guidance, steps, noise levels."""
+    if x.size < 16 or not (node.key.path.startswith("@") or node.key.is_input):
+        return []
+    labels, xs, ys = [], [], []
+    for label, p, q in _sources(node, a, b, left, right):
+        if len(labels) < MAX_SOURCES:
+            labels.append(label)
+            xs.append(p)
+            ys.append(q)
+    if not labels:
+        return []
+    for count in range(1, len(labels) + 1):
+        weights_a, rest_a = combination(x, xs[:count])
+        weights_b, rest_b = combination(y, ys[:count])
+        if rest_a < FITS and rest_b < max(FITS, node.tau):
+            return [_combination_finding(labels[:count], weights_a, weights_b, rest_b)]
+    return []
+
+
+def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> list[tuple[str, Array, Array]]:
+    found: list[tuple[str, Array, Array]] = []
+    size = int(np.prod(left.shape))
+    earlier = [e for e in a.entries if e.seq < left.seq and e.has_data and e.is_float and not e.key.is_operation]
+    earlier = [e for e in earlier if e.key.step == node.key.step or e.key.step == "-"]
+    for entry in sorted(earlier, key=lambda e: -e.seq):
+        other = b.get(entry.key)
+        if other is None or not other.has_data or other.shape != entry.shape or other.seq >= right.seq:
+            continue
+        p, q = np.asarray(a.array(entry)), np.asarray(b.array(other))
+        if p.size == size:
+            found.append((str(entry.key.path), p, q))
+        elif p.size == 2 * size and p.ndim and p.shape[0] % 2 == 0:
+            half = p.shape[0] // 2
+            found += [(f"{entry.key.path}[:{half}]", p[:half], q[:half]), (f"{entry.key.path}[{half}:]", p[half:], q[half:])]
+    return found
+
+
+def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> Finding:
+    halves = len(labels) == 2 and all(label.endswith("]") for label in labels)
+    name = "guidance" if halves else "coefficients"
+    shown = [" + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True)) for side in (a, b)]
+    words = f"the candidate computes {shown[1]}, the reference {shown[0]}"
+    if halves:
+        words = f"guidance weight {b[1]:.4g} instead of {a[1]:.4g}: {words}"
+    return Finding(name, words, residual, 1)
+
+
+def _cause(finding: Finding, node: NodeResult, before: float) -> Cause:
+    tail = f", floor {node.floor:.1e}" if node.floor is not None else f", threshold {node.tau:.1e}"
+    why = f"{finding.detail}: with that the error falls from {before:.2g} to {finding.residual:.2g}{tail}"
+    evidence: dict[str, Any] = {"accepted": True, "from": "recorded values", "threshold": node.tau}
+    return Cause(finding.name, why, str(node.key), before, finding.residual, node.floor, finding.detail, evidence)

@@ -1,0 +1,205 @@
+"""Hypotheses that need nothing but the two recorded tensors (numpy alone)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..container import Array
+from ..sketch import relative_l2
+from ..structure import affine_fit, candidate_transforms
+
+MAX_ELEMENTS = 1 << 22
+MAX_SLICES = 4096
+
+
+@dataclass
+class Finding:
+    """One hypothesis about two tensors: what the candidate's value is, and what is left of the error."""
+
+    name: str
+    detail: str
+    residual: float
+    rank: int = 5
+
+
+def value_findings(a: Array, b: Array) -> list[Finding]:
+    """Every hypothesis about B as a function of A, with its residual."""
+    if a.size != b.size or a.size == 0 or a.size > MAX_ELEMENTS or a.dtype.kind == "c":
+        return []
+    b = b.reshape(a.shape)
+    x, y = np.nan_to_num(a.astype(np.float64)), np.nan_to_num(b.astype(np.float64))
+    found: list[Finding] = []
+    for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges):
+        found += list(make(x, y))
+    return found
+
+
+def _rounded_bf16(x: Array) -> Array:
+    bits = x.astype(np.float32).view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (rounded & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+
+
+def _roundings(x: Array, y: Array) -> Iterator[Finding]:
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float16).astype(np.float64)
+    for words, moved in (("bfloat16", _rounded_bf16(x)), ("float16", half)):
+        if np.array_equal(moved, y):
+            yield Finding("precision", f"the value is the reference's rounded to {words}, bit for bit", 0.0, 0)
+        back = _rounded_bf16(y) if words == "bfloat16" else y
+        if not np.array_equal(y, back) and np.array_equal(x, back):
+            yield Finding("precision", f"the reference's value is the candidate's rounded to {words}, bit for bit", 0.0, 0)
+    if np.abs(x).max(initial=0.0) > 2:
+        for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x))):
+            yield Finding("timestep_dtype", f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 1)
+
+
+def _rearranged(x: Array, y: Array) -> Iterator[Finding]:
+    for name, moved in candidate_transforms(x):
+        kind, *where = name.split(":")
+        words = {
+            "roll": "shifted by {1} along axis {0}",
+            "flip": "reversed along axis {0}",
+            "halfswap": "with its halves swapped along axis {0}",
+            "deinterleave": "with even elements first along axis {0}",
+            "transpose": "with axes {0} and {1} swapped",
+        }[kind].format(*where)
+        cause = {"roll": "shifted", "flip": "reversed", "halfswap": "half_swap", "deinterleave": "interleave", "transpose": "axes_swapped"}[kind]
+        yield Finding(cause, f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 2)
+
+
+def _scaled(x: Array, y: Array) -> Iterator[Finding]:
+    gain = float(np.vdot(x, y) / np.vdot(x, x)) if np.any(x) else 1.0
+    yield Finding("scale", f"the value is {gain:.6g} times the reference's", relative_l2(x, x + (y - gain * x)), 3)
+    a, b, _ = affine_fit(x, y)
+    yield Finding("affine", f"the value is {a:.6g} times the reference's plus {b:.6g}", relative_l2(x, x + (y - a * x - b)), 4)
+    if x.ndim and x.size > 1:
+        shift = float((y - x).mean())
+        yield Finding("offset", f"the value is the reference's plus {shift:.6g}", relative_l2(x, x + (y - x - shift)), 3)
+
+
+def _ranges(x: Array, y: Array) -> Iterator[Finding]:
+    for words, moved in (("(x + 1) / 2", (x + 1) / 2), ("2 x - 1", 2 * x - 1), ("255 x", 255 * x), ("x / 255", x / 255), ("127.5 (x + 1)", 127.5 * (x + 1))):
+        yield Finding("value_range", f"the value is {words} of the reference's", relative_l2(x, x + (y - moved)), 1)
+        if "+ 1) / 2" in words:
+            yield Finding("value_range", f"the value is clip({words}) of the reference's", relative_l2(x, x + (y - moved.clip(0, 1))), 1)
+
+
+def _permuted(x: Array, y: Array) -> Iterator[Finding]:
+    """Any permutation along one axis, found by matching slices."""
+    for axis, size in enumerate(x.shape):
+        if not 2 < size <= MAX_SLICES or x.size // size < 2:
+            continue
+        left = np.moveaxis(x, axis, 0).reshape(size, -1)
+        right = np.moveaxis(y, axis, 0).reshape(size, -1)
+        distance = (right**2).sum(1)[:, None] + (left**2).sum(1)[None] - 2 * right @ left.T
+        order = distance.argmin(1)
+        if len(set(order.tolist())) == size and not np.array_equal(order, np.arange(size)):
+            residual = relative_l2(x, x + (y - np.take(x, order, axis)))
+            words = _order_words(order)
+            name = "channel_order" if size <= 4 else "permutation"
+            yield Finding(name, f"the value is the reference's with axis {axis} in the order {words}", residual, 3)
+
+
+def _order_words(order: Array) -> str:
+    shown = ", ".join(str(i) for i in order[:8])
+    return shown + (", …" if order.size > 8 else "")
+
+
+def _offsets(x: Array, y: Array) -> Iterator[Finding]:
+    """A difference that depends on one axis alone: a bias that is missing or added."""
+    d = y - x
+    for axis in range(x.ndim):
+        if x.shape[axis] < 2 or x.size // x.shape[axis] < 2:
+            continue
+        others = tuple(i for i in range(x.ndim) if i != axis)
+        vector = d.mean(axis=others, keepdims=True)
+        yield Finding("missing_bias", f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing", relative_l2(x, x + (d - vector)), 4)  # fmt: skip
+
+
+def _clipped(x: Array, y: Array) -> Iterator[Finding]:
+    low, high = float(y.min()), float(y.max())
+    if low > float(x.min()) or high < float(x.max()):
+        yield Finding("clamp", f"the value is the reference's clipped to [{low:.4g}, {high:.4g}]", relative_l2(x, x + (y - x.clip(low, high))), 3)
+
+
+def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
+    """Random draws: rounded, repeated over patches, moved in the stream, or another stream."""
+    found = [f for f in value_findings(a, b) if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted")]
+    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+    if x.size != y.size or x.size < 8:
+        return found
+    for number, other in enumerate(later, 1):
+        if other.size == y.size and np.array_equal(other.astype(np.float64).reshape(-1), y):
+            found.append(Finding("random_offset", f"the draw is the reference's draw {number} later: {number} draws too many before it", 0.0, 0))
+    offset = _find(x, y[:8]) or _find(y, x[:8])
+    if offset:
+        moved = y if _find(x, y[:8]) else x
+        length = x.size - offset
+        left, right = (x[offset:], moved[:length]) if moved is y else (x[:length], y[offset:])
+        found.append(Finding("random_offset", f"the draws are the same stream {offset} values apart", relative_l2(x, np.r_[x[:offset], x[:length] + right - left]), 0))
+    lag = _repeats(b)
+    if lag and not _repeats(a):
+        found.append(Finding("patch_noise", f"the draw repeats each value over {lag} neighbours", 0.0, 1))
+    correlation = float(np.corrcoef(x, y)[0, 1])
+    alike = abs(x.std() - y.std()) < 5 * x.std() / math.sqrt(x.size) and abs(x.mean() - y.mean()) < 8 * x.std() / math.sqrt(x.size)
+    if abs(correlation) < 5 / math.sqrt(x.size) and alike:
+        found.append(Finding("random_stream", f"another stream of the same distribution (correlation {correlation:.3f})", 0.0, 2))
+    return found
+
+
+def _find(stream: Array, first: Array) -> int | None:
+    for start in np.flatnonzero(stream[1 : stream.size - first.size] == first[0]) + 1:
+        if np.array_equal(stream[start : start + first.size], first):
+            return int(start)
+    return None
+
+
+def _repeats(values: Array) -> int:
+    """p if neighbours along the last axis are equal in runs of p."""
+    for p in (4, 2):
+        if values.ndim and values.shape[-1] % p == 0 and values.shape[-1] > p:
+            groups = values.reshape(*values.shape[:-1], -1, p)
+            if np.array_equal(groups, np.broadcast_to(groups[..., :1], groups.shape)):
+                return p
+    return 0
+
+
+def schedule_findings(name: str, a: Array, b: Array) -> list[Finding]:
+    """Timesteps and sigmas: moved, rounded, spaced otherwise, other ends."""
+    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+    found: list[Finding] = []
+    if x.size != y.size:
+        return found
+    difference = y - x
+    if np.ptp(difference) == 0:
+        found.append(Finding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
+    for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x)), ("rounded to bfloat16", _rounded_bf16(x))):
+        if np.array_equal(moved, y):
+            found.append(Finding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
+    if np.array_equal(x[::-1], y):
+        found.append(Finding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
+    for k in (1, -1):
+        if x.size > 3 and np.allclose(x[max(0, k) : x.size + min(0, k)], y[max(0, -k) : y.size + min(0, -k)], rtol=1e-6):
+            found.append(Finding("schedule_shift", f"{name} is the reference's moved by {k} places", 0.0, 1))
+    wrong = np.flatnonzero(~np.isclose(x, y, rtol=1e-6))
+    if 0 < wrong.size < x.size / 2 and set(wrong.tolist()) <= {0, x.size - 1, x.size - 2}:
+        found.append(Finding("schedule_ends", f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}", 0.0, 1))
+    steps_x, steps_y = np.diff(x), np.diff(y)
+    if not found and x.size > 2:
+        even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]
+        words = f"steps of {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        found.append(Finding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
+    return found
+
+
+def combination(value: Array, sources: list[Array]) -> tuple[list[float], float]:
+    """Coefficients of the least-squares value = sum c_i source_i, and the relative residual."""
+    columns = np.stack([s.astype(np.float64).reshape(-1) for s in sources], 1)
+    target = value.astype(np.float64).reshape(-1)
+    coefficients, *_ = np.linalg.lstsq(columns, target, rcond=None)
+    return [float(c) for c in coefficients], relative_l2(target, columns @ coefficients)
