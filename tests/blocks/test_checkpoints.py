@@ -207,3 +207,20 @@ def test_a_block_can_have_an_alias_of_its_own():
 
     pipe = tiny.pipeline().replace_block("prepare", Named)
     assert "latents" in captured(pipe, "noise_ready")[0].data
+
+
+def test_timesteps_that_begin_elsewhere_are_refused():
+    class FromTheMiddle(tiny.SetTimesteps):
+        inputs = [*tiny.SetTimesteps.inputs, tiny.InputParam("skip", int, default=0)]
+
+        def __call__(self, components, state):
+            components.scheduler.set_timesteps(state.num_inference_steps)
+            components.scheduler.set_begin_index(state.skip)
+            state.timesteps = components.scheduler.timesteps[state.skip :]
+
+    pipe = tiny.pipeline().replace_block("set_timesteps", FromTheMiddle)
+    saved, _ = captured(pipe, "preloop", skip=2)
+    with pytest.raises(InjectionError, match="timesteps that 'scheduler' of this run does not have"):
+        pipe("cat", skip=1, checkpoints={"preloop": Checkpoint(load=True, data=saved.data)})
+    same = Checkpoint(load=True, data=saved.data)
+    assert torch.equal(pipe("dog", skip=2, checkpoints={"preloop": same}).images, pipe("cat", seed=5, skip=2).images)

@@ -89,3 +89,17 @@ def test_nan_in_an_input_is_the_callers():
     with pytest.raises(InputError, match=r"'latents' has NaN in it \(16 of 16"):
         pipe("cat", latents=torch.full((1, 1, 4, 4), float("nan")))
     assert tiny.forwards(pipe) == 0
+
+
+def test_a_second_try_draws_the_same_noise():
+    class Noisy(tiny.Decode):
+        inputs = [*tiny.needs("latents"), "generator"]
+
+        def __call__(self, components, state):
+            noise = tiny.randn_tensor(state.latents.shape, state.generator)
+            state.images = components.decoder.decode(state.latents + noise).float()
+
+    def noisy(decoder):
+        return tiny.pipeline(decoder=decoder).replace_block("decode", Noisy)("cat", seed=1).images
+
+    assert torch.equal(noisy(overflowing_decoder().half()), noisy(overflowing_decoder().half().float()))

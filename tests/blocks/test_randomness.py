@@ -86,6 +86,7 @@ def test_wrong_seeds():
     with pytest.raises(InputError, match="no block of this run draws noise"):
         encode_only("cat", seed=1)
     assert tiny.forwards(pipe) == 0
+    assert pipe("cat", seed=1, output="prompt_embeds").shape == (1, tiny.WIDTH)
 
 
 def test_randn_tensor():

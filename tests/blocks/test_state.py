@@ -137,3 +137,15 @@ def test_pipeline_state_reads_like_an_object():
     assert state.writers == {"b": "writer"}
     with pytest.raises(AttributeError, match="there are: a, b"):
         state.c
+
+
+def test_an_output_that_only_has_a_default_was_not_written():
+    class Forgets(tiny.PrepareLatents):
+        inputs = [param for param in tiny.PrepareLatents.inputs if param.name != "latents"]
+
+        def __call__(self, components, state):
+            pass
+
+    pipe = tiny.pipeline().replace_block("prepare", Forgets)
+    with pytest.raises(WiringError, match=r"'prepare' \(Forgets\) declares the output 'latents' but did not write it"):
+        pipe("x")

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from lockstep.parity import AlignmentError, Trace, TraceWriter, Verdict, align_traces, compare, floor, record
 from parity import tiny
-from torch import nn
 
 
 class FusedAttention(nn.Module):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from lockstep.parity import Role, Status, Trace, TraceWriter, Verdict, compare, floor, record
 from parity import tiny
-from torch import nn
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,10 @@ def test_permuted_lanes_with_permuted_weights_are_equivalent(reference, tmp_path
         linear.weight.data = linear.weight.data.unflatten(0, (4, 8))[:, order].flatten(0, 1).contiguous()
     result = judge(reference, run(model, tmp_path))
     assert result.verdict in (Verdict.PASS, Verdict.NOISE), result.sentence()
-    assert {n.path for n in result.nodes if n.role is Role.HEALED} >= {"model.blocks.1.attn.to_q", "model.blocks.1.attn.to_k"}
+    assert {n.path for n in result.nodes if n.role is Role.HEALED} >= {
+        "model.blocks.1.attn.to_q",
+        "model.blocks.1.attn.to_k",
+    }
     assert {w["kind"] for w in result.weights} == {"permuted"}
 
 
@@ -225,7 +229,13 @@ def test_other_inputs_are_invalid(tmp_path):
 def write(path, *values, dtype=np.float32):
     with TraceWriter(path) as writer:
         for index, (name, slot, value) in enumerate(values):
-            writer.put("-", name, slot, np.asarray(value).astype(dtype) if dtype else np.asarray(value), op="Linear" if index else "")
+            writer.put(
+                "-",
+                name,
+                slot,
+                np.asarray(value).astype(dtype) if dtype else np.asarray(value),
+                op="Linear" if index else "",
+            )
     return path
 
 
@@ -331,7 +341,9 @@ def test_the_whole_pipeline_and_a_fault_in_it(tmp_path):
     result = compare(tmp_path / "a.trace", tmp_path / "b.trace")
     assert result.verdict is Verdict.PASS
     assert result.coverage.fraction == 1
-    pipe.unet.mid_block.attentions[0].transformer_blocks[0].ff.net[0].gelu = lambda gate: F.gelu(gate, approximate="tanh")
+    pipe.unet.mid_block.attentions[0].transformer_blocks[0].ff.net[0].gelu = lambda gate: F.gelu(
+        gate, approximate="tanh"
+    )
     with record(pipe, tmp_path / "c.trace", level="module+ops"):
         tiny.generate(pipe, steps=2)
     result = compare(tmp_path / "a.trace", tmp_path / "c.trace")

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from lockstep.parity import Floor, FloorError, InvalidTrace, Trace, floor, record
 from lockstep.parity.floor_file import summarize
 from lockstep.parity.floors import one_ulp
 from parity import tiny
-from torch import nn
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,13 @@ def test_the_file(tmp_path):
     measured = Floor(["ulp"], {"-|a|out": [1e-6]})
     measured.save(tmp_path / "f.floor")
     assert Floor.load(tmp_path / "f.floor").value("-|a|out").f == pytest.approx(1e-6)
-    for text in ("", "[]", '{"schema":"pfloor/1"}', '{"schema":"pfloor/1","runs":[],"errors":{"a":[-1]}}', '{"schema":"pfloor/1","runs":[],"errors":{"a":["x"]}}'):
+    for text in (
+        "",
+        "[]",
+        '{"schema":"pfloor/1"}',
+        '{"schema":"pfloor/1","runs":[],"errors":{"a":[-1]}}',
+        '{"schema":"pfloor/1","runs":[],"errors":{"a":["x"]}}',
+    ):
         (tmp_path / "f.floor").write_text(text)
         with pytest.raises(InvalidTrace):
             Floor.load(tmp_path / "f.floor")

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from lockstep.parity import RecordError, Trace, record, tap
 from parity import tiny
-from torch import nn
 
 
 def keys(trace):
@@ -210,7 +211,9 @@ def test_a_whole_pipeline_without_editing_it(pipeline, tmp_path):
     assert trace.meta["schedules"][0]["config"]["beta_schedule"] == "scaled_linear"
 
 
-@pytest.mark.parametrize("stop,last", [("denoise:01", "denoise:01"), ("after_step_0", "denoise:00"), ("preloop", "denoise:00")])
+@pytest.mark.parametrize(
+    "stop,last", [("denoise:01", "denoise:01"), ("after_step_0", "denoise:00"), ("preloop", "denoise:00")]
+)
 def test_stop_in_the_loop(pipeline, tmp_path, stop, last):
     with record(pipeline, tmp_path / "r.trace", stop_at=stop) as recorder:
         tiny.generate(pipeline, steps=5)
@@ -262,7 +265,10 @@ def test_a_scheduler_that_the_pipeline_copies_is_watched_too(tmp_path):
 
 def test_two_recorders_at_once_see_the_same(tmp_path):
     model, x = tiny.transformer(), tiny.sample()
-    with record(model, tmp_path / "a.trace", level="module+ops"), record(model, tmp_path / "b.trace", level="module+ops"):
+    with (
+        record(model, tmp_path / "a.trace", level="module+ops"),
+        record(model, tmp_path / "b.trace", level="module+ops"),
+    ):
         model(x)
     assert keys(Trace.open(tmp_path / "a.trace")) == keys(Trace.open(tmp_path / "b.trace"))
 

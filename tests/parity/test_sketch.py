@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from lockstep.parity.sketch import FOLD_FROM, WIDTH, relative_l2, sketch, sketch_and_stats, splitmix64
 from lockstep.parity.sketch_torch import Sketcher
 
@@ -26,7 +27,9 @@ def test_torch_and_numpy_agree(size):
     assert (stats.n, stats.min, stats.max) == (wanted.n, wanted.min, wanted.max)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.float8_e4m3fn])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.float8_e4m3fn]
+)
 def test_other_dtypes_are_sketched_by_value(dtype):
     values = (torch.randn(70_000, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
     here, stats = Sketcher()(values)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
 from lockstep.parity import InvalidTrace, Name, RecordError, Trace, TraceWriter, Verdict, compare
 from lockstep.parity.container import _E4M3, decode
-from safetensors.numpy import save_file
 
 
 def write_level_zero(path, tensors):
@@ -65,7 +66,10 @@ def test_a_file_of_another_writer_is_a_trace(tmp_path):
     rng = np.random.default_rng(0)
     path = write_level_zero(
         tmp_path / "run.safetensors",
-        {"000002|-|b|out": rng.standard_normal(5), "000001|denoise:01.cond|a|in.x": rng.standard_normal((2, 3)).astype("f4")},
+        {
+            "000002|-|b|out": rng.standard_normal(5),
+            "000001|denoise:01.cond|a|in.x": rng.standard_normal((2, 3)).astype("f4"),
+        },
     )
     trace = Trace.open(path)
     assert [e.key.path for e in trace.entries] == ["a", "b"]
@@ -96,14 +100,32 @@ def test_every_eight_bit_code_is_decoded_as_torch_does():
 
 @pytest.mark.parametrize(
     "name",
-    ["no separators", "1|-|a", "x|-|a|out", "1||a|out", "1|-||out", "1|-|a|side", "1|-|a|out.", "1|loop|a|out", "1|-|a\n|out", "1|-|a|out|b"],
+    [
+        "no separators",
+        "1|-|a",
+        "x|-|a|out",
+        "1||a|out",
+        "1|-||out",
+        "1|-|a|side",
+        "1|-|a|out.",
+        "1|loop|a|out",
+        "1|-|a\n|out",
+        "1|-|a|out|b",
+    ],
 )
 def test_bad_names_are_refused(name):
     with pytest.raises(InvalidTrace):
         Name.parse(name)
 
 
-@pytest.mark.parametrize("name", ["000017|-|text_encoder.layers.3.mlp.fc1|out", "000912|denoise:07.cond|unet.a|in.x", "5|chunk:2/denoise:07|@sigma|out"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "000017|-|text_encoder.layers.3.mlp.fc1|out",
+        "000912|denoise:07.cond|unet.a|in.x",
+        "5|chunk:2/denoise:07|@sigma|out",
+    ],
+)
 def test_good_names_are_read(name):
     assert str(Name.parse(name)).endswith(name.split("|", 1)[1])
 
@@ -157,7 +179,7 @@ BROKEN_EVENTS = {
     "other dtype": lambda lines: lines[1].update(dtype="F16"),
     "wrong count": lambda lines: lines[-1].update(tensors=99),
     "missing line": lambda lines: lines.pop(1),
-    "swapped labels": lambda lines: (lines[0].update(sk=lines[1]["sk"], stats=lines[1]["stats"])),
+    "swapped labels": lambda lines: lines[0].update(sk=lines[1]["sk"], stats=lines[1]["stats"]),
     "sketch too short": lambda lines: lines[1].update(sk="AAAA"),
     "sketch not base64": lambda lines: lines[1].update(sk="***"),
     "stats are text": lambda lines: lines[1].update(stats="big"),

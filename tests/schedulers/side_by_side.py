@@ -96,10 +96,14 @@ def assert_same_grid(ours: Any, theirs: Any, what: str, tally: Tally | None = No
         if not hasattr(theirs, name):
             continue
         our_grid, their_grid = getattr(ours, name), getattr(theirs, name)
-        assert our_grid.shape == their_grid.shape, f"{what}: {tuple(our_grid.shape)} {name}, wanted {tuple(their_grid.shape)}"
+        assert our_grid.shape == their_grid.shape, (
+            f"{what}: {tuple(our_grid.shape)} {name}, wanted {tuple(their_grid.shape)}"
+        )
         _compare(our_grid, their_grid, f"{what}: {name} differ", tally or Tally())
     our_sigma, their_sigma = float(ours.init_noise_sigma), float(getattr(theirs, "init_noise_sigma", 1.0))
-    assert abs(our_sigma - their_sigma) <= TOLERANCE * their_sigma, f"{what}: init_noise_sigma {our_sigma}, wanted {their_sigma}"
+    assert abs(our_sigma - their_sigma) <= TOLERANCE * their_sigma, (
+        f"{what}: init_noise_sigma {our_sigma}, wanted {their_sigma}"
+    )
 
 
 def step_together(
@@ -120,7 +124,9 @@ def step_together(
     draws = torch.Generator().manual_seed(0)
     noise = torch.randn(len(timesteps) + 1, *shape, generator=draws)
     our_sample = their_sample = (noise[-1] * float(getattr(theirs, "init_noise_sigma", 1.0))).to(dtype)
-    outputs = (noise[:-1] if channels == 1 else torch.rand(len(timesteps), shape[0], channels * shape[1], *shape[2:])).to(dtype)
+    outputs = (
+        noise[:-1] if channels == 1 else torch.rand(len(timesteps), shape[0], channels * shape[1], *shape[2:])
+    ).to(dtype)
     our_options, their_options = dict(step_options), dict(step_options)
     if step_options.pop("seeded", False):
         for options in (our_options, their_options):
@@ -149,7 +155,9 @@ def _compare(ours: torch.Tensor, theirs: torch.Tensor, what: str, tally: Tally) 
     tally.worst = max(tally.worst, error)
 
 
-def combinations(product: dict[str, list[Any]], rotating: dict[str, list[Any]] | None = None) -> Iterator[dict[str, Any]]:
+def combinations(
+    product: dict[str, list[Any]], rotating: dict[str, list[Any]] | None = None
+) -> Iterator[dict[str, Any]]:
     """Every combination of the first options; the others take turns, so that each value meets many combinations.
 
     A value that is a dict stands for several options at once.

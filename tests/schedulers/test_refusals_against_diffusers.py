@@ -3,15 +3,21 @@
 import diffusers
 import pytest
 import torch
-from schedulers.side_by_side import SHAPE, assert_same_refusal
 
 import lockstep.schedulers
 from lockstep.errors import ConfigError, InputError, UnsupportedError
+from schedulers.side_by_side import SHAPE, assert_same_refusal
 
 ALL = [name for name in lockstep.schedulers.__all__ if name.endswith("Scheduler")]
 TRAINED_ON_BETAS = [name for name in ALL if "Flow" not in name]
-SPACED = [name for name in TRAINED_ON_BETAS if name not in ("DPMSolverSinglestepScheduler", "LCMScheduler", "TCDScheduler")]
-RESPACED = [name for name in ALL if "use_beta_sigmas" in lockstep.configuration.config_defaults(getattr(lockstep.schedulers, name))]
+SPACED = [
+    name for name in TRAINED_ON_BETAS if name not in ("DPMSolverSinglestepScheduler", "LCMScheduler", "TCDScheduler")
+]
+RESPACED = [
+    name
+    for name in ALL
+    if "use_beta_sigmas" in lockstep.configuration.config_defaults(getattr(lockstep.schedulers, name))
+]
 
 
 def run(library, name, *, steps=4, step_options=None, **options):
@@ -35,9 +41,14 @@ def step_at(library, name, timestep, set_timesteps=True):
 
 CASES = {
     **{f"{n}: unknown beta_schedule": lambda lib, n=n: run(lib, n, beta_schedule="bumpy") for n in TRAINED_ON_BETAS},
-    **{f"{n}: unknown prediction_type": lambda lib, n=n: run(lib, n, prediction_type="guess") for n in TRAINED_ON_BETAS},
+    **{
+        f"{n}: unknown prediction_type": lambda lib, n=n: run(lib, n, prediction_type="guess") for n in TRAINED_ON_BETAS
+    },
     **{f"{n}: unknown timestep_spacing": lambda lib, n=n: run(lib, n, timestep_spacing="random") for n in SPACED},
-    **{f"{n}: two spacings": lambda lib, n=n: run(lib, n, use_karras_sigmas=True, use_beta_sigmas=True) for n in RESPACED},
+    **{
+        f"{n}: two spacings": lambda lib, n=n: run(lib, n, use_karras_sigmas=True, use_beta_sigmas=True)
+        for n in RESPACED
+    },
     **{
         f"{n}: more steps than trained": lambda lib, n=n: run(lib, n, steps=1001)
         for n in ("DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "LCMScheduler", "TCDScheduler")
@@ -57,16 +68,37 @@ CASES = {
     },
     **{
         f"{n}: an index as timestep": lambda lib, n=n, t=t: step_at(lib, n, t)
-        for n in ("EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler")
+        for n in (
+            "EulerDiscreteScheduler",
+            "EulerAncestralDiscreteScheduler",
+            "FlowMatchEulerDiscreteScheduler",
+            "FlowMatchHeunDiscreteScheduler",
+        )
         for t in (0, torch.tensor(1), torch.tensor(2, dtype=torch.int32))
     },
     **{
-        f"{n}: a timestep off the grid": lambda lib, n=n: step_at(lib, n, torch.tensor(123.0))
-        for n in ("EulerDiscreteScheduler", "HeunDiscreteScheduler", "LMSDiscreteScheduler", "LCMScheduler", "DDPMScheduler", "FlowMatchEulerDiscreteScheduler")
+        f"{n}: a timestep off the grid": lambda lib, n=n: step_at(
+            lib, n, torch.tensor(123 if n == "DDPMScheduler" else 123.0)
+        )
+        for n in (
+            "EulerDiscreteScheduler",
+            "HeunDiscreteScheduler",
+            "LMSDiscreteScheduler",
+            "LCMScheduler",
+            "DDPMScheduler",
+            "FlowMatchEulerDiscreteScheduler",
+        )
     },
     **{
-        f"{n}: timesteps with use_{kind}": lambda lib, n=n, kind=kind: lay(lib, n, {f"use_{kind}": True}, timesteps=[999, 500])
-        for n in ("EulerDiscreteScheduler", "HeunDiscreteScheduler", "DPMSolverMultistepScheduler", "DPMSolverSinglestepScheduler")
+        f"{n}: timesteps with use_{kind}": lambda lib, n=n, kind=kind: lay(
+            lib, n, {f"use_{kind}": True}, timesteps=[999, 500]
+        )
+        for n in (
+            "EulerDiscreteScheduler",
+            "HeunDiscreteScheduler",
+            "DPMSolverMultistepScheduler",
+            "DPMSolverSinglestepScheduler",
+        )
         for kind in ("karras_sigmas", "exponential_sigmas", "beta_sigmas")
     },
     **{
@@ -82,7 +114,6 @@ CASES = {
         )
     },
     **{f"{n}: no grid at all": lambda lib, n=n: lay(lib, n, {}) for n in ALL},
-    **{f"{n}: no steps": lambda lib, n=n: lay(lib, n, {}, -3) for n in ALL if n not in ("FlowMatchEulerDiscreteScheduler", "PNDMScheduler")},
     **{
         f"{n}: rising timesteps": lambda lib, n=n: lay(lib, n, {}, timesteps=[20, 500])
         for n in ("DDPMScheduler", "LCMScheduler", "TCDScheduler")
@@ -93,7 +124,12 @@ CASES = {
     },
     **{
         f"{n}: unknown final_sigmas_type": lambda lib, n=n: run(lib, n, final_sigmas_type="one")
-        for n in ("EulerDiscreteScheduler", "DPMSolverMultistepScheduler", "DPMSolverSinglestepScheduler", "UniPCMultistepScheduler")
+        for n in (
+            "EulerDiscreteScheduler",
+            "DPMSolverMultistepScheduler",
+            "DPMSolverSinglestepScheduler",
+            "UniPCMultistepScheduler",
+        )
     },
     **{
         f"{n}: unknown {key}": lambda lib, n=n, key=key: run(lib, n, **{key: "magic"})
@@ -120,19 +156,37 @@ CASES = {
         lib, "UniPCMultistepScheduler", prediction_type="flow_prediction", use_flow_sigmas=True, predict_x0=False
     ),
     "DPM: flow in eps": lambda lib: run(
-        lib, "DPMSolverMultistepScheduler", prediction_type="flow_prediction", algorithm_type="dpmsolver", final_sigmas_type="sigma_min"
+        lib,
+        "DPMSolverMultistepScheduler",
+        prediction_type="flow_prediction",
+        algorithm_type="dpmsolver",
+        final_sigmas_type="sigma_min",
     ),
     "DPM: sde-dpmsolver of third order": lambda lib: run(
-        lib, "DPMSolverMultistepScheduler", algorithm_type="sde-dpmsolver", solver_order=3, final_sigmas_type="sigma_min", steps=20
+        lib,
+        "DPMSolverMultistepScheduler",
+        algorithm_type="sde-dpmsolver",
+        solver_order=3,
+        final_sigmas_type="sigma_min",
+        steps=20,
     ),
-    "DPM: timesteps with lu": lambda lib: lay(lib, "DPMSolverMultistepScheduler", {"use_lu_lambdas": True}, timesteps=[999, 500]),
-    "DPM: timesteps with flow": lambda lib: lay(lib, "DPMSolverMultistepScheduler", {"use_flow_sigmas": True}, timesteps=[999, 500]),
+    "DPM: timesteps with lu": lambda lib: lay(
+        lib, "DPMSolverMultistepScheduler", {"use_lu_lambdas": True}, timesteps=[999, 500]
+    ),
+    "DPM: timesteps with flow": lambda lib: lay(
+        lib, "DPMSolverMultistepScheduler", {"use_flow_sigmas": True}, timesteps=[999, 500]
+    ),
     "Singlestep: fourth order": lambda lib: run(lib, "DPMSolverSinglestepScheduler", solver_order=4),
     "Singlestep: sde-dpmsolver": lambda lib: run(lib, "DPMSolverSinglestepScheduler", algorithm_type="sde-dpmsolver"),
-    "Euler: timesteps and sigmas": lambda lib: lay(lib, "EulerDiscreteScheduler", {}, timesteps=[999], sigmas=[14.0, 0.0]),
+    "Euler: timesteps and sigmas": lambda lib: lay(
+        lib, "EulerDiscreteScheduler", {}, timesteps=[999], sigmas=[14.0, 0.0]
+    ),
     "Euler: a number of steps and sigmas": lambda lib: lay(lib, "EulerDiscreteScheduler", {}, 4, sigmas=[14.0, 0.0]),
     "Euler: timesteps with continuous ones": lambda lib: lay(
-        lib, "EulerDiscreteScheduler", {"timestep_type": "continuous", "prediction_type": "v_prediction"}, timesteps=[999]
+        lib,
+        "EulerDiscreteScheduler",
+        {"timestep_type": "continuous", "prediction_type": "v_prediction"},
+        timesteps=[999],
     ),
     "Euler: unknown interpolation": lambda lib: run(lib, "EulerDiscreteScheduler", interpolation_type="cubic"),
     "Euler ancestral: sample": lambda lib: run(lib, "EulerAncestralDiscreteScheduler", prediction_type="sample"),
@@ -141,7 +195,9 @@ CASES = {
     "PNDM: too few steps for Runge-Kutta": lambda lib: run(lib, "PNDMScheduler", steps=3),
     "DDIM inverse: linspace": lambda lib: run(lib, "DDIMInverseScheduler", timestep_spacing="linspace"),
     "DDIM: two kinds of noise": lambda lib: run(
-        lib, "DDIMScheduler", step_options={"eta": 1.0, "generator": torch.Generator(), "variance_noise": torch.ones(SHAPE)}
+        lib,
+        "DDIMScheduler",
+        step_options={"eta": 1.0, "generator": torch.Generator(), "variance_noise": torch.ones(SHAPE)},
     ),
     "DDPM: learned variance that the model lacks": lambda lib: run(lib, "DDPMScheduler", variance_type="learned_range"),
     "TCD: eta above 1": lambda lib: run(lib, "TCDScheduler", step_options={"eta": 1.5}),
@@ -185,7 +241,7 @@ def test_the_reference_refuses_it_too(what):
     ],
 )
 def test_options_that_cannot_work_are_refused(name, options, error):
-    with pytest.raises(error, match=name if error is ConfigError else ""):
+    with pytest.raises(error, match=name):
         getattr(lockstep.schedulers, name)(**options)
 
 

@@ -55,7 +55,9 @@ def test_both_halves_train_and_resume_to_the_bit(work, autoencoder_settings):
     import dataclasses
 
     for part in ("decoder", "encoder"):
-        short = dataclasses.replace(autoencoder_settings, cadence=dataclasses.replace(autoencoder_settings.cadence, evaluate_steps=2))
+        short = dataclasses.replace(
+            autoencoder_settings, cadence=dataclasses.replace(autoencoder_settings.cadence, evaluate_steps=2)
+        )
         path = train_autoencoder(work, short, part, work / "teacher")
         tensors, facts = load_checkpoint(path)
         assert facts["step"] == 4

@@ -14,7 +14,9 @@ from lockstep.training.settings import Mixture
 
 def test_every_kind_gets_its_share(work):
     items = load_items(work).items
-    mixture = Mixture(styles={"3d": 0.7, "flat": 0.3}, kinds={"base": 0.5, "colour": 0.5}, mirrored=0.25, beyond_core=0.1)
+    mixture = Mixture(
+        styles={"3d": 0.7, "flat": 0.3}, kinds={"base": 0.5, "colour": 0.5}, mirrored=0.25, beyond_core=0.1
+    )
     weights = drawing_weights(items, mixture)
     rows = torch.cat([draw_rows(weights, 32, generator_of(0, step)) for step in range(400)]).tolist()
     drawn = [items[row] for row in rows]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from helpers import relative_l2
 
+from helpers import relative_l2
 from lockstep.errors import InputError, NonFiniteError, NotFoundError
 from lockstep.training.autoencoder import train_autoencoder
 from lockstep.training.diffusion import train_diffusion

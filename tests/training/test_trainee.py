@@ -1,5 +1,7 @@
 """Averages, learning rates and the optimizer's state."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -39,7 +41,7 @@ def test_learning_rate_warms_up_stays_and_falls_when_told():
     assert falling[100] == pytest.approx(0.1)
     assert falling[125] == pytest.approx(0.1 * (0.02 + 0.98 / 2))
     assert falling[150] == falling[159] == pytest.approx(0.002)
-    assert all(a > b for a, b in zip(falling[100:150], falling[101:151], strict=True))
+    assert all(a > b for a, b in itertools.pairwise(falling[100:151]))
 
 
 def test_restoring_keeps_channels_last_parameters_and_moments_together():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -78,14 +79,7 @@ class ModularPipelineBlocks:
     @property
     def loop_arguments(self) -> tuple[str, ...]:
         """Which of i, t and k this block's `__call__` asks for."""
-        names = list(inspect.signature(type(self).__call__).parameters)[3:]
-        unknown = [name for name in names if name not in LOOP_ARGUMENTS]
-        if unknown:
-            raise WiringError(
-                f"{type(self).__name__}.__call__ asks for {unknown[0]!r}. A block is called with (components, state) and, "
-                "inside a loop, with i (index), t (item) or k (count)."
-            )
-        return tuple(names)
+        return _loop_arguments(type(self))
 
     def get_block_state(self, state: Any) -> BlockState:
         """A free working copy of this block's inputs, for blocks written in that style."""
@@ -106,6 +100,18 @@ class ModularPipelineBlocks:
     def __repr__(self) -> str:
         reads, makes = ", ".join(self.input_names), ", ".join(self.output_names)
         return f"<{type(self).__name__}: {reads or 'nothing'} -> {makes or 'nothing'}>"
+
+
+@functools.cache
+def _loop_arguments(block: type[ModularPipelineBlocks]) -> tuple[str, ...]:
+    names = tuple(inspect.signature(block.__call__).parameters)[3:]
+    for name in names:
+        if name not in LOOP_ARGUMENTS:
+            raise WiringError(
+                f"{block.__name__}.__call__ asks for {name!r}. A block is called with (components, state) and, "
+                "inside a loop, with i (index), t (item) or k (count)."
+            )
+    return names
 
 
 def _inputs(declared: Any, block: str) -> list[InputParam]:

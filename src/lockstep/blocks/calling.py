@@ -34,7 +34,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     components = RunComponents(pipe, {name: spec for name, (spec, _) in plan.components.items()})
     check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
     seeds = _give_generators(plan, values, options)
-    return Run(pipe, plan, values, options, seeds, options.workflow or assembly.workflow_of(plan))
+    return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))
 
 
 def _bind(
@@ -87,7 +87,7 @@ def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) ->
     if options.seed is not None:
         if given is not None:
             raise InputError("Give 'seed' or 'generator', not both: each of them says where the noise comes from.")
-        if not draws:
+        if "generator" not in plan.readable:
             raise InputError("'seed' was given, but no block of this run draws noise (none reads 'generator').")
         _check_seed(options.seed)
     if not draws:

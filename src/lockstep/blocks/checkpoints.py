@@ -244,10 +244,12 @@ class Checkpoints:
         """A scheduler that is not injected has to stand where the injected values were taken."""
         advice = f"Inject it too: Checkpoint(components={{{component!r}: …}}), as `save` fills it."
         grid, injected = getattr(held, "timesteps", None), checkpoint.data.get("timesteps")
-        if grid is not None and injected is not None and not set(_numbers(injected)) <= set(_numbers(grid)):
-            raise InjectionError(
-                f"Checkpoint {name!r} injects timesteps that {component!r} of this run does not have. {advice}"
-            )
+        if grid is not None and injected is not None:
+            begin = getattr(held, "begin_index", None) or 0
+            if _numbers(injected) != _numbers(grid)[begin : begin + len(injected)]:
+                raise InjectionError(
+                    f"Checkpoint {name!r} injects timesteps that {component!r} of this run does not have. {advice}"
+                )
         history = histories(held) if boundary.loops else []
         if history:
             raise InjectionError(

@@ -60,6 +60,6 @@ def refuse(finding: Finding, path: str, block: str, position: Mapping[str, Any])
         else "Look at the weights that this block uses."
     )
     return NonFiniteError(
-        f"Block {path!r} ({block}){step} made {finding}; everything it read from earlier blocks was finite. {advice} "
+        f"Block {path!r} ({block}){step} made {finding}; what earlier blocks made was finite. {advice} "
         "A block whose output may hold infinities says so with OutputParam(may_be_infinite=True)."
     )

@@ -92,7 +92,7 @@ def _describe(component: Any) -> dict[str, Any]:
         if hasattr(component, "fresh"):  # a scheduler or guider is small enough to keep whole: a replay builds it again
             described["values"] = encode(config)
     if isinstance(component, torch.nn.Module):
-        dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in component.parameters()})
+        dtypes = sorted(str(dtype).removeprefix("torch.") for dtype in {p.dtype for p in component.parameters()})
         described["dtype"] = dtypes[0] if len(dtypes) == 1 else dtypes
     return described
 

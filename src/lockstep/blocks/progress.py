@@ -83,13 +83,14 @@ class RunBars:
     def __init__(self, bars: ProgressBars) -> None:
         self.bars = bars
         self.display: Any = None
+        self.asked = False
         self.tasks: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
         if event.kind != "step":
             return
-        if self.display is None:
-            self.display = self.bars.open()
+        if not self.asked:
+            self.asked, self.display = True, self.bars.open()
         if self.display is None:
             return
         loop = NUMBER.sub("", event.path)  # a loop inside a loop keeps its line and starts over

@@ -16,7 +16,7 @@ import torch
 
 from ..errors import InputError, InterruptedRun, UnknownNameError, WiringError
 from . import guard
-from .checkpoints import Checkpoint, Checkpoints, Stopped
+from .checkpoints import Checkpoint, Checkpoints, Stopped, snapshot
 from .components import RunComponents
 from .events import Event
 from .manifest import Manifest, describe_grid, describe_run
@@ -51,13 +51,13 @@ class Run:
         plan: Plan,
         values: dict[str, Any],
         options: RunOptions,
+        components: RunComponents,
         seeds: list[int] | None,
         workflow: str | None,
     ) -> None:
-        self.pipe, self.plan, self.options = pipe, plan, options
+        self.pipe, self.plan, self.options, self.components = pipe, plan, options, components
         self.seeds, self.workflow = seeds, workflow
         self.state = PipelineState(values)
-        self.components = RunComponents(pipe, {name: spec for name, (spec, _) in plan.components.items()})
         self.checkpoints = Checkpoints(options.checkpoints, plan)
         self.observers: list[Callable[[Event], None]] = []
         self.stopped_at: str | None = None
@@ -176,30 +176,31 @@ class Run:
             yield from self._take_pending()
 
     def _leaf(self, block: Any, path: str, position: Position) -> None:
-        held = {name: self.state.values[name] for name in block.output_names if name in self.state}
+        before = _Before(self.state, block) if block.upcast_on_nonfinite else None
         view = self._call(block, path, position)
-        finding = guard.find_nonfinite(view._written, block.outputs) if self.pipe.check_finite else None
-        if finding and block.upcast_on_nonfinite and self.components.upcast(block.upcast_on_nonfinite):
-            self._pending.append(
-                self._tell(Event("retry", path, type(block).__name__, value=f"{finding}: again in float32"))
-            )
-            self.state.values |= held
+        finding = self._finding(view, block)
+        if finding and before and self.components.upcast(block.upcast_on_nonfinite):
+            note = Event("retry", path, type(block).__name__, value=f"{finding}: again in float32")
+            self._pending.append(self._tell(note))
+            before.restore(self.state)
             view = self._call(block, path, position)
-            finding = guard.find_nonfinite(view._written, block.outputs)
+            finding = self._finding(view, block)
         if finding:
             raise guard.refuse(finding, path, type(block).__name__, position)
-        unwritten = [name for name in block.output_names if name not in self.state]
-        if unwritten:
+        for name in set(block.output_names) - set(block.input_names) - set(view._written):
             raise WiringError(
-                f"Block {path!r} ({type(block).__name__}) declares the output {unwritten[0]!r} but did not write it."
+                f"Block {path!r} ({type(block).__name__}) declares the output {name!r} but did not write it."
             )
+
+    def _finding(self, view: BlockView, block: Any) -> guard.Finding | None:
+        return guard.find_nonfinite(view._written, block.outputs) if self.pipe.check_finite else None
 
     def _call(self, block: Any, path: str, position: Position) -> BlockView:
         view = BlockView(self.state, path, block, self.plan.flow.groups)
         components = self.components.seen_by(block, path, self)
         arguments = {name: _position(name, position, path) for name in block.loop_arguments}
         try:
-            with torch.no_grad(), self.pipe.placed(block.component_names, self.plan.used_near(path)):
+            with torch.no_grad(), self.pipe.placed(block.component_names, near=lambda: self.plan.used_near(path)):
                 block(components, view, **arguments)
         except Exception as problem:
             problem.add_note(f"In block {path!r} ({type(block).__name__}).")
@@ -216,9 +217,10 @@ class Run:
             for name, value in changed.items():
                 if name not in names:
                     raise UnknownNameError("value returned by callback_on_step_end", name, names)
-                values.set(name, value, f"{path}.callback") if isinstance(values, PipelineState) else setattr(
-                    values, name, value
-                )
+                if isinstance(values, PipelineState):
+                    values.set(name, value, f"{path}.callback")
+                else:
+                    setattr(values, name, value)
         latents = getattr(values, "latents", None)
         if self.options.preview and latents is not None:
             show = self.pipe.preview if self.options.preview is True else self.options.preview
@@ -251,6 +253,19 @@ class Run:
                 continue
             wanted = {name: position[name] for name in part.loop_arguments if name in position}
             part(self.components.seen_by(part, path, self), block_state, **wanted)
+
+
+class _Before:
+    """What a block may overwrite or use up, kept for a second try."""
+
+    def __init__(self, state: PipelineState, block: Any) -> None:
+        self.values = {name: state.values[name] for name in block.output_names if name in state}
+        self.generator = snapshot(state.get("generator"))
+
+    def restore(self, state: PipelineState) -> None:
+        state.values |= self.values
+        if self.generator is not None:
+            state.values["generator"] = self.generator
 
 
 def _position(name: str, position: Position, path: str) -> Any:

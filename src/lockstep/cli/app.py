@@ -13,6 +13,7 @@ from .console import EXIT_CODES, err, fail
 from .demo import demo
 from .env import env
 from .generate import EXAMPLES, PipelineCommand, generate
+from .parity import app as parity
 from .replay import replay
 from .schema import blocks, schema
 
@@ -44,6 +45,7 @@ app.command()(replay)
 app.command()(schema)
 app.command()(blocks)
 app.command()(env)
+app.add_typer(parity)
 
 
 def run(arguments: list[str] | None = None) -> None:

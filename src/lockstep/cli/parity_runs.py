@@ -34,7 +34,8 @@ class Run:
     width: int | None = None
     dtype: str = "float32"
     level: str = "module+ops"
-    fault: str | None = None  # a fault planted on purpose (`lockstep parity mutate`)
+    fault: str | None = None  # a fault planted on purpose (`lockstep parity mutate`) …
+    fault_at: str = "*"  # … in the middle one of the modules that fit
 
     @property
     def is_function(self) -> bool:
@@ -66,7 +67,9 @@ class Run:
             data = json.loads(file.read_text(encoding="utf-8"))
             return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
         except (ValueError, TypeError, KeyError) as problem:
-            raise InputError(f"{file} does not say how {trace.name} was recorded ({problem}); record it again.") from problem
+            raise InputError(
+                f"{file} does not say how {trace.name} was recorded ({problem}); record it again."
+            ) from problem
 
 
 def run_file(trace: Path) -> Path:
@@ -75,7 +78,11 @@ def run_file(trace: Path) -> Path:
 
 def is_function(model: str) -> bool:
     before, colon, name = model.rpartition(":")
-    return bool(colon) and name.isidentifier() and (before.endswith(".py") or all(p.isidentifier() for p in before.split(".")))
+    return (
+        bool(colon)
+        and name.isidentifier()
+        and (before.endswith(".py") or all(p.isidentifier() for p in before.split(".")))
+    )
 
 
 @dataclass
@@ -100,8 +107,15 @@ class Side:
 
 def load(run: Run) -> Side:
     """The model or function of a run, with a call that repeats it exactly."""
-    if run.is_function:
-        return _function_side(run)
+    side = _function_side(run) if run.is_function else _pipeline_side(run)
+    if run.fault is not None:
+        from .parity_faults import plant
+
+        plant(side.target, run.fault, run.fault_at, side.name)
+    return side
+
+
+def _pipeline_side(run: Run) -> Side:
     if run.library not in LIBRARIES:
         raise InputError(f"--library is one of {', '.join(LIBRARIES)}, got {run.library!r}.")
     if run.dtype not in DTYPES:
@@ -115,7 +129,12 @@ def load(run: Run) -> Side:
 def _arguments(run: Run) -> dict[str, Any]:
     import torch
 
-    optional = {"negative_prompt": run.negative_prompt, "guidance_scale": run.guidance_scale, "height": run.height, "width": run.width}
+    optional = {
+        "negative_prompt": run.negative_prompt,
+        "guidance_scale": run.guidance_scale,
+        "height": run.height,
+        "width": run.width,
+    }
     return {
         "prompt": run.prompt,
         "num_inference_steps": run.steps,
@@ -138,18 +157,20 @@ def _reference_pipeline(run: Run) -> Any:
     try:
         library = importlib.import_module(run.library)
     except ImportError as problem:
-        raise InputError(f"--library {run.library} needs the package {run.library}: pip install {run.library} transformers") from problem
+        raise InputError(
+            f"--library {run.library} needs the package {run.library}: pip install {run.library} transformers"
+        ) from problem
     for module in (run.library, "transformers"):
         with suppress(ImportError, AttributeError):
             logging = importlib.import_module(f"{module}.utils.logging")
             logging.set_verbosity_error()
             logging.disable_progress_bar()
-    options: dict[str, Any] = {"torch_dtype": getattr(torch, run.dtype)}
+    options: dict[str, Any] = {}
     index = Path(run.model, "model_index.json")
     if index.is_file() and "safety_checker" in json.loads(index.read_text(encoding="utf-8")):
         options |= {"safety_checker": None, "requires_safety_checker": False}
     try:
-        return library.DiffusionPipeline.from_pretrained(run.model, **options)
+        return library.DiffusionPipeline.from_pretrained(run.model, **options).to(getattr(torch, run.dtype))
     except (OSError, ValueError) as problem:
         raise LoadError(f"{run.library} cannot load {run.model}: {problem}") from problem
 

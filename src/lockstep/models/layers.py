@@ -153,6 +153,10 @@ class Downsample2D(nn.Module):
             hidden_states = F.pad(hidden_states, (0, 1, 0, 1))
         return self.conv(hidden_states)
 
+    def output_size(self, size: int) -> int:
+        """How many rows or columns come out of so many."""
+        return (size + (2 * self.padding or 1) - 3) // 2 + 1
+
 
 class Upsample2D(nn.Module):
     """Nearest-neighbour enlargement to twice the size (or to the size of a skip), then a convolution."""

@@ -131,7 +131,9 @@ def differing_attributes(a: Trace, b: Trace, alignment: Alignment) -> list[dict[
 def _coverage(a: Trace, alignment: Alignment) -> Coverage:
     """Operations are counted apart: two right programs may be written with different ones."""
     paired = {pair.a.seq for pair in alignment.pairs}
-    tensors = {_tensor(pair.a) for pair in alignment.pairs}  # a dropout's result in eval is the very tensor it was given
+    tensors = {
+        _tensor(pair.a) for pair in alignment.pairs
+    }  # a dropout's result in eval is the very tensor it was given
     paired |= {entry.seq for entry in a.entries if _tensor(entry) in tensors}
     kinds: dict[str, list[int]] = {"module": [0, 0], "pipeline": [0, 0], "operation": [0, 0]}
     for entry in a.entries:

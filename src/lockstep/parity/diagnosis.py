@@ -16,6 +16,7 @@ from .causes.catalogue import (
     attribute_edits,
     child_edits,
     deep_edits,
+    input_edits,
     module_as_activation,
     operand_edits,
     own_frame_edits,
@@ -26,7 +27,7 @@ from .causes.catalogue import (
 from .causes.edits import Edit, Site
 from .causes.goals import Goal, goal_of
 from .causes.pipeline_probe import PipelineProbe, scheduler_edits
-from .causes.probe import Probe, Reached, Read, Trial, families
+from .causes.probe import Probe, Reached, Read, Survey, Trial, families
 from .causes.recorded import recorded_causes
 from .comparison import compare
 from .floor_file import Floor
@@ -115,7 +116,9 @@ def _weights(live: Live | None) -> dict[str, torch.Tensor] | None:
         return None
     named = {}
     for root, module in live.parts.modules.items():
-        named.update({f"{root}.{path}": t.detach() for path, t in [*module.named_parameters(), *module.named_buffers()]})
+        named.update(
+            {f"{root}.{path}": t.detach() for path, t in [*module.named_parameters(), *module.named_buffers()]}
+        )
     return named
 
 
@@ -145,7 +148,9 @@ class _Search:
                 return found
             found.append(self._cause(accepted[0], current.first, True, accepted[1:4]))
             self.held.append(accepted[0].edit)
-            current = self._compared_again(comparison) if len(found) < limit and time.perf_counter() < self.deadline else None
+            current = (
+                self._compared_again(comparison) if len(found) < limit and time.perf_counter() < self.deadline else None
+            )
         return found
 
     def _compared_again(self, comparison: Comparison) -> Comparison | None:
@@ -181,7 +186,9 @@ class _Search:
                 break
         return tried
 
-    def _probes(self, key: Key, goal: Goal, comparison: Comparison, reference: Trace) -> Iterator[tuple[Any, Site | None, bool]]:
+    def _probes(
+        self, key: Key, goal: Goal, comparison: Comparison, reference: Trace
+    ) -> Iterator[tuple[Any, Site | None, bool]]:
         """The smallest live thing around the bad value first, then what contains it."""
         path, focus, site = key.path, None, None
         if key.is_operation:
@@ -196,9 +203,20 @@ class _Search:
             yield PipelineProbe(self.live, self.own, key, goal, self.held), focus, False
 
     def _module_probes(
-        self, path: str, key: Key, site: Site | None, focus: Site | None, goal: Goal, comparison: Comparison, reference: Trace
+        self,
+        path: str,
+        key: Key,
+        site: Site | None,
+        focus: Site | None,
+        goal: Goal,
+        comparison: Comparison,
+        reference: Trace,
     ) -> Iterator[tuple[Probe, Site | None, bool]]:
-        outer = [(g, r) for g, r in self._outputs_of(path, key, comparison, reference)] if site is not None or key.is_input else []
+        outer = (
+            [(g, r) for g, r in self._outputs_of(path, key, comparison, reference)]
+            if site is not None or key.is_input
+            else []
+        )
         captured = self._arguments(path, key)
         if captured is None:
             return
@@ -211,7 +229,13 @@ class _Search:
         """The results of the module around an operation: right again if the cause is right."""
         for node in comparison.nodes:
             own, foreign = (node.other, node.key) if self.turned else (node.key, node.other)
-            if own is None or foreign is None or own.path != path or own.is_input or (own.step, own.call) != (key.step, self._outer_call(path, key)):
+            if (
+                own is None
+                or foreign is None
+                or own.path != path
+                or own.is_input
+                or (own.step, own.call) != (key.step, self._outer_call(path, key))
+            ):
                 continue
             entry = self.foreign.get(foreign)
             if entry is not None and node.bad and node.error is not None:
@@ -245,7 +269,9 @@ class _Search:
     def _arguments(self, path: str, key: Key) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What the live module is given in the recorded call, taken from a run that stops there."""
         if key.path == path or key.is_operation:
-            number = next((i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call)), 0)
+            number = next(
+                (i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call)), 0
+            )
         else:
             entry = self.own.get(key)
             number = max(0, sum(1 for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq) - 1)
@@ -277,7 +303,9 @@ class _Search:
             return 0
         entry = self.own.get(key)
         began = max((seq for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq), default=0)
-        return max(0, sum(1 for seq, k in self._calls(key.path) if seq >= began and entry is not None and seq <= entry.seq) - 1)
+        return max(
+            0, sum(1 for seq, k in self._calls(key.path) if seq >= began and entry is not None and seq <= entry.seq) - 1
+        )
 
     def _is_coarse(self, path: str) -> bool:
         """True if the other side's trace says nothing about what is inside this module."""
@@ -304,7 +332,9 @@ class _Search:
         self.runs += probe.runs
         return probe.trials
 
-    def _stages(self, probe: Any, survey: Any, focus: Site | None, deep: bool, comparison: Comparison) -> Iterator[Iterable[Edit]]:
+    def _stages(
+        self, probe: Any, survey: Any, focus: Site | None, deep: bool, comparison: Comparison
+    ) -> Iterator[Iterable[Edit]]:
         differing = [{**d, "other": d["a"] if self.turned else d["b"]} for d in comparison.attributes]
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
@@ -317,22 +347,33 @@ class _Search:
             yield deep_edits(survey)
             return
         yield module_as_activation(probe)
-        yield own_frame_edits(probe, survey, focus)
+        yield own_frame_edits(probe, survey, focus, self._unseen(survey))
+        yield input_edits(probe)
         yield rotary_edits(probe, survey)
         yield child_edits(probe, survey)
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)
 
+    def _unseen(self, survey: Survey) -> frozenset[str]:
+        """Modules that the other side does not call: it does their work in some other way."""
+        known = {entry.key.path for entry in self.foreign.entries}
+        return frozenset(site.path for site in survey.sites if site.path in self.modules and self._partner(site.path) not in known)
+
+    def _partner(self, path: str) -> str:
+        return path
+
     def _cause(self, trial: Trial, node: NodeResult, accepted: bool, others: list[Trial] | None = None) -> Cause:
         goal = trial.goal
-        side = "reference" if self.turned else "candidate"
+        sides = ("candidate", "reference") if self.turned else ("reference", "candidate")
         where = str(node.key)
         floor = goal.node.floor
         tail = f", floor {floor:.1e}" if floor is not None else f", threshold {goal.tau:.1e}"
         verb = "takes" if accepted else "only takes"
-        why = f"{trial.edit.detail}: this {verb} the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
+        proof = (
+            f"doing so in the {sides[0]}, too, {verb} the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
+        )
         return Cause(
-            trial.edit.name, f"the {side} has {why}", where, goal.before, trial.residual, floor,
+            trial.edit.name, f"{trial.edit.detail} in the {sides[1]}: {proof}", where, goal.before, trial.residual, floor,
             fix=f"{trial.edit.detail} at `{_place(trial.edit) or node.key.path}`",
             evidence={
                 "accepted": accepted, "measured_at": str(goal.node.key), "threshold": goal.tau, "exact": trial.exact, "runs": self.runs,

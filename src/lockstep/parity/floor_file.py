@@ -15,6 +15,7 @@ from .names import Key
 
 SCHEMA = "pfloor/1"
 TINIEST = 1e-30  # stands for "equal to the last bit" where a logarithm is taken
+HARDLY = 8.0  # a run that moved a value this much less than the strongest one is left out
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,10 @@ class Floor:
 
 
 def summarize(errors: Iterable[float]) -> FloorValue | None:
-    """Geometric mean and spread over the runs that moved the value at all."""
-    logs = [math.log(error) for error in errors if error > TINIEST]
+    """Geometric mean and spread over the runs that moved the value; one that hardly did says nothing about the others."""
+    errors = list(errors)
+    least = max(TINIEST, max(errors, default=0.0) / HARDLY)
+    logs = [math.log(error) for error in errors if error > least]
     if not logs:
         return FloorValue(0.0, 0.0, 1)
     mean = sum(logs) / len(logs)

@@ -46,6 +46,7 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
     by_key = {str(node.key): node for node in nodes}
     outs = _outputs_by_module(nodes)
     bad_so_far: list[NodeResult] = []
+    own_faults: list[NodeResult] = []
     for node in nodes:
         if not node.bad:
             continue
@@ -53,14 +54,15 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
             node.role = Role.HEALED
             continue
         captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
-        if _contains(node, captured, bad_so_far):
+        node.local_error = local.get(str(node.key)) if local is not None else None
+        if _contains(node, captured, own_faults if node.local_error is not None else bad_so_far):
             node.role = Role.PROPAGATED
+        elif node.local_error is not None:
+            node.role = Role.ORIGIN if node.local_error > limits.local * node.prior else Role.PROPAGATED
         else:
             node.role = _role(node, captured, bool(bad_so_far), limits)
-        if local is not None and str(node.key) in local:
-            node.local_error = local[str(node.key)]
-            own = node.local_error > limits.local * node.prior
-            node.role = Role.ORIGIN if own else Role.PROPAGATED
+        if node.role is Role.ORIGIN and not node.key.is_operation:
+            own_faults.append(node)
         if not node.key.is_operation:
             bad_so_far.append(node)
 

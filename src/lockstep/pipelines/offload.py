@@ -29,10 +29,6 @@ class Offload:
         target = torch.device(device or "cpu")
         return None if target.type == "cpu" else cls(target, components)
 
-    @staticmethod
-    def nothing() -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
     @contextlib.contextmanager
     def bring(self, names: Iterable[str], keep: Iterable[str]) -> Iterator[None]:
         """The named models on the accelerator; those that nothing near needs go back to main memory."""

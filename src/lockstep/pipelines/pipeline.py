@@ -6,6 +6,7 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -320,7 +321,7 @@ class DiffusionPipeline:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
-        options = {key: value for key, value in (("device", device), ("dtype", dtype)) if value is not None}
+        options: dict[str, Any] = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
         with self._lock:
             self._offload = None
             self._load_options |= options
@@ -333,9 +334,9 @@ class DiffusionPipeline:
         self._offload = Offload.onto(device, self._components)
         return self
 
-    def placed(self, names: Iterable[str], keep: Iterable[str] = ()) -> Any:
-        """A context in which the named components are where they compute."""
-        return Offload.nothing() if self._offload is None else self._offload.bring(names, keep)
+    def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
+        """A context in which the named components are where they compute; those used `near` by need not leave."""
+        return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
     # ---- disk ----
 

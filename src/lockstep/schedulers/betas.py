@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -20,13 +21,13 @@ def make_betas(
     """The betas of a named schedule, or the trained ones where a file brings its own."""
     if trained is not None:
         return torch.tensor(np.asarray(trained), dtype=torch.float32)
-    if num_steps < 1:
-        raise ConfigError(f"num_train_timesteps wants at least 1, got {num_steps}.")
     return BETA_SCHEDULES[schedule](start, end, num_steps)
 
 
-def check_beta_schedule(owner: str, schedule: str, known: Sequence[str]) -> None:
-    """Refuse a schedule that a class does not know."""
+def check_beta_schedule(owner: str, schedule: str, known: Sequence[str], num_steps: int) -> None:
+    """Refuse a schedule that a class does not know, and one of no steps."""
+    if num_steps < 1:
+        raise ConfigError(f"{owner}: num_train_timesteps wants at least 1, got {num_steps}.")
     if schedule not in known:
         raise UnsupportedError(f"{owner} has no beta_schedule {schedule!r}. It has: {', '.join(known)}.")
 
@@ -48,7 +49,7 @@ def _sigmoid(start: float, end: float, num_steps: int) -> torch.Tensor:
 def betas_from_alpha_bar(alpha_bar: Callable[[float], float], num_steps: int) -> torch.Tensor:
     """Betas whose cumulative product follows a given curve over time 0..1 (arXiv:2102.09672, section 3.2)."""
     times = [i / num_steps for i in range(num_steps + 1)]
-    betas = [min(1 - alpha_bar(after) / alpha_bar(before), MAX_BETA) for before, after in zip(times, times[1:], strict=False)]
+    betas = [min(1 - alpha_bar(after) / alpha_bar(before), MAX_BETA) for before, after in itertools.pairwise(times)]
     return torch.tensor(betas, dtype=torch.float32)
 
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
-from ..outputs import Output
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
-from .scheduling import on_device
+from .scheduling import StepOutput, on_device
 from .spacing import check_descending, check_num_steps
 from .variance_preserving import VariancePreservingScheduler
 
@@ -22,18 +21,16 @@ SIGMA_DATA = 0.5  # arXiv:2303.01469, the boundary condition's scale
 
 
 @dataclass
-class LCMSchedulerOutput(Output):
+class LCMSchedulerOutput(StepOutput):
     """The sample one step further, and the clean sample that the model's consistency function gave."""
 
-    prev_sample: Tensor
     denoised: Tensor | None = None
 
 
 @dataclass
-class TCDSchedulerOutput(Output):
+class TCDSchedulerOutput(StepOutput):
     """The sample one step further, and the less noisy one before fresh noise was added."""
 
-    prev_sample: Tensor
     pred_noised_sample: Tensor | None = None
 
 
@@ -62,7 +59,9 @@ class DistilledGridScheduler(VariancePreservingScheduler):
             steps = check_num_steps(num_inference_steps, num_train)
             most = min(len(distilled), original_inference_steps or num_train)
             if steps > most:
-                raise InputError(f"num_inference_steps wants at most {most}, of the distillation's at strength {strength}, got {steps}.")
+                raise InputError(
+                    f"num_inference_steps wants at most {most}, of the distillation's at strength {strength}, got {steps}."
+                )
             places = np.floor(np.linspace(0, len(distilled), num=steps, endpoint=False)).astype(np.int64)
             grid = distilled[::-1][places]
         else:
@@ -72,9 +71,14 @@ class DistilledGridScheduler(VariancePreservingScheduler):
 
     def _distilled_timesteps(self, original_inference_steps: int | None, strength: float) -> np.ndarray:
         """Evenly spaced and rising, up to the strength."""
-        steps, num_train = original_inference_steps or self.config.original_inference_steps, self.config.num_train_timesteps
+        steps, num_train = (
+            original_inference_steps or self.config.original_inference_steps,
+            self.config.num_train_timesteps,
+        )
         if steps > num_train:
-            raise InputError(f"original_inference_steps wants at most {num_train}, the number of training timesteps, got {steps}.")
+            raise InputError(
+                f"original_inference_steps wants at most {num_train}, the number of training timesteps, got {steps}."
+            )
         return np.arange(1, int(steps * strength) + 1) * (num_train // steps) - 1
 
     def _is_last(self, index: int) -> bool:

@@ -60,7 +60,9 @@ class DDPMScheduler(VariancePreservingScheduler):
         config = self.config
         if timesteps is None:
             steps = check_num_steps(num_inference_steps, config.num_train_timesteps)
-            grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
+            grid = spaced_timesteps(
+                config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset
+            )
         else:
             self._refuse_two_grids(num_inference_steps, timesteps)
             check_descending(timesteps, config.num_train_timesteps)
@@ -84,8 +86,8 @@ class DDPMScheduler(VariancePreservingScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         model_output, learned = self._split_variance(model_output, sample)
-        alpha_bar = self.alphas_cumprod[timestep]
         alpha_bar_previous = self._alpha_bar(self.previous_timestep(timestep), before_first=self.one)
+        alpha_bar = self.alphas_cumprod[timestep]
         beta_bar, beta_bar_previous = 1 - alpha_bar, 1 - alpha_bar_previous
         alpha = alpha_bar / alpha_bar_previous
         beta = 1 - alpha

@@ -149,6 +149,8 @@ def check_algorithm(owner: str, algorithm: str, final_sigmas_type: str, predicti
     if algorithm.endswith("++"):
         return
     if final_sigmas_type == "zero":
-        raise ConfigError(f"{owner}: {algorithm} cannot end at sigma 0. Use final_sigmas_type='sigma_min' or {algorithm}++.")
+        raise ConfigError(
+            f"{owner}: {algorithm} cannot end at sigma 0. Use final_sigmas_type='sigma_min' or {algorithm}++."
+        )
     if prediction_type == "flow_prediction":
         raise ConfigError(f"{owner}: {algorithm} has no flow_prediction. Use {algorithm}++.")

@@ -68,7 +68,9 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
         sigmas: Sequence[float] | None = None,
     ) -> None:
         if timesteps is not None and (sigmas is not None or self._continuous):
-            raise InputError("Explicit timesteps go neither with explicit sigmas nor with continuous timesteps. Give sigmas.")
+            raise InputError(
+                "Explicit timesteps go neither with explicit sigmas nor with continuous timesteps. Give sigmas."
+            )
         if sigmas is None:
             grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps)
             self.sigmas = with_final(sigma_grid, self._final_sigma())
@@ -77,7 +79,9 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
             self.sigmas = torch.tensor(np.array(sigmas).astype(np.float32))
             trained = training_sigmas(self.alphas_cumprod)
             grid = sigmas_to_timesteps(self.sigmas[:-1].numpy(), np.log(trained))
-        on_grid = self._continuous_timesteps().to(device) if self._continuous else on_device(grid, device, torch.float32)
+        on_grid = (
+            self._continuous_timesteps().to(device) if self._continuous else on_device(grid, device, torch.float32)
+        )
         self._begin_grid(on_grid, len(grid))
 
     def _final_sigma(self) -> float:
@@ -140,7 +144,9 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
     ) -> None:
         self._build_training_noise()
         if prediction_type == "sample":
-            raise UnsupportedError("EulerAncestralDiscreteScheduler has no prediction_type 'sample'. Use EulerDiscreteScheduler.")
+            raise UnsupportedError(
+                "EulerAncestralDiscreteScheduler has no prediction_type 'sample'. Use EulerDiscreteScheduler."
+            )
         self.sigmas = with_final(training_sigmas(self.alphas_cumprod)[::-1])
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1, dtype=torch.float64)
 

@@ -28,7 +28,9 @@ class FlowMatchScheduler(SigmaGridMixin):
         """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
         num_train = self.config.num_train_timesteps
         if num_train < 1 or shift <= 0:
-            raise ConfigError(f"{type(self).__name__} wants num_train_timesteps >= 1 and shift > 0, got {num_train} and {shift}.")
+            raise ConfigError(
+                f"{type(self).__name__} wants num_train_timesteps >= 1 and shift > 0, got {num_train} and {shift}."
+            )
         unshifted = torch.arange(num_train, 0, -1, dtype=torch.float32) / num_train
         self.sigmas = shift * unshifted / (1 + (shift - 1) * unshifted)
         self.timesteps = self.sigmas * num_train
@@ -100,7 +102,9 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         lengths = {len(grid) for grid in (timesteps, sigmas) if grid is not None}
         steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
         if lengths - {steps}:
-            raise InputError(f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}.")
+            raise InputError(
+                f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}."
+            )
 
         given = None if timesteps is None else np.array(timesteps).astype(np.float32)
         if sigmas is not None:

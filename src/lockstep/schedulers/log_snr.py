@@ -45,12 +45,15 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
     divides_by_alpha = True
     prediction_types = ("epsilon", "sample", "v_prediction", "flow_prediction")
     rounds_karras_timesteps = True
+    history: OutputHistory
 
     def _prepare(self) -> None:
         """What every `__init__` of this family does after checking its own values."""
         self._build_training_noise()
         if self.respacing is not None and self._option("use_flow_sigmas") and not self._respaces_flow:
-            raise ConfigError(f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. Choose one.")
+            raise ConfigError(
+                f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. Choose one."
+            )
         num_train = self.config.num_train_timesteps
         self.sigmas = torch.from_numpy(training_sigmas(self.alphas_cumprod)[::-1].copy())
         self.timesteps = torch.arange(num_train - 1, -1, -1, dtype=torch.float32)
@@ -80,7 +83,9 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
 
     def _check_order(self, highest: int = 3) -> None:
         if not 1 <= self.config.solver_order <= highest:
-            raise ConfigError(f"{type(self).__name__}: solver_order wants 1 to {highest}, got {self.config.solver_order}.")
+            raise ConfigError(
+                f"{type(self).__name__}: solver_order wants 1 to {highest}, got {self.config.solver_order}."
+            )
 
     def _flow_shift(self, mu: float | None) -> float:
         """How far the flow grid is shifted: by the config, or by the size of the picture."""
@@ -97,7 +102,9 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
 
     def _spaced(self, num_steps: int, **how: Any) -> np.ndarray:
         spacing, offset = self._option("timestep_spacing", "linspace"), self._option("steps_offset", 0)
-        return spaced_timesteps(spacing, self.config.num_train_timesteps, num_steps, offset=offset, one_more=True, **how)
+        return spaced_timesteps(
+            spacing, self.config.num_train_timesteps, num_steps, offset=offset, one_more=True, **how
+        )
 
     def _unclipped_timesteps(self) -> int:
         """Training timesteps whose log SNR is not below the config's limit; a cosine schedule's last ones can be."""
@@ -159,5 +166,3 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         """The target of a v_prediction model at timesteps of the grid."""
         alpha, sigma = self._alpha_sigma(self._sigmas_at(timesteps, sample))
         return alpha * noise - sigma * sample
-
-

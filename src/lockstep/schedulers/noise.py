@@ -23,7 +23,9 @@ def draw_noise(shape: Sequence[int], generator: Generators, device: torch.device
     return torch.cat([_draw((1, *shape[1:]), one, device, dtype) for one in generator])
 
 
-def _draw(shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+def _draw(
+    shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device, dtype: torch.dtype
+) -> torch.Tensor:
     where = device if generator is None else generator.device
     if where.type not in ("cpu", device.type):
         raise InputError(f"A generator on {where} cannot make noise for {device}. Use one on {device} or on the CPU.")

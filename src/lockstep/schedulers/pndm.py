@@ -27,7 +27,7 @@ class PNDMHistory:
     calls: int = 0
     noises: list[Tensor] = field(default_factory=list)
     anchor: Tensor | None = None
-    runge_kutta_sum: Tensor | None = None
+    runge_kutta_sum: Tensor | float = 0.0
 
 
 class PNDMScheduler(VariancePreservingScheduler):
@@ -118,7 +118,7 @@ class PNDMScheduler(VariancePreservingScheduler):
             history.runge_kutta_sum = history.runge_kutta_sum + 1 / 3 * output
         else:
             output = history.runge_kutta_sum + 1 / 6 * output
-            history.runge_kutta_sum = None
+            history.runge_kutta_sum = 0.0
         anchor = sample if history.anchor is None else history.anchor
         return self._transfer(anchor, int(self.prk_timesteps[self.history.calls // 4 * 4]), target, output)
 
@@ -127,12 +127,17 @@ class PNDMScheduler(VariancePreservingScheduler):
         history = self.history
         ratio = self.config.num_train_timesteps // self._require_timesteps_set()
         if history.calls == 1:  # the same step again, now with the noise at its end
-            sample, history.anchor = history.anchor, None
-            return self._transfer(sample, timestep + ratio, timestep, (output + history.noises[-1]) / 2)
+            return self._transfer(
+                self._take_anchor(sample), timestep + ratio, timestep, (output + history.noises[-1]) / 2
+            )
         history.noises = [*history.noises[-3:], output]
         if history.calls == 0:
             history.anchor = sample
         return self._transfer(sample, timestep, timestep - ratio, adams_bashforth(history.noises))
+
+    def _take_anchor(self, sample: Tensor) -> Tensor:
+        anchor, self.history.anchor = self.history.anchor, None
+        return sample if anchor is None else anchor
 
     def _transfer(self, sample: Tensor, timestep: int, previous: int, output: Tensor) -> Tensor:
         """From one timestep to another along the noise that the outputs imply (equation 11)."""

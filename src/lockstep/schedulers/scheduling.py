@@ -17,7 +17,6 @@ from torch import Tensor
 from ..configuration import ConfigMixin, config_defaults
 from ..errors import InputError, UnsupportedError
 from ..outputs import Output
-from .noise import Generators
 
 # Trained on the same noise, so that one's config runs in the other.
 INTERCHANGEABLE = (
@@ -37,10 +36,16 @@ INTERCHANGEABLE = (
 
 
 @dataclass
-class SchedulerOutput(Output):
-    """The sample one step further, and the clean sample that the step aimed at where the scheduler knows it."""
+class StepOutput(Output):
+    """The sample one step further."""
 
     prev_sample: Tensor
+
+
+@dataclass
+class SchedulerOutput(StepOutput):
+    """The sample one step further, and the clean sample that the step aimed at where the scheduler knows it."""
+
     pred_original_sample: Tensor | None = None
 
 
@@ -61,7 +66,9 @@ class SchedulerMixin(ConfigMixin):
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
         """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""
-        hub = {key: options.pop(key) for key in ("revision", "token", "cache_dir", "local_files_only") if key in options}
+        hub = {
+            key: options.pop(key) for key in ("revision", "token", "cache_dir", "local_files_only") if key in options
+        }
         return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub), **options)
 
     def save_pretrained(self, folder: str | Path) -> Path:
@@ -70,8 +77,11 @@ class SchedulerMixin(ConfigMixin):
 
     def config_to_json(self) -> str:
         """The config as JSON; a key that the published format does not know is left out while it is at its default."""
-        values, defaults = json.loads(super().config_to_json()), config_defaults(type(self))
-        kept = {key: value for key, value in values.items() if key not in self.added_config_keys or value != defaults[key]}
+        own: type = type(self)
+        values, defaults = json.loads(super().config_to_json()), config_defaults(own)
+        kept = {
+            key: value for key, value in values.items() if key not in self.added_config_keys or value != defaults[key]
+        }
         return json.dumps(kept, indent=2) + "\n"
 
     @property
@@ -83,7 +93,8 @@ class SchedulerMixin(ConfigMixin):
 
     def _option(self, name: str, default: Any = None) -> Any:
         """A config value if this class has it; one that another class left in the config does not count."""
-        return self.config[name] if name in config_defaults(type(self)) else default
+        own: type = type(self)
+        return self.config[name] if name in config_defaults(own) else default
 
     def fresh(self) -> Self:
         """An independent copy for one run: same config and grid, nothing of another run's place or history."""
@@ -124,7 +135,9 @@ class SchedulerMixin(ConfigMixin):
     def _index_off_grid(self, timestep: float | Tensor) -> int:
         grid = [round(float(t), 3) for t in self.timesteps]
         shown = ", ".join(map(str, grid[:4])) + (", …" if len(grid) > 4 else "")
-        raise InputError(f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). Pass one of `scheduler.timesteps`.")
+        raise InputError(
+            f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). Pass one of `scheduler.timesteps`."
+        )
 
     def _locate(self, timestep: float | Tensor) -> int:
         """The place of this step; looked up at the first one, counted from then on."""
@@ -154,11 +167,15 @@ class SchedulerMixin(ConfigMixin):
 
     def _refuse_two_grids(self, num_inference_steps: int | None, *others: Any) -> None:
         if num_inference_steps is not None and any(other is not None for other in others):
-            raise InputError("Give num_inference_steps or an explicit grid, not both: the grid says how many steps it has.")
+            raise InputError(
+                "Give num_inference_steps or an explicit grid, not both: the grid says how many steps it has."
+            )
 
     def _require_timesteps_set(self) -> int:
         if self.num_inference_steps is None:
-            raise InputError(f"{type(self).__name__} has no timesteps yet: call set_timesteps(num_inference_steps) before step.")
+            raise InputError(
+                f"{type(self).__name__} has no timesteps yet: call set_timesteps(num_inference_steps) before step."
+            )
         return self.num_inference_steps
 
     def scale_model_input(self, sample: Tensor, timestep: float | Tensor | None = None) -> Tensor:
@@ -173,11 +190,13 @@ class SchedulerMixin(ConfigMixin):
         timesteps: Sequence[float] | None = None,
         sigmas: Sequence[float] | None = None,
     ) -> None:
+        """Lay the grid of a run, by a number of steps or explicitly, and start over."""
         raise UnsupportedError(f"{type(self).__name__} has no set_timesteps.")
 
     def step(
-        self, model_output: Tensor, timestep: float | Tensor, sample: Tensor, *, generator: Generators = None, return_dict: bool = True
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self, model_output: Tensor, timestep: Any, sample: Tensor, *options: Any, **named_options: Any
+    ) -> StepOutput | tuple[Tensor, ...]:
+        """The sample one step further along; every scheduler takes `generator` and `return_dict`."""
         raise UnsupportedError(f"{type(self).__name__} has no step.")
 
     def __len__(self) -> int:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from ..errors import InputError
 from .sigma_grid import SigmaGridMixin
 from .sigmas import sigmas_to_timesteps, training_sigmas
 from .spacing import check_num_steps, spaced_timesteps
 from .variance_preserving import VariancePreservingScheduler
+
 
 class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
     """The scaling of k-diffusion (arXiv:2206.00364): c_in = 1 / sqrt(sigma² + 1)."""
@@ -24,6 +26,8 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
         return highest if self.config.timestep_spacing in ("linspace", "trailing") else (highest**2 + 1) ** 0.5
 
     def scale_model_input(self, sample: Tensor, timestep: float | Tensor | None = None) -> Tensor:
+        if timestep is None:
+            raise InputError(f"{type(self).__name__} scales by the timestep's sigma: pass the timestep.")
         sigma = self._model_sigma(self._locate(timestep))
         return sample / (sigma**2 + 1) ** 0.5
 
@@ -31,7 +35,9 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
         """The sigma at which the model is called next."""
         return self.sigmas[index]
 
-    def _sigma_grid(self, num_steps: int | None, timesteps: Sequence[float] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _sigma_grid(
+        self, num_steps: int | None, timesteps: Sequence[float] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Timesteps and sigmas, high to low, without the final zero."""
         self._refuse_two_grids(num_steps, timesteps)
         self._refuse_timesteps_with_respacing(timesteps)

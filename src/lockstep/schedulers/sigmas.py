@@ -17,7 +17,9 @@ def training_sigmas(alphas_cumprod: torch.Tensor) -> np.ndarray:
     return (((1 - alphas_cumprod) / alphas_cumprod) ** 0.5).numpy()
 
 
-def sigmas_to_timesteps(sigmas: np.ndarray, log_sigmas: np.ndarray, precision: type[np.floating] = np.float64) -> np.ndarray:
+def sigmas_to_timesteps(
+    sigmas: np.ndarray, log_sigmas: np.ndarray, precision: type[np.floating] = np.float64
+) -> np.ndarray:
     """Fractional training timesteps at which training had these sigmas, interpolated in log sigma."""
     wanted = np.log(np.maximum(sigmas, 1e-10))
     # The last timestep not above: a floor under the final one (zero terminal SNR) can put it below those before it.
@@ -94,7 +96,9 @@ def stretch_to_terminal(sigmas: np.ndarray, terminal: float) -> np.ndarray:
     """Stretch so that the last sigma is `terminal` and 1 stays where it is (LTX-Video, arXiv:2501.00103)."""
     rest = 1 - sigmas
     if rest[-1] == 0:
-        raise InputError("shift_terminal moves the last sigma and cannot where that is 1, in a grid of one step. Use two or more.")
+        raise InputError(
+            "shift_terminal moves the last sigma and cannot where that is 1, in a grid of one step. Use two or more."
+        )
     return 1 - rest / (rest[-1] / (1 - terminal))
 
 

@@ -23,7 +23,9 @@ def check_num_steps(num_steps: int | None, at_most: int | None = None) -> int:
     if isinstance(num_steps, bool) or not isinstance(num_steps, (int, np.integer)) or num_steps < 1:
         raise InputError(f"num_inference_steps wants a whole number of at least 1, got {num_steps!r}.")
     if at_most is not None and num_steps > at_most:
-        raise InputError(f"num_inference_steps wants at most {at_most}, the number of training timesteps, got {num_steps}.")
+        raise InputError(
+            f"num_inference_steps wants at most {at_most}, the number of training timesteps, got {num_steps}."
+        )
     return int(num_steps)
 
 
@@ -60,6 +62,6 @@ def spaced_timesteps(
         grid = grid.round() if np.issubdtype(dtype, np.integer) else grid
         return grid[::-1][:num_steps].astype(dtype)
     if spacing == "leading":
-        grid = np.arange(num_points) * (last // num_points)
-        return grid[::-1][:num_steps].astype(dtype) + dtype(offset)
+        multiples = np.arange(num_points) * (last // num_points)
+        return multiples[::-1][:num_steps].astype(dtype) + dtype(offset)
     return np.arange(last, 0, -num_train / num_steps).round()[:num_steps].astype(dtype) - dtype(1)

@@ -33,6 +33,8 @@ class UniPCHistory(OutputHistory):
 class UniPCMultistepScheduler(LogSNRScheduler):
     """UniPC with B(h) = h (bh1) or e^h - 1 (bh2), in x0 or in eps."""
 
+    history: UniPCHistory
+
     @register_to_config
     def __init__(
         self,
@@ -68,7 +70,9 @@ class UniPCMultistepScheduler(LogSNRScheduler):
     ) -> None:
         self._rename_option("solver_type", ("bh1", "bh2"), ("midpoint", "heun", "logrho"), "bh2")
         if solver_p is not None:
-            raise UnsupportedError("UniPCMultistepScheduler has no solver_p: another scheduler cannot be written to a config.")
+            raise UnsupportedError(
+                "UniPCMultistepScheduler has no solver_p: another scheduler cannot be written to a config."
+            )
         if shift_terminal is not None and not use_flow_sigmas:
             raise ConfigError("UniPCMultistepScheduler: shift_terminal goes with use_flow_sigmas=True only.")
         if prediction_type == "flow_prediction" and not predict_x0:

@@ -16,7 +16,7 @@ from .spacing import SPACINGS, check_spacing
 class VariancePreservingScheduler(SchedulerMixin):
     """The training noise of DDPM (arXiv:2006.11239) and what training needs of it."""
 
-    interchangeable = INTERCHANGEABLE
+    interchangeable: ClassVar[tuple[str, ...]] = INTERCHANGEABLE
     beta_schedules: ClassVar[tuple[str, ...]] = ("linear", "scaled_linear", "squaredcos_cap_v2")
     prediction_types: ClassVar[tuple[str, ...]] = ("epsilon", "sample", "v_prediction")
     timestep_spacings: ClassVar[tuple[str, ...]] = SPACINGS
@@ -28,7 +28,7 @@ class VariancePreservingScheduler(SchedulerMixin):
     def _build_training_noise(self) -> None:
         """Betas and their products from the config, after checking what all these classes share."""
         owner, config = type(self).__name__, self.config
-        check_beta_schedule(owner, config.beta_schedule, self.beta_schedules)
+        check_beta_schedule(owner, config.beta_schedule, self.beta_schedules, config.num_train_timesteps)
         check_prediction_type(owner, config.prediction_type, self.prediction_types)
         check_spacing(owner, self._option("timestep_spacing", "linspace"), self.timestep_spacings)
         self.betas = make_betas(

@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
     )
     exporting.add_argument("--dtype", default="float16", choices=("float16", "bfloat16", "float32"))
     exporting.add_argument("--limit-mb", type=float, default=40.0, help="refuse to write more than this")
+    lora = stages.add_parser("lora", help="teach a model a folder of pictures with captions")
+    lora.add_argument("pictures", type=Path, help="pictures, each with a .txt of the same name, or a metadata.jsonl")
+    lora.add_argument("output", type=Path, help="the folder for the LoRA file, its checkpoint and sheets")
+    lora.add_argument("--model", default="lockstep/emoji", help="a folder or hub id in the Stable Diffusion layout")
+    lora.add_argument("--config", default="lora", help="a settings file, or the name of one of the package's")
+    lora.set_defaults(run_stage=run_lora)
     return top
 
 
@@ -127,6 +133,12 @@ def run_export(options: argparse.Namespace) -> None:
     )
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{target}: {size / 1e6:.1f} MB")
+
+
+def run_lora(options: argparse.Namespace) -> None:
+    from .lora import LoraSettings, train_lora
+
+    print(train_lora(options.model, options.pictures, options.output, load_settings(LoraSettings, options.config)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ so neither waits for the other. The shipped folder produces and takes normalised
 from __future__ import annotations
 
 import time
+import typing
 import zlib
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import NotFoundError
-from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny, AutoencoderTinyBlock
 from .checkpoint import load_checkpoint
 from .data import Item, load_items, load_pictures
 from .drawing import draw_rows, drawing_weights, generator_of
@@ -117,9 +118,10 @@ def build_autoencoder(settings: AutoencoderSettings) -> AutoencoderTiny:
         model = AutoencoderTiny(**settings.model)
     # Residual branches begin as nothing: without any normalisation, deep stacks of fresh blocks explode.
     for block in model.modules():
-        if hasattr(block, "fuse") and isinstance(block.conv[-1], nn.Conv2d):
-            nn.init.zeros_(block.conv[-1].weight)
-            nn.init.zeros_(block.conv[-1].bias)
+        if isinstance(block, AutoencoderTinyBlock):
+            last = typing.cast(nn.Conv2d, block.conv[-1])
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(typing.cast(Tensor, last.bias))
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def build_models(settings: DiffusionSettings, tokenizer_folder: Path) -> dict[st
 def vocabulary_config(tokenizer_folder: Path) -> dict[str, int]:
     """What the text encoder has to know of the tokenizer."""
     tokenizer = load_tokenizer(tokenizer_folder)
-    begin, end = tokenizer.token_to_id("<|startoftext|>"), tokenizer.token_to_id("<|endoftext|>")
+    marks = tokenizer.get_vocab()
+    begin, end = marks["<|startoftext|>"], marks["<|endoftext|>"]
     return {"vocab_size": tokenizer.get_vocab_size(), "bos_token_id": begin, "eos_token_id": end, "pad_token_id": end}
 
 
@@ -233,8 +234,7 @@ def require_run(folder: Path) -> None:
 
 def describe(training: DiffusionTraining, settings_text: str) -> None:
     """Say what is about to be trained, and keep the settings beside the checkpoint."""
-    modules: Mapping[str, nn.Module] = training.trainee.modules
-    sizes = {name: sum(p.numel() for p in module.parameters()) for name, module in modules.items()}
+    sizes = {name: sum(p.numel() for p in module.parameters()) for name, module in training.trainee.modules.items()}
     shown = ", ".join(f"{name} {size / 1e6:.2f} M" for name, size in sizes.items())
     print(f"{shown} parameters; {len(training.data.items)} pictures; from step {training.trainee.step}", flush=True)
     if settings_text:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..schedulers import DDIMScheduler
 from .drawing import generator_of
-from .sampling import predict
+from .sampling import Modules, predict
 
 
 @torch.inference_mode()
 def conditional_losses(
-    modules: Mapping[str, nn.Module], scheduler: DDIMScheduler, latents: Tensor, tokens: Tensor, batch_size: int = 64
+    modules: Modules, scheduler: DDIMScheduler, latents: Tensor, tokens: Tensor, batch_size: int = 64
 ) -> tuple[float, float]:
     """The v-loss with the right captions and with shuffled ones, on fixed noise over all timesteps."""
     count = len(latents)

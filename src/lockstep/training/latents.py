@@ -78,13 +78,13 @@ class LatentStore:
 
     def read(self, rows: Sequence[int]) -> Tensor:
         """Normalised latents of the given rows, float32."""
-        rows = np.asarray(rows)
-        missing = rows[~self.done[rows]]
+        wanted = np.asarray(rows)
+        missing = wanted[~self.done[wanted]]
         if len(missing):
             raise NotFoundError(
                 f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage."
             )
-        return self.normal().normalise(torch.from_numpy(self.latents[rows].astype(np.float32)))
+        return self.normal().normalise(torch.from_numpy(self.latents[wanted].astype(np.float32)))
 
 
 def load_normal(work: Path) -> Normal:

@@ -87,7 +87,7 @@ def train(
     batch_size: int,
     until: int | None,
     cadence: Cadence,
-    evaluate: Callable[[Reporter], None] | None = None,
+    evaluate: Callable[[Reporter], object] | None = None,
 ) -> None:
     """Learn step after step until `until`, the end of the decay, or a SIGTERM or Ctrl-C; leaves a checkpoint behind."""
     ends = [end for end in (until, run.end) if end is not None]

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from ..schedulers import DDIMScheduler
 from .drawing import generator_of
 
+Modules = Mapping[str, nn.Module] | nn.ModuleDict
 
-def predict(modules: Mapping[str, nn.Module], noisy: Tensor, timesteps: Tensor, tokens: Tensor) -> Tensor:
+
+def predict(modules: Modules, noisy: Tensor, timesteps: Tensor, tokens: Tensor) -> Tensor:
     """The UNet's output for tokenised captions."""
     hidden = modules["text_encoder"](tokens, return_dict=False)[0]
     return modules["unet"](noisy, timesteps, encoder_hidden_states=hidden, return_dict=False)[0]
@@ -25,7 +27,7 @@ def initial_noise(count: int, shape: Sequence[int], seed: int) -> Tensor:
 
 @torch.inference_mode()
 def sample_latents(
-    modules: Mapping[str, nn.Module],
+    modules: Modules,
     scheduler_config: Mapping[str, Any],
     tokens: Tensor,
     empty: Tensor,

@@ -1,5 +1,8 @@
 """CLIP's text transformer on its own: the tests that every model passes, and errors before compute."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import transformers
@@ -177,3 +180,25 @@ def test_published_sizes():
     assert (large.num_parameters(), len(large.state_dict())) == (123_060_480, 196)
     assert (huge.num_parameters(), len(huge.state_dict())) == (340_387_840, 372)
     assert (big.num_parameters(), len(big.state_dict())) == (694_659_840, 517)
+
+
+def test_starts_as_the_reference_does():
+    """Freshly made models have the reference's spread of values in every tensor."""
+    config = {**ClipConfig().init_dict(), "hidden_size": 64, "intermediate_size": 256, "initializer_factor": 0.5}
+    ours = CLIPTextModelWithProjection(**config)
+    theirs = transformers.CLIPTextModelWithProjection(transformers.CLIPTextConfig(**config))
+    for name, tensor in theirs.state_dict().items():
+        got = ours.state_dict()[name]
+        assert got.mean() == pytest.approx(tensor.mean(), abs=0.03), name
+        assert got.std() == pytest.approx(tensor.std(), rel=0.2), name
+
+
+def test_building_on_meta_imports_nothing():
+    """Some of torch's random functions import 800 modules when the tensor is on meta."""
+    code = (
+        "import sys, torch; from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection as C;"
+        "from lockstep.models.text_encoders.t5 import UMT5EncoderModel as T; before = set(sys.modules);"
+        "meta = torch.device('meta'); meta.__enter__(); C(); T(); print(len(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20

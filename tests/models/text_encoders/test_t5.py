@@ -138,3 +138,16 @@ def test_published_sizes():
         umt5 = UMT5EncoderModel(d_model=4096, d_ff=10240, num_layers=24, num_heads=64, vocab_size=256384)
     assert (xxl.num_parameters(), len(xxl.state_dict())) == (4_762_310_656, 219)
     assert (umt5.num_parameters(), len(umt5.state_dict())) == (5_680_910_336, 242)
+
+
+@pytest.mark.parametrize("feed_forward_proj", ["relu", "gated-gelu"])
+def test_starts_as_the_reference_does(feed_forward_proj):
+    """Freshly made models have the reference's spread of values in every tensor."""
+    config = {**T5Config().init_dict(), "d_model": 64, "d_ff": 256, "feed_forward_proj": feed_forward_proj}
+    config |= {"initializer_factor": 0.5, "relative_attention_num_buckets": 64, "relative_attention_max_distance": 128}
+    ours = T5EncoderModel(**config)
+    theirs = transformers.T5EncoderModel(transformers.T5Config(**config))
+    for name, tensor in theirs.state_dict().items():
+        got = ours.state_dict()[T5EncoderModel.renamed(name)]
+        assert got.mean() == pytest.approx(tensor.mean(), abs=0.06), name
+        assert got.std() == pytest.approx(tensor.std(), rel=0.2), name

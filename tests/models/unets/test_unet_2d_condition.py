@@ -232,6 +232,15 @@ TEXT_TIME = {
         ("take no timestep_cond", {"timestep_cond": torch.randn(2, 4)}),
         ("set_adapters", {"cross_attention_kwargs": {"scale": 0.5}}),
         ("3 tensors, this UNet has 4 skips", {"down_block_additional_residuals": (torch.zeros(1),) * 3}),
+        (
+            r"tensor 1 has to be \(batch, 16, 8, 8\), got \(2, 16, 4, 4\)",
+            {"down_block_additional_residuals": (torch.zeros(2, 16, 8, 8),) + (torch.zeros(2, 16, 4, 4),) * 3},
+        ),
+        (r"\(batch, 32, 4, 4\), got \(2, 16, 4, 4\)", {"mid_block_additional_residual": torch.zeros(2, 16, 4, 4)}),
+        (
+            r"tensor 0 has to be \(batch, 16, 4, 4\)",
+            {"down_intrablock_additional_residuals": (torch.zeros(2, 16, 8, 8),) * 2},
+        ),
         ("1 tensors, this UNet takes one per down block", {"down_intrablock_additional_residuals": (torch.zeros(1),)}),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

@@ -226,10 +226,15 @@ def test_gradients(name):
     assert compared > 0.9 * len(wanted)
 
 
-@pytest.mark.parametrize("size", [(7, 9), (12, 20), (1, 3)])
-def test_sizes_that_do_not_halve_evenly(size):
-    ours, theirs = pair(FOUR_LEVELS)
-    given = inputs(FOUR_LEVELS, size, batch=1)
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("size", [(7, 9), (12, 20), (9, 11)])
+def test_sizes_that_do_not_halve_evenly(size, padding):
+    config = {**FOUR_LEVELS, "downsample_padding": padding}
+    ours, theirs = pair(config)
+    given = inputs(config, size, batch=1)
+    seen = []
+    for block in ours.down_blocks:
+        block.register_forward_pre_hook(lambda module, args: seen.append(tuple(args[0].shape[2:])))
     with torch.no_grad():
         assert_close(ours(**given).sample, theirs(**given).sample)
 

@@ -18,7 +18,7 @@ from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output
 from ..modeling import check_divisible, checkpointed
-from .encoder import TextEncoder, activation
+from .encoder import TextEncoder, activation, embedding
 
 
 @dataclass
@@ -36,8 +36,8 @@ class CLIPTextEmbeddings(nn.Module):
 
     def __init__(self, vocab_size: int, width: int, max_positions: int) -> None:
         super().__init__()
-        self.token_embedding = nn.Embedding(vocab_size, width)
-        self.position_embedding = nn.Embedding(max_positions, width)
+        self.token_embedding = embedding(vocab_size, width)
+        self.position_embedding = embedding(max_positions, width)
 
     def forward(self, input_ids_BL: torch.Tensor, position_ids_BL: torch.Tensor | None) -> torch.Tensor:
         if position_ids_BL is None:
@@ -260,7 +260,8 @@ class CLIPTextModelWithProjection(CLIPTextModel):
     ) -> None:
         super().__init__(**self.config)
         self.text_projection = nn.Linear(hidden_size, projection_dim, bias=False)
-        nn.init.normal_(self.text_projection.weight, std=initializer_factor * hidden_size**-0.5)
+        if not self.text_projection.weight.is_meta:
+            nn.init.normal_(self.text_projection.weight, std=initializer_factor * hidden_size**-0.5)
 
     def forward(
         self,
@@ -292,6 +293,8 @@ def check_sizes(owner: str, config: Mapping[str, Any]) -> None:
 
 def initialize(transformer: CLIPTextTransformer, width: int, num_layers: int, factor: float) -> None:
     """The published initialisation: residual branches start smaller the deeper the stack is (arXiv:2103.00020, 2.5)."""
+    if transformer.final_layer_norm.weight.is_meta:
+        return
     residual = width**-0.5 * (2 * num_layers) ** -0.5
     for module in transformer.modules():
         if isinstance(module, CLIPTextEmbeddings):

@@ -48,6 +48,11 @@ def activation(name: str, key: str) -> Callable[[torch.Tensor], torch.Tensor]:
     return ACTIVATIONS[name]
 
 
+def embedding(count: int, width: int) -> nn.Embedding:
+    """A table without values yet: those that torch draws on `meta` would cost a second of imports at every load."""
+    return nn.Embedding(count, width, _weight=torch.empty(count, width))
+
+
 class TextEncoder(ModelMixin, ConfigMixin):
     """Token ids to hidden states, in files that transformers reads and writes."""
 

@@ -21,7 +21,7 @@ from ...errors import ConfigError, InputError
 from ...outputs import Output
 from ..modeling import checkpointed
 from ..weights import StoredTensor
-from .encoder import TextEncoder, activation
+from .encoder import TextEncoder, activation, embedding
 
 
 @dataclass
@@ -141,7 +141,7 @@ class T5Attention(nn.Module, AttentionModuleMixin):
         self.v = nn.Linear(width, heads * head_width, bias=False)
         self.o = nn.Linear(heads * head_width, width, bias=False)
         if has_bias:
-            self.relative_attention_bias = nn.Embedding(num_buckets, heads)
+            self.relative_attention_bias = embedding(num_buckets, heads)
         self.set_processor(T5AttnProcessor())
 
     def position_bias(self, length: int, attention_mask_BL: torch.Tensor | None) -> torch.Tensor:
@@ -265,7 +265,7 @@ class T5EncoderModel(TextEncoder):
         super().__init__()
         check_sizes(type(self).__name__, self.config)
         self.register_to_config(**resolve_feed_forward(feed_forward_proj, dense_act_fn, is_gated_act))
-        self.shared = nn.Embedding(vocab_size, d_model)
+        self.shared = embedding(vocab_size, d_model)
         self.encoder = T5Stack(self.config, self.bias_in_every_layer)
         initialize(self, initializer_factor)
 
@@ -360,6 +360,8 @@ def resolve_feed_forward(proj: str, act: str | None, gated: bool | None) -> dict
 
 def initialize(model: T5EncoderModel, factor: float) -> None:
     """The published initialisation: it has the attention's scale in it."""
+    if model.shared.weight.is_meta:
+        return
     width, heads, head_width, hidden = (model.config[name] for name in ("d_model", "num_heads", "d_kv", "d_ff"))
     nn.init.normal_(model.shared.weight, std=factor)
     for module in model.modules():

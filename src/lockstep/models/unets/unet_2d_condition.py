@@ -7,6 +7,7 @@ Down blocks leave skips, up blocks take them, last in first out.
 from __future__ import annotations
 
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,12 @@ from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError
 from ...outputs import Output
 from ..layers import get_activation
-from .unet_2d_blocks import CrossAttnUpBlock2D, UpBlock2D, skip_channels
+from .unet_2d_blocks import CrossAttnUpBlock2D, DownBlock2D, UpBlock2D, skip_channels
 from .unet_2d_config import UNetPlan, plan_unet
 from .unet_2d_encoder import UNet2DEncoder, mask_to_bias
 
 Tensor = torch.Tensor
+Shape = tuple[int, int, int]
 
 
 @dataclass
@@ -155,7 +157,7 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
             cross_attention_kwargs,
         )
         self.check_residuals(
-            down_block_additional_residuals, mid_block_additional_residual, down_intrablock_additional_residuals
+            sample, down_block_additional_residuals, mid_block_additional_residual, down_intrablock_additional_residuals
         )
         if self.config["center_input_sample"]:
             sample = 2 * sample - 1.0
@@ -204,14 +206,20 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         return super().has_cross_attention or any(block.has_cross_attention for block in self.up_blocks)
 
     def check_residuals(
-        self, down: tuple[Tensor, ...] | None, mid: Tensor | None, adapter: tuple[Tensor, ...] | None
+        self,
+        sample: Tensor,
+        down: tuple[Tensor, ...] | None,
+        mid: Tensor | None,
+        adapter: tuple[Tensor, ...] | None,
     ) -> None:
-        """As many residuals as there are places for them."""
-        blocks = len(self.down_blocks)
-        num_skips = sum(block.num_skips for block in typing.cast("list[UpBlock2D]", self.up_blocks))
-        if down is not None and len(down) != num_skips:
+        """As many residuals as there are places for them, each of its place's shape."""
+        if down is None and mid is None and adapter is None:
+            return
+        blocks, sizes = len(self.down_blocks), self.level_sizes(sample)
+        skips, before_halving = self.skip_shapes(sizes)
+        if down is not None and len(down) != len(skips):
             raise InputError(
-                f"down_block_additional_residuals has {len(down)} tensors, this UNet has {num_skips} skips. A "
+                f"down_block_additional_residuals has {len(down)} tensors, this UNet has {len(skips)} skips. A "
                 "ControlNet gives one per skip; those of a T2I-Adapter go to down_intrablock_additional_residuals."
             )
         most = blocks if self.mid_block is None else blocks + 1
@@ -219,4 +227,31 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
             raise InputError(
                 f"down_intrablock_additional_residuals has {len(adapter)} tensors, this UNet takes one per down block "
                 f"({blocks}), and one more for the middle if there is one."
+            )
+        check_shapes("down_block_additional_residuals", down or (), skips)
+        check_shapes("mid_block_additional_residual", () if mid is None else (mid,), skips[-1:])
+        check_shapes("down_intrablock_additional_residuals", adapter or (), [*before_halving, skips[-1]])
+
+    def skip_shapes(self, sizes: list[tuple[int, int]]) -> tuple[list[Shape], list[Shape]]:
+        """(channels, rows, columns) of every skip, and of the place in each down block where an adapter adds."""
+        channels = self.config["block_out_channels"]
+        skips, places = [(channels[0], *sizes[0])], []
+        for level, block in enumerate(typing.cast("list[DownBlock2D]", self.down_blocks)):
+            skips += [(channels[level], *sizes[level])] * len(block.resnets)
+            places.append(skips[-1])
+            if block.downsamplers is not None:
+                skips.append((channels[level], *sizes[level + 1]))
+            if not block.has_cross_attention:
+                places[-1] = skips[-1]
+        return skips, places
+
+
+def check_shapes(name: str, tensors: Sequence[Tensor], shapes: Sequence[Shape]) -> None:
+    """Each tensor is (batch, channels, rows, columns) of its place, or one value for all rows and columns."""
+    for index, (tensor, shape) in enumerate(zip(tensors, shapes, strict=False)):
+        got = tuple(tensor.shape[1:])
+        if tensor.ndim != 4 or (got != shape and got != (shape[0], 1, 1)):
+            raise InputError(
+                f"{name}: tensor {index} has to be (batch, {', '.join(map(str, shape))}), got {tuple(tensor.shape)}. "
+                "Was it made for latents of another size, or for another UNet?"
             )

@@ -5,6 +5,7 @@ Axes: B batch, C channels, Y rows, X columns, L tokens, D width.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 
 from ...attention import AttentionModuleMixin
 from ...errors import ConfigError, InputError, UnknownNameError
-from ..layers import TimestepEmbedding, Timesteps, get_activation
+from ..layers import Downsample2D, TimestepEmbedding, Timesteps, get_activation
 from ..modeling import ModelMixin
 from .unet_2d_blocks import CrossAttnDownBlock2D, DownBlock2D, UNetMidBlock2D, UNetMidBlock2DCrossAttn
 from .unet_2d_config import UNetPlan
@@ -224,22 +225,26 @@ class UNet2DEncoder(ModelMixin):
                 f"{tuple(mask.shape)}, they have {sorted(counts)} tokens. To mask the text, use encoder_attention_mask."
             )
 
+    def level_sizes(self, sample: Tensor) -> list[tuple[int, int]]:
+        """Rows and columns at each level, the finest first."""
+        sizes = [(sample.shape[2], sample.shape[3])]
+        for block in typing.cast("list[DownBlock2D]", self.down_blocks):
+            if block.downsamplers is not None:
+                halve = typing.cast(Downsample2D, block.downsamplers[0]).output_size
+                sizes.append((halve(sizes[-1][0]), halve(sizes[-1][1])))
+        return sizes
+
     def self_attention_tokens(self, sample: Tensor, text: Tensor | None) -> set[int]:
         """How many tokens the first attention of the transformers has at the levels that have transformers."""
-        rows, columns = sample.shape[2:]
-        levels: list[tuple[Any, int]] = []
-        for block in self.down_blocks:
-            levels.append((block, rows * columns))
-            if block.downsamplers is not None:
-                rows, columns = (rows + 1) // 2, (columns + 1) // 2
-        levels.append((self.mid_block, rows * columns))
+        sizes = self.level_sizes(sample)
         counts = set()
-        for block, tokens in levels:
+        for block, (rows, columns) in zip([*self.down_blocks, self.mid_block], [*sizes, sizes[-1]], strict=True):
             if block is None or not block.has_cross_attention:
                 continue
-            first = next((t.transformer_blocks[0] for t in block.attentions if len(t.transformer_blocks)), None)
-            if first is not None:
-                counts.add(text.shape[1] if first.only_cross_attention and text is not None else tokens)
+            for transformer in block.attentions:
+                for layer in transformer.transformer_blocks:
+                    from_text = layer.only_cross_attention and text is not None
+                    counts.add(text.shape[1] if from_text else rows * columns)
         return counts
 
     def check_processor_kwargs(self, owner: str, kwargs: Mapping[str, Any] | None) -> None:

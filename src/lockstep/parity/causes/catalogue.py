@@ -39,9 +39,9 @@ def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
         yield from make(example, sites)
 
 
-def own_frame_edits(probe: Probe, survey: Survey, focus: Site | None) -> Iterator[Edit]:
-    """Operations that the probed module itself calls; the suspect one first."""
-    own = [site for site in survey.sites if _is_own(site.path, probe)]
+def own_frame_edits(probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()) -> Iterator[Edit]:
+    """Operations that the probed module itself calls, the suspect one first; and those of children that only this side has."""
+    own = [site for site in survey.sites if _is_own(site.path, probe) or site.path in unseen]
     own.sort(key=lambda site: site != focus)
     for site in own:
         yield from operation_edits(survey.sites[site], frozenset([site]))
@@ -123,55 +123,108 @@ def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None) -> Iter
             full = f"{path}.{name}"
             theirs = other.get(full) if other is not None else None
             if theirs is not None and theirs.shape == tensor.shape and not torch.equal(theirs.to(tensor.dtype), tensor):
-                yield Edit("weight_values", _weight_words(full, tensor, theirs, probe), (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)  # fmt: skip
+                cause, words = _weight_words(full, tensor, theirs, probe)
+                yield Edit(cause, words, (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)
     yield from swapped_weights(probe)
 
 
-def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> str:
+def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> tuple[str, str]:
     """What the other weight is: a rearrangement of ours, another parameter, a rounded one, or simply other numbers."""
-    for words, moved in _moved(ours):
+    for cause, words, moved in _moved(ours):
         if torch.equal(moved, theirs.to(ours.dtype)):
-            return f"`{full}` holds {words}"
+            return cause, f"`{full}` holds {words}"
     for path, module in probe.modules.items():
         for name, tensor in module._parameters.items():
-            if tensor is not None and f"{path}.{name}" != full and tensor.shape == theirs.shape and torch.equal(tensor, theirs.to(tensor.dtype)):
-                return f"`{full}` holds the values of `{path}.{name}`"
+            if (
+                tensor is not None
+                and f"{path}.{name}" != full
+                and tensor.shape == theirs.shape
+                and torch.equal(tensor, theirs.to(tensor.dtype))
+            ):
+                return "tied_weight", f"`{full}` holds the values of `{path}.{name}`"
     if float(theirs.float().abs().max()) == 0:
-        return f"`{full}` is all zeros (not loaded)"
+        return ("missing_bias" if full.endswith("bias") else "weight_values"), f"`{full}` is all zeros (not loaded)"
+    ours, theirs = ours.detach(), theirs.detach()
     error = float((theirs.float() - ours.float()).norm() / ours.float().norm().clamp_min(1e-30))
-    return f"`{full}` holds other values (relative difference {error:.2g}): stale, not loaded, or another checkpoint"
+    return (
+        "weight_values",
+        f"`{full}` holds other values (relative difference {error:.2g}): stale, not loaded, or another checkpoint",
+    )
 
 
-def _moved(w: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    yield "its values rounded to bfloat16", w.bfloat16().to(w.dtype)
-    yield "its values rounded to float16", w.half().to(w.dtype)
-    yield "its values negated", -w
+def _moved(w: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
+    yield "precision", "its values rounded to bfloat16", w.bfloat16().to(w.dtype)
+    yield "precision", "its values rounded to float16", w.half().to(w.dtype)
+    yield "sign", "its values negated", -w
     if w.ndim > 1 and w.shape[0] == w.shape[1]:
-        yield "its transpose", w.transpose(0, 1)
+        yield "transposed_weight", "its transpose", w.transpose(0, 1)
+    if w.ndim == 4 and w.shape[2] == w.shape[3] > 1:
+        yield "transposed_weight", "its kernels with height and width swapped", w.transpose(2, 3)
+        yield "flipped_kernel", "its kernels mirrored", w.flip(2, 3)
     for parts in (2, 3, 4):
         if w.shape and w.shape[0] % parts == 0:
-            yield f"its {parts} row blocks in reversed order", torch.cat(w.chunk(parts)[::-1])
-            yield f"its {parts} row blocks rolled by one", torch.cat([*w.chunk(parts)[1:], w.chunk(parts)[0]])
-            yield f"its rows dealt into {parts}", w.unflatten(0, (-1, parts)).transpose(0, 1).flatten(0, 1)
+            yield "part_order", f"its {parts} row blocks in reversed order", torch.cat(w.chunk(parts)[::-1])
+            yield (
+                "part_order",
+                f"its {parts} row blocks rolled by one",
+                torch.cat([*w.chunk(parts)[1:], w.chunk(parts)[0]]),
+            )
+            yield (
+                "interleave",
+                f"its rows dealt into {parts}",
+                w.unflatten(0, (-1, parts)).transpose(0, 1).flatten(0, 1),
+            )
 
 
 def swapped_weights(probe: Probe) -> Iterator[Edit]:
-    """Two children of one class with the same shapes, exchanged: query and key, first and second norm."""
-    by_shape: dict[Any, list[tuple[str, str]]] = defaultdict(list)
+    """Two children with the same shapes, exchanged or used twice: query and key, first and second norm."""
+    alike: dict[Any, list[str]] = defaultdict(list)
     for path, module in probe.modules.items():
-        for name, tensor in module._parameters.items():
-            if tensor is not None and path.rpartition(".")[0] == probe.path:
-                by_shape[name, tuple(tensor.shape)].append((path, name))
-    for members in by_shape.values():
-        for i, (path_a, name) in enumerate(members):
-            for path_b, _ in members[i + 1 :]:
-                a, b = probe.modules[path_a]._parameters[name], probe.modules[path_b]._parameters[name]
-                assert a is not None and b is not None
-                left, right = path_a.rpartition(".")[2], path_b.rpartition(".")[2]
-                changes = (ParameterChange(path_a, name, lambda t, b=b: b.detach()), ParameterChange(path_b, name, lambda t, a=a: a.detach()))
-                yield Edit("swapped_weights", f"`{name}` of `{left}` and `{right}` exchanged", changes, rank=3)
-                yield Edit("tied_weight", f"`{right}` uses the {name} of `{left}`", changes[1:], rank=3)
-                yield Edit("tied_weight", f"`{left}` uses the {name} of `{right}`", changes[:1], rank=3)
+        shapes = tuple((name, tuple(t.shape)) for name, t in module._parameters.items() if t is not None)
+        if shapes and path.rpartition(".")[0] == probe.path:
+            alike[shapes].append(path)
+    for members in alike.values():
+        for i, first in enumerate(members):
+            for second in members[i + 1 :]:
+                left, right = first.rpartition(".")[2], second.rpartition(".")[2]
+                to_first, to_second = _weights_of(probe, second, first), _weights_of(probe, first, second)
+                yield Edit("swapped_weights", f"the weights of `{left}` and `{right}` exchanged", (*to_first, *to_second), rank=3)
+                yield Edit("tied_weight", f"`{right}` uses the weights of `{left}`", to_second, rank=3)
+                yield Edit("tied_weight", f"`{left}` uses the weights of `{right}`", to_first, rank=3)
+
+
+def _weights_of(probe: Probe, source: str, target: str) -> tuple[ParameterChange, ...]:
+    found = {name: t.detach() for name, t in probe.modules[source]._parameters.items() if t is not None}
+    return tuple(ParameterChange(target, name, lambda old, new=tensor: new) for name, tensor in found.items())
+
+
+def input_edits(probe: Probe) -> Iterator[Edit]:
+    """What goes into the module, rearranged: channels reversed, axes exchanged, rounded."""
+    for index, tensor in enumerate(probe.tensors_in()):
+        if not tensor.is_floating_point():
+            continue
+        for axis in range(1, tensor.ndim):
+            name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
+            yield _changed_input(name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a))
+            if tensor.shape[axis] % 2 == 0:
+                yield _changed_input("half_swap", f"input {index} with its halves swapped along axis {axis}", probe, index, lambda x, a=axis: x.roll(x.shape[a] // 2, a))  # fmt: skip
+            for other in range(axis + 1, tensor.ndim):
+                if tensor.shape[axis] == tensor.shape[other]:
+                    yield _changed_input("axes_swapped", f"input {index} with axes {axis} and {other} swapped", probe, index, lambda x, a=axis, b=other: x.transpose(a, b))  # fmt: skip
+        for words, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+            yield _changed_input("precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype))
+
+
+def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
+    def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        count = iter(range(1 << 20))
+
+        def change_one(value: Any) -> Any:
+            return change(value) if isinstance(value, torch.Tensor) and next(count) == index else value
+
+        return tuple(change_one(v) for v in args), {k: change_one(v) for k, v in kwargs.items()}
+
+    return Edit(cause, words, (ModuleChange(probe.path, apply, before=True),), rank=4)
 
 
 def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
@@ -232,7 +285,11 @@ def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
             continue
         order = survey.values.get(str(site), (1 << 30, ()))[0]
         for index, operand in enumerate(example.operands[:3]):
-            if not isinstance(operand, tuple) or len(operand) < 2 or (index < len(example.parameters) and example.parameters[index]):
+            if (
+                not isinstance(operand, tuple)
+                or len(operand) < 2
+                or (index < len(example.parameters) and example.parameters[index])
+            ):
                 continue
             for label in _earlier(survey, order, operand):
                 count += 1
@@ -287,12 +344,20 @@ def rotary_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     names = {s: s.path.rpartition(".")[2] for s in linears}
     chosen = [s for s in linears if re.search(r"(^|_)(q|k|query|key|wq|wk)($|_|proj)", names[s])]
     fused = [s for s in linears if "qkv" in names[s]]
-    for parts, words in ((2, "interleaved pairs instead of halves"), (width // 2, "halves instead of interleaved pairs")):
+    for parts, words in (
+        (2, "interleaved pairs instead of halves"),
+        (width // 2, "halves instead of interleaved pairs"),
+    ):
         change = _dealt_lanes(width, parts)
         if len(chosen) >= 2:
             yield Edit("rope_lanes", f"rotary lanes as {words}", (OperationChange(frozenset(chosen), change),), rank=2)
         if fused:
-            yield Edit("rope_lanes", f"rotary lanes as {words}", (OperationChange(frozenset(fused), _first_two_thirds(change)),), rank=2)
+            yield Edit(
+                "rope_lanes",
+                f"rotary lanes as {words}",
+                (OperationChange(frozenset(fused), _first_two_thirds(change)),),
+                rank=2,
+            )
 
 
 def _dealt_lanes(width: int, parts: int) -> Any:

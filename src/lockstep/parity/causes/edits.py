@@ -195,14 +195,18 @@ class EditMode(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._frames = frames
-        self._at: dict[Site, Callable[[Call], Any]] = {site: change.apply for change in changes for site in change.sites}
+        self._at: dict[Site, Callable[[Call], Any]] = {
+            site: change.apply for change in changes for site in change.sites
+        }
         self._observe = observe
         self._values = values if values is not None else {}
         self._wanted = frozenset(wanted)
         self._skip: dict[Any, str | None] = {}
         self.used = 0
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if func not in self._skip:
             name = operation_name(func)

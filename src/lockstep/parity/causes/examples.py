@@ -73,6 +73,12 @@ def _result(result: Any) -> Any:
 
 
 def edit(
-    name: str, detail: str, sites: frozenset[Site], apply: Callable[[Call], Any], rank: int = 5, needs: tuple[str, ...] = (), **more: Any
+    name: str,
+    detail: str,
+    sites: frozenset[Site],
+    apply: Callable[[Call], Any],
+    rank: int = 5,
+    needs: tuple[str, ...] = (),
+    **more: Any,
 ) -> Edit:
     return Edit(name, detail, (OperationChange(sites, apply),), rank, needs, **more)

@@ -9,7 +9,7 @@ import torch
 
 from ..container import Array
 from ..results import NodeResult
-from ..sketch import ratio, sketch_and_stats
+from ..sketch import ratio
 from ..sketch_torch import Sketcher
 from ..trace import Entry, Trace
 
@@ -26,16 +26,20 @@ class Goal:
     sketch: Array | None = None
     size: int = 0
 
-    def residual(self, value: torch.Tensor) -> float:
+    def difference(self, value: torch.Tensor) -> Array | None:
+        """What is left between the live value and the goal, element by element or as a sketch; None for another shape."""
         if value.numel() != self.size:
-            return float("inf")
+            return None
         if self.array is not None:
             # float64 on purpose: the residual of a right hypothesis is the last bits
-            got = value.detach().to("cpu", torch.float64).reshape(-1).numpy()
-            difference = float(np.linalg.norm(got - self.array))
-        else:
-            difference = float(np.linalg.norm(Sketcher()(value.detach())[0] - self.sketch))
-        return ratio(difference, self.norm) if np.isfinite(difference) else float("inf")
+            return value.detach().to("cpu", torch.float64).reshape(-1).numpy() - self.array
+        return np.asarray(Sketcher()(value.detach())[0] - self.sketch)
+
+    def residual(self, value: torch.Tensor) -> float:
+        difference = self.difference(value)
+        if difference is None or not np.isfinite(difference).all():
+            return float("inf")
+        return ratio(float(np.linalg.norm(difference)), self.norm)
 
 
 def goal_of(node: NodeResult, reference: Trace, other: Trace, entry: Entry) -> Goal:
@@ -52,7 +56,3 @@ def goal_of(node: NodeResult, reference: Trace, other: Trace, entry: Entry) -> G
     if goal.tau <= 0:
         goal.tau = max(node.prior, 1e-6)
     return goal
-
-
-def sketch_of(values: Array) -> Array:
-    return sketch_and_stats(values)[0]

@@ -50,7 +50,15 @@ def activation_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 def _current_activation(example: Example) -> str:
     if example.op == "gelu":
         return "GELU (tanh)" if example.settings.get("approximate") == "tanh" else "GELU (erf)"
-    names = {"silu": "SiLU", "relu": "ReLU", "mish": "Mish", "elu": "ELU", "leaky_relu": "leaky ReLU", "relu6": "ReLU6", "hardswish": "hard swish"}
+    names = {
+        "silu": "SiLU",
+        "relu": "ReLU",
+        "mish": "Mish",
+        "elu": "ELU",
+        "leaky_relu": "leaky ReLU",
+        "relu6": "ReLU6",
+        "hardswish": "hard swish",
+    }
     return names.get(example.op, example.op)
 
 
@@ -66,22 +74,48 @@ def norm_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op == "group_norm":
         channels, groups = example.tensors["input"][1], example.settings["num_groups"]
         for count in [d for d in range(1, channels + 1) if channels % d == 0 and d != groups]:
-            yield edit("norm_groups", f"{count} groups instead of {groups}", sites, lambda call, g=count: call.given(num_groups=g), rank=2)
+            yield edit(
+                "norm_groups",
+                f"{count} groups instead of {groups}",
+                sites,
+                lambda call, g=count: call.given(num_groups=g),
+                rank=2,
+            )
         yield edit("norm_kind", "layer norm over channels instead of group norm", sites, _channel_layer_norm, rank=3)
-        yield edit("norm_kind", "groups of strided channels instead of neighbouring ones", sites, _strided_groups, rank=3)
+        yield edit(
+            "norm_kind", "groups of strided channels instead of neighbouring ones", sites, _strided_groups, rank=3
+        )
     if "weight" in example.tensors:
-        yield edit("norm_affine", "without weight and bias", sites, lambda call: call.given(weight=None, bias=None), rank=3)
-        yield edit("norm_affine", "without weight", sites, lambda call: call.given(weight=torch.ones_like(call.named["weight"])), rank=3)
-        yield edit("norm_affine", "weight + 1 as scale", sites, lambda call: call.given(weight=call.named["weight"] + 1), rank=3)
+        yield edit(
+            "norm_affine", "without weight and bias", sites, lambda call: call.given(weight=None, bias=None), rank=3
+        )
+        yield edit(
+            "norm_affine",
+            "without weight",
+            sites,
+            lambda call: call.given(weight=torch.ones_like(call.named["weight"])),
+            rank=3,
+        )
+        yield edit(
+            "norm_affine",
+            "weight + 1 as scale",
+            sites,
+            lambda call: call.given(weight=call.named["weight"] + 1),
+            rank=3,
+        )
     if "bias" in example.tensors:
         yield edit("missing_bias", "norm without its bias", sites, lambda call: call.given(bias=None), rank=3)
     if example.op == "layer_norm":
-        yield edit("norm_kind", "RMS norm (mean not subtracted) instead of layer norm", sites, _rms_of_layer_norm, rank=3)
+        yield edit(
+            "norm_kind", "RMS norm (mean not subtracted) instead of layer norm", sites, _rms_of_layer_norm, rank=3
+        )
         yield edit("norm_estimator", "variance divided by n - 1", sites, _unbiased_layer_norm, rank=3)
     if example.op == "group_norm":
         yield edit("norm_estimator", "variance divided by n - 1", sites, _unbiased_group_norm, rank=3)
     if example.op == "rms_norm":
-        yield edit("norm_kind", "layer norm (mean subtracted) instead of RMS norm", sites, lambda c: _layer_of_rms(c), rank=3)
+        yield edit(
+            "norm_kind", "layer norm (mean subtracted) instead of RMS norm", sites, lambda c: _layer_of_rms(c), rank=3
+        )
 
 
 def norm_eps(sites: Sites, before: float, value: float) -> Edit:
@@ -159,8 +193,20 @@ def linear_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit("missing_bias", "linear layer without its bias", sites, lambda call: call.given(bias=None), rank=1)
         yield edit("double_bias", "bias added twice", sites, lambda call: call.run() + call.named["bias"], rank=4)
     if rows == columns:
-        yield edit("transposed_weight", "weight transposed", sites, lambda call: call.given(weight=call.named["weight"].t()), rank=1)
-    yield edit("scrambled_weight", "weight read in the other memory order (reshaped instead of transposed)", sites, _scrambled, rank=4)
+        yield edit(
+            "transposed_weight",
+            "weight transposed",
+            sites,
+            lambda call: call.given(weight=call.named["weight"].t()),
+            rank=1,
+        )
+    yield edit(
+        "scrambled_weight",
+        "weight read in the other memory order (reshaped instead of transposed)",
+        sites,
+        _scrambled,
+        rank=4,
+    )
     yield from _reordered_inputs(columns, sites)
 
 
@@ -185,11 +231,29 @@ def convolution_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if "bias" in example.tensors:
         yield edit("missing_bias", "convolution without its bias", sites, lambda call: call.given(bias=None), rank=1)
     if weight[0] == weight[1]:
-        yield edit("transposed_weight", "kernel with in and out channels swapped", sites, _weight(lambda w: w.transpose(0, 1)), rank=1)
+        yield edit(
+            "transposed_weight",
+            "kernel with in and out channels swapped",
+            sites,
+            _weight(lambda w: w.transpose(0, 1)),
+            rank=1,
+        )
     if len(weight) == 4 and max(weight[2:]) > 1:
         if weight[2] == weight[3]:
-            yield edit("transposed_weight", "kernel with height and width swapped", sites, _weight(lambda w: w.transpose(2, 3)), rank=1)
-        yield edit("flipped_kernel", "kernel mirrored (convolution instead of correlation)", sites, _weight(lambda w: w.flip(2, 3)), rank=2)
+            yield edit(
+                "transposed_weight",
+                "kernel with height and width swapped",
+                sites,
+                _weight(lambda w: w.transpose(2, 3)),
+                rank=1,
+            )
+        yield edit(
+            "flipped_kernel",
+            "kernel mirrored (convolution instead of correlation)",
+            sites,
+            _weight(lambda w: w.flip(2, 3)),
+            rank=2,
+        )
     yield from _padding_edits(example, sites)
 
 
@@ -206,12 +270,30 @@ def _padding_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if any(amounts):
         both = tuple(p for p in reversed(tuple(amounts) * (2 // len(amounts))) for _ in range(2))
         for mode in ("reflect", "replicate", "circular"):
-            yield edit("padding_mode", f"{mode} padding instead of zeros", sites, lambda c, m=mode, p=both: _padded(c, p, m), rank=1)
+            yield edit(
+                "padding_mode",
+                f"{mode} padding instead of zeros",
+                sites,
+                lambda c, m=mode, p=both: _padded(c, p, m),
+                rank=1,
+            )
         for name, sides in (("right and below only", (0, 1, 0, 1)), ("left and above only", (1, 0, 1, 0))):
             yield edit("padding_sides", f"padding {name}", sites, lambda c, s=sides, p=both: _padded(c, tuple(x * 2 * y for x, y in zip(s, p, strict=True)), "constant"), rank=2)  # fmt: skip
-            yield edit("padding_sides", f"padding {name}, one pixel", sites, lambda c, s=sides: _padded(c, s, "constant"), rank=2)
+            yield edit(
+                "padding_sides",
+                f"padding {name}, one pixel",
+                sites,
+                lambda c, s=sides: _padded(c, s, "constant"),
+                rank=2,
+            )
     elif stride != 1 and stride != (1, 1):
-        yield edit("padding_sides", "the input padded left and above instead of right and below", sites, _shifted_padding, rank=2)
+        yield edit(
+            "padding_sides",
+            "the input padded left and above instead of right and below",
+            sites,
+            _shifted_padding,
+            rank=2,
+        )
 
 
 def _padded(call: Call, sides: tuple[int, ...], mode: str) -> Any:

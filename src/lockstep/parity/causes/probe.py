@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,7 +20,8 @@ from .edits import Call, Edit, Edited, Site
 from .examples import Example, example_of
 from .goals import Goal
 
-FIT_STEPS = 14
+FIT_STEPS = 8
+FIT_NEAR = 1e-3  # relative step of the slope
 EXACT = 1.0  # times the rounding prior: a residual that nothing can be better than
 
 
@@ -60,9 +64,7 @@ class Trial:
 
 
 def _log2(x: float) -> float:
-    import math
-
-    return float(round(math.log2(x))) if x > 0 else -60.0
+    return float(round(math.log2(x))) if 0 < x < math.inf else (1e6 if x > 0 else -60.0)
 
 
 @dataclass
@@ -70,7 +72,9 @@ class Survey:
     """What the probed call does, from one run without changes."""
 
     sites: dict[Site, Example] = field(default_factory=dict)
-    values: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)  # label -> (order, shape), own frame only
+    values: dict[str, tuple[int, tuple[int, ...]]] = field(
+        default_factory=dict
+    )  # label -> (order, shape), own frame only
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
     seconds: float = 0.0
 
@@ -92,6 +96,9 @@ class Probe:
     @property
     def module(self) -> nn.Module:
         return self.modules[self.path]
+
+    def tensors_in(self) -> list[torch.Tensor]:
+        return [v for v in [*self._args, *self._kwargs.values()] if isinstance(v, torch.Tensor)]
 
     def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
         """The watched value of one run with `edits` in force; None if the run does not get there."""
@@ -147,8 +154,7 @@ class Probe:
         children |= {p: m for p, m in grandchildren.items() if p.rpartition(".")[0] in listed}
         for path, module in children.items():
             handles.append(module.register_forward_hook(_note_child(survey, path, counter)))
-        tensors = [v for v in [*self._args, *self._kwargs.values()] if isinstance(v, torch.Tensor)]
-        for index, tensor in enumerate(tensors):
+        for index, tensor in enumerate(self.tensors_in()):
             survey.values[f"{self.path}|in.{index}"] = (-1, tuple(tensor.shape))
         began = time.perf_counter()
         try:
@@ -175,29 +181,43 @@ class Probe:
         return Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)
 
     def fit(self, family: list[Trial]) -> Trial | None:
-        """The best value of a one-parameter hypothesis, by golden section on its logarithm."""
+        """The best value of a one-parameter hypothesis: Gauss-Newton steps from the best one tried."""
         best = min(family, key=lambda t: t.residual)
-        edit = best.edit
-        if edit.refit is None or not edit.parameter or edit.parameter < 0 or best.residual > 0.8 * self.goal.before:
+        refit, value = best.edit.refit, best.edit.parameter
+        if refit is None or not value or best.residual > 0.9 * self.goal.before:
             return None
-        low, high = edit.parameter / 8, edit.parameter * 8
-        golden = 0.6180339887
         for _ in range(FIT_STEPS):
-            ends = [low * (high / low) ** (1 - golden), low * (high / low) ** golden]
-            tried = [self.attempt(edit.refit(v)) for v in ends]
-            if tried[0] is None or tried[1] is None:
+            here, near = self._differences(refit(value), refit(value * (1 + FIT_NEAR)))
+            if here is None or near is None:
                 return best
-            best = min([best, *[t for t in tried if t]], key=lambda t: t.residual)
-            low, high = (low, ends[1]) if tried[0].residual < tried[1].residual else (ends[0], high)
-            if best.exact:
+            slope = (near - here) / (value * FIT_NEAR)
+            length = float(slope @ slope)
+            if length == 0 or not np.isfinite(length):
+                return best
+            step = -float(slope @ here) / length
+            value = value + max(-0.75 * abs(value), min(4 * abs(value), step))
+            trial = self.attempt(refit(value))
+            if trial is None or best.exact:
+                return best
+            settled = trial.residual > 0.9 * best.residual
+            best = min(best, trial, key=lambda t: t.residual)
+            if settled and _ > 1:
                 break
         return best
+
+    def _differences(self, *edits: Edit) -> list[Any]:
+        found: list[Any] = []
+        for edit in edits:
+            try:
+                value = self.value([edit])
+            except Exception:
+                value = None
+            found.append(self.goal.difference(value) if value is not None else None)
+        return found
 
 
 def watching(module: nn.Module | None, read: Read, own: bool) -> Any:
     """A context that raises `Reached` when the inner module's slot has its value."""
-    from contextlib import ExitStack
-
     stack = ExitStack()
     if module is None or read.site is not None or (own and not read.slot.startswith("in.")):
         return stack

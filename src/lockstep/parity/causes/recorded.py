@@ -66,7 +66,12 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
         wanted, size = b.sketch(right), int(np.prod(entry.shape or (1,)))
         limit = right.seq if trace is b else left.seq
         for other in trace.entries:
-            if other.seq >= limit or int(np.prod(other.shape or (1,))) != size or not other.is_float or other.key.node == node.key.node:
+            if (
+                other.seq >= limit
+                or int(np.prod(other.shape or (1,))) != size
+                or not other.is_float
+                or other.key.node == node.key.node
+            ):
                 continue
             residual = sketch_error(wanted, trace.sketch(other), norm)
             if residual <= node.tau and not _twin(a, left, other.key):
@@ -92,7 +97,11 @@ def _pooled(a: Trace, left: Entry, y: Array) -> list[Finding]:
             distance = ((tokens - y[:, None]) ** 2).sum(-1)
             index = distance.argmin(1)
             picked = tokens[np.arange(len(index)), index]
-            found.append(Finding("pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1))
+            found.append(
+                Finding(
+                    "pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1
+                )
+            )
     return found
 
 
@@ -130,7 +139,10 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
             found.append((str(entry.key.path), p, q))
         elif p.size == 2 * size and p.ndim and p.shape[0] % 2 == 0:
             half = p.shape[0] // 2
-            found += [(f"{entry.key.path}[:{half}]", p[:half], q[:half]), (f"{entry.key.path}[{half}:]", p[half:], q[half:])]
+            found += [
+                (f"{entry.key.path}[:{half}]", p[:half], q[:half]),
+                (f"{entry.key.path}[{half}:]", p[half:], q[half:]),
+            ]
     return found
 
 

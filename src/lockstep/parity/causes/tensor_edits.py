@@ -14,7 +14,20 @@ from .edits import Call, Edit, Site
 from .examples import Example, edit
 
 Sites = frozenset[Site]
-_ARITHMETIC = {"add", "sub", "mul", "div", "pow", "rsub", "rdiv", "rpow", "truediv", "floordiv", "floor_divide", "addcmul"}
+_ARITHMETIC = {
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "pow",
+    "rsub",
+    "rdiv",
+    "rpow",
+    "truediv",
+    "floordiv",
+    "floor_divide",
+    "addcmul",
+}
 _SPLITS = {"chunk", "split", "unbind", "tensor_split", "split_with_sizes"}
 
 
@@ -31,7 +44,9 @@ def arithmetic_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         elif operand == example.shape and len(example.operands) > 1:
             other = example.operands[1 - index]
             what = "tensor" if isinstance(other, tuple) else repr(other)
-            yield edit("left_out", f"`{example.op}` of the {what} left out", sites, lambda call, i=index: call.args[i], rank=6)
+            yield edit(
+                "left_out", f"`{example.op}` of the {what} left out", sites, lambda call, i=index: call.args[i], rank=6
+            )
     tensors = [o for o in example.operands[:2] if isinstance(o, tuple)]
     if len(tensors) == 2:
         yield from _two_tensor_edits(example, sites)
@@ -39,7 +54,13 @@ def arithmetic_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 
 def _two_tensor_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op in ("sub", "div", "truediv"):
-        yield edit("operand_order", f"operands of `{example.op}` swapped", sites, lambda c: c.function(c.args[1], c.args[0]), rank=2)
+        yield edit(
+            "operand_order",
+            f"operands of `{example.op}` swapped",
+            sites,
+            lambda c: c.function(c.args[1], c.args[0]),
+            rank=2,
+        )
     if example.op == "add":
         yield edit("sign", "subtracted instead of added", sites, lambda call: call.args[0] - call.args[1], rank=3)
         yield edit("residual_scale", "sum divided by sqrt(2)", sites, lambda call: call.run() / math.sqrt(2), rank=4)
@@ -47,13 +68,31 @@ def _two_tensor_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit("sign", "added instead of subtracted", sites, lambda call: call.args[0] + call.args[1], rank=3)
     if example.op == "mul":
         for i in (0, 1):
-            yield edit("modulation", "multiplied with (1 + x) instead of x", sites, lambda c, i=i: c.args[1 - i] * (1 + c.args[i]), rank=3)
+            yield edit(
+                "modulation",
+                "multiplied with (1 + x) instead of x",
+                sites,
+                lambda c, i=i: c.args[1 - i] * (1 + c.args[i]),
+                rank=3,
+            )
 
 
 def _constant_edits(example: Example, index: int, value: float, sites: Sites) -> Iterator[Edit]:
     small = 0 < abs(value) < 1e-2
     cause = "norm_eps" if small and example.op == "add" else "constant"
-    tried = [value + 1, value - 1, 2 * value, value / 2, -value, 0.0, 1.0, 10 * value, value / 10, 100 * value, value / 100]
+    tried = [
+        value + 1,
+        value - 1,
+        2 * value,
+        value / 2,
+        -value,
+        0.0,
+        1.0,
+        10 * value,
+        value / 10,
+        100 * value,
+        value / 100,
+    ]
     tried += [1 / value, value * value] if value else []
     tried += [math.sqrt(value), 1 / math.sqrt(value)] if value > 0 else []
     if example.op == "pow" or abs(value) > 100:
@@ -78,8 +117,16 @@ def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     orders = list(permutations(range(count)))[1:] if count <= 4 else _swaps(count)
     for order in orders:
         words = ", ".join(str(i) for i in order)
-        yield edit("split_order", f"parts taken in the order {words}", sites, lambda c, o=order: tuple(c.run()[i] for i in o), rank=1)
-    yield edit("split_interleave", f"every {count}th element instead of {count} blocks", sites, _interleaved_split, rank=1)
+        yield edit(
+            "split_order",
+            f"parts taken in the order {words}",
+            sites,
+            lambda c, o=order: tuple(c.run()[i] for i in o),
+            rank=1,
+        )
+    yield edit(
+        "split_interleave", f"every {count}th element instead of {count} blocks", sites, _interleaved_split, rank=1
+    )
 
 
 def _swaps(count: int) -> list[tuple[int, ...]]:
@@ -91,7 +138,7 @@ def _swaps(count: int) -> list[tuple[int, ...]]:
             found.append(tuple(order))
     half = count // 2
     if count % 2 == 0:
-        found.append(tuple([*range(half, count), *range(half)]))
+        found.append((*range(half, count), *range(half)))
     return found
 
 
@@ -104,6 +151,14 @@ def _interleaved_split(call: Call) -> Any:
     return tuple(piece.reshape(pieces[0].shape) for piece in shown)
 
 
+def _split_per_head(call: Call, heads: int) -> Any:
+    count = len(call.run())
+    dim = call.named.get("dim", 0)
+    dim = dim % call.args[0].ndim
+    parts = call.args[0].unflatten(dim, (heads, count, -1)).unbind(dim + 1)
+    return tuple(part.flatten(dim, dim + 1) for part in parts)
+
+
 def join_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op not in ("cat", "stack") or not isinstance(example.operands[0], list):
         return
@@ -112,12 +167,26 @@ def join_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     name = "flip_sin_to_cos" if trigonometric else "concat_order"
     if count > 1:
         shown = "cosines and sines swapped" if trigonometric else "parts joined in reversed order"
-        yield edit(name, shown, sites, lambda call: call.function(list(call.args[0])[::-1], *call.args[1:], **call.kwargs), rank=1)
+        yield edit(
+            name,
+            shown,
+            sites,
+            lambda call: call.function(list(call.args[0])[::-1], *call.args[1:], **call.kwargs),
+            rank=1,
+        )
         if len(set(example.operands[0])) == 1 and example.op == "cat":
-            yield edit("concat_interleave", "parts joined element by element instead of block by block", sites, _interleaved_join, rank=2)
+            yield edit(
+                "concat_interleave",
+                "parts joined element by element instead of block by block",
+                sites,
+                _interleaved_join,
+                rank=2,
+            )
         if count == 2:
             for i in (0, 1):
-                yield edit("sign", f"part {i} of `{example.op}` negated", sites, lambda call, i=i: _negated(call, i), rank=4)
+                yield edit(
+                    "sign", f"part {i} of `{example.op}` negated", sites, lambda call, i=i: _negated(call, i), rank=4
+                )
 
 
 def _negated(call: Call, index: int) -> Any:
@@ -136,7 +205,13 @@ def _interleaved_join(call: Call) -> Any:
 def trigonometry_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     other = {"sin": torch.cos, "cos": torch.sin}.get(example.op)
     if other is not None:
-        yield edit("sin_cos", f"{'cos' if example.op == 'sin' else 'sin'} instead of {example.op}", sites, lambda c: other(c.args[0]), rank=2)
+        yield edit(
+            "sin_cos",
+            f"{'cos' if example.op == 'sin' else 'sin'} instead of {example.op}",
+            sites,
+            lambda c: other(c.args[0]),
+            rank=2,
+        )
         yield edit("sign", f"{example.op} of the negative angle, negated", sites, lambda c: -c.run(), rank=3)
 
 
@@ -148,7 +223,13 @@ def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     query = example.tensors["query"]
     heads, width = query[1] if len(query) == 4 else 1, query[-1]
     now = example.settings.get("scale") or width**-0.5
-    scales = {"none": 1.0, "1/d": 1 / width, "1/sqrt(heads)": heads**-0.5, "1/sqrt(width)": (heads * width) ** -0.5, "d^-1/4": width**-0.25}
+    scales = {
+        "none": 1.0,
+        "1/d": 1 / width,
+        "1/sqrt(heads)": heads**-0.5,
+        "1/sqrt(width)": (heads * width) ** -0.5,
+        "d^-1/4": width**-0.25,
+    }
     for name, scale in {**scales, "1/sqrt(d)": width**-0.5, "sqrt(d)": width**0.5, "1/heads": 1 / heads}.items():
         if not math.isclose(scale, now):
             yield attention_scale(sites, now, scale, name)
@@ -156,8 +237,20 @@ def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     square = example.tensors["query"][-2] == example.tensors["key"][-2]
     if "attn_mask" in example.tensors:
         yield edit("attention_mask", "without the mask", sites, lambda call: call.given(attn_mask=None), rank=2)
-        yield edit("attention_mask", "mask inverted", sites, lambda call: call.given(attn_mask=_inverted(call.named["attn_mask"])), rank=2)
-        yield edit("attention_mask", "mask transposed", sites, lambda call: call.given(attn_mask=call.named["attn_mask"].transpose(-1, -2)), rank=3)
+        yield edit(
+            "attention_mask",
+            "mask inverted",
+            sites,
+            lambda call: call.given(attn_mask=_inverted(call.named["attn_mask"])),
+            rank=2,
+        )
+        yield edit(
+            "attention_mask",
+            "mask transposed",
+            sites,
+            lambda call: call.given(attn_mask=call.named["attn_mask"].transpose(-1, -2)),
+            rank=3,
+        )
     elif causal:
         yield edit("causal_mask", "not causal", sites, lambda call: call.given(is_causal=False), rank=1)
     elif square:
@@ -173,7 +266,11 @@ def attention_scale(sites: Sites, before: float, value: float, name: str = "fitt
 
 
 def _inverted(mask: torch.Tensor) -> torch.Tensor:
-    return ~mask if mask.dtype is torch.bool else torch.where(mask < 0, torch.zeros_like(mask), torch.full_like(mask, -1e4))
+    return (
+        ~mask
+        if mask.dtype is torch.bool
+        else torch.where(mask < 0, torch.zeros_like(mask), torch.full_like(mask, -1e4))
+    )
 
 
 def _operand_edits(example: Example, sites: Sites, heads: int, width: int) -> Iterator[Edit]:
@@ -181,14 +278,28 @@ def _operand_edits(example: Example, sites: Sites, heads: int, width: int) -> It
     shapes = [example.tensors[n] for n in names]
     for i, j in ((0, 1), (1, 2), (0, 2)):
         if shapes[i] == shapes[j]:
-            yield edit("qkv_order", f"{names[i]} and {names[j]} swapped", sites, lambda c, i=i, j=j: _swapped(c, i, j), rank=2)
+            yield edit(
+                "qkv_order", f"{names[i]} and {names[j]} swapped", sites, lambda c, i=i, j=j: _swapped(c, i, j), rank=2
+            )
     if len(shapes[0]) != 4:
         return
     total = heads * width
     for count in [d for d in range(1, total + 1) if total % d == 0 and d != heads and d <= 64]:
         yield edit("attention_heads", f"{count} heads of {total // count} instead of {heads} of {width}", sites, lambda c, n=count: _other_heads(c, n), rank=2)  # fmt: skip
-    yield edit("head_layout", "heads interleaved in the channels instead of one after the other", sites, lambda c: _interleaved_heads(c), rank=2)
-    yield edit("head_layout", "heads not put back before the output (batch, heads and tokens mixed)", sites, _unmerged_heads, rank=3)
+    yield edit(
+        "head_layout",
+        "heads interleaved in the channels instead of one after the other",
+        sites,
+        lambda c: _interleaved_heads(c),
+        rank=2,
+    )
+    yield edit(
+        "head_layout",
+        "heads not put back before the output (batch, heads and tokens mixed)",
+        sites,
+        _unmerged_heads,
+        rank=3,
+    )
     yield edit("query_key_norm", "query and key normalized", sites, lambda c: c.given(query=F.normalize(c.args[0], dim=-1), key=F.normalize(c.args[1], dim=-1)), rank=5)  # fmt: skip
 
 
@@ -248,7 +359,13 @@ def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         for mode, align in (("nearest", None), ("nearest-exact", None), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("area", None)):  # fmt: skip
             if mode != now or align != example.settings.get("align_corners"):
                 words = mode + ("" if align is None else f", align_corners={align}")
-                yield edit("upsample_mode", f"{words} instead of {now}", sites, lambda c, m=mode, a=align: c.given(mode=m, align_corners=a), rank=2)
+                yield edit(
+                    "upsample_mode",
+                    f"{words} instead of {now}",
+                    sites,
+                    lambda c, m=mode, a=align: c.given(mode=m, align_corners=a),
+                    rank=2,
+                )
     elif example.op == "pad":
         for mode in ("constant", "reflect", "replicate", "circular"):
             yield edit("padding_mode", f"{mode} padding", sites, lambda c, m=mode: c.given(mode=m, value=None), rank=2)
@@ -258,7 +375,13 @@ def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 yield edit("padding_sides", "padding on the other sides", sites, lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)), rank=2)  # fmt: skip
     elif example.op in ("avg_pool2d", "max_pool2d"):
         other = F.max_pool2d if example.op == "avg_pool2d" else F.avg_pool2d
-        yield edit("pooling_kind", "average and maximum pooling exchanged", sites, lambda c: other(c.args[0], c.args[1]), rank=2)
+        yield edit(
+            "pooling_kind",
+            "average and maximum pooling exchanged",
+            sites,
+            lambda c: other(c.args[0], c.args[1]),
+            rank=2,
+        )
 
 
 def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -269,12 +392,26 @@ def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     elif example.op == "argmax":
         for by in (1, -1):
             yield edit("pooling_index", f"token {by:+d} from the one taken", sites, lambda c, b=by: c.run() + b, rank=2)
-        yield edit("pooling_index", "last token", sites, lambda c: torch.full_like(c.run(), c.args[0].shape[-1] - 1), rank=1)
+        yield edit(
+            "pooling_index", "last token", sites, lambda c: torch.full_like(c.run(), c.args[0].shape[-1] - 1), rank=1
+        )
         yield edit("pooling_index", "first token", sites, lambda c: torch.zeros_like(c.run()), rank=2)
         yield edit("pooling_index", "last of equal maxima", sites, _last_maximum, rank=1)
     elif example.op == "getitem" and len(example.operands) > 1:
         yield from _selection_edits(example, sites)
-    elif example.op in ("flip", "roll", "clamp", "round", "floor", "ceil", "tril", "triu", "masked_fill", "where", "repeat_interleave"):
+    elif example.op in (
+        "flip",
+        "roll",
+        "clamp",
+        "round",
+        "floor",
+        "ceil",
+        "tril",
+        "triu",
+        "masked_fill",
+        "where",
+        "repeat_interleave",
+    ):
         if example.operands and example.operands[0] == example.shape:
             yield edit("left_out", f"`{example.op}` left out", sites, lambda c: c.args[0], rank=5)
         if example.op == "masked_fill":
@@ -284,7 +421,32 @@ def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         if example.op == "repeat_interleave":
             yield edit("repeat_kind", "repeated block by block instead of element by element", sites, _tiled, rank=2)
     elif example.op in ("repeat", "tile"):
-        yield edit("repeat_kind", "repeated element by element instead of block by block", sites, _interleaved_repeat, rank=2)
+        yield edit(
+            "repeat_kind", "repeated element by element instead of block by block", sites, _interleaved_repeat, rank=2
+        )
+
+
+_REDUCTIONS = {"mean", "amax", "sum"}
+
+
+def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
+    dim = example.settings.get("dim", example.operands[1] if len(example.operands) > 1 else None)
+    if not isinstance(dim, int) or not isinstance(example.operands[0], tuple):
+        return
+    keep = len(example.shape) == len(example.operands[0])
+    others = {
+        "the first element": lambda x: x.narrow(dim, 0, 1),
+        "the last element": lambda x: x.narrow(dim, x.shape[dim] - 1, 1),
+        "the maximum": lambda x: x.amax(dim, keepdim=True),
+        "the mean": lambda x: x.mean(dim, keepdim=True),
+        "the sum": lambda x: x.sum(dim, keepdim=True),
+    }
+    for words, function in others.items():
+        if words != f"the {example.op}":
+            yield edit("pooling_kind", f"{words} instead of the {example.op}", sites, lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim), rank=2)  # fmt: skip
+    for other in range(1, len(example.operands[0])):
+        if other != dim % len(example.operands[0]) and keep:
+            yield edit("reduced_axis", f"`{example.op}` over axis {other}", sites, lambda c, d=other: getattr(c.args[0], c.op)(d, keepdim=True), rank=3)
 
 
 def _tiled(call: Call) -> torch.Tensor:
@@ -315,7 +477,9 @@ def _selection_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                     yield edit("wrong_index", f"index {other} instead of {part}", sites, _at(position, other), rank=3)
         elif isinstance(part, slice) and part.step in (2, None) and part != slice(None):
             for other in _other_slices(part):
-                yield edit("slice_lanes", f"[{_words(other)}] instead of [{_words(part)}]", sites, _at(position, other), rank=3)
+                yield edit(
+                    "slice_lanes", f"[{_words(other)}] instead of [{_words(part)}]", sites, _at(position, other), rank=3
+                )
 
 
 def _words(part: slice) -> str:
@@ -348,14 +512,32 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if not shape or example.op in _ARITHMETIC or max(shape) < 2 or not example.floating:
         return
     if example.op in ("view", "reshape", "unflatten", "permute", "transpose", "flatten", "movedim", "rearrange"):
-        yield edit("head_layout", "the last two axes in the other memory order", sites, lambda c: _reread(c.run(), -1, -2), rank=3)
+        yield edit(
+            "head_layout",
+            "the last two axes in the other memory order",
+            sites,
+            lambda c: _reread(c.run(), -1, -2),
+            rank=3,
+        )
         if len(shape) > 2:
-            yield edit("head_layout", "axes -2 and -3 in the other memory order", sites, lambda c: _reread(c.run(), -2, -3), rank=3)
+            yield edit(
+                "head_layout",
+                "axes -2 and -3 in the other memory order",
+                sites,
+                lambda c: _reread(c.run(), -2, -3),
+                rank=3,
+            )
         for a in range(1, len(shape)):
             for b in range(a + 1, len(shape)):
                 if shape[a] == shape[b] > 1:
-                    yield edit("axes_swapped", f"axes {a} and {b} swapped", sites, lambda c, a=a, b=b: c.run().transpose(a, b), rank=2)
-    if example.op in ("linear", "conv2d", "embedding", "sin", "cos", "cat", "getitem", "matmul"):
+                    yield edit(
+                        "axes_swapped",
+                        f"axes {a} and {b} swapped",
+                        sites,
+                        lambda c, a=a, b=b: c.run().transpose(a, b),
+                        rank=2,
+                    )
+    if example.op in ("linear", "conv2d", "embedding", "sin", "cos", "cat", "getitem", "matmul", "flatten", "reshape", "view"):
         axis = 1 if example.op == "conv2d" else -1
         yield from _axis_orders(shape[axis], axis, sites)
 
@@ -366,9 +548,19 @@ def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
             continue
         for order in list(permutations(range(parts)))[1:] if parts <= 3 else _swaps(parts):
             name = {2: "half_swap", 3: "qkv_order"}.get(parts, "part_order")
-            words = "halves of the output swapped" if parts == 2 else f"{parts} parts of the output in the order {', '.join(map(str, order))}"
+            words = (
+                "halves of the output swapped"
+                if parts == 2
+                else f"{parts} parts of the output in the order {', '.join(map(str, order))}"
+            )
             yield edit(name, words, sites, lambda c, n=parts, o=order: _ordered(c.run(), n, o, axis), rank=3)
-        yield edit("interleave", f"output read as {parts} interleaved parts", sites, lambda c, n=parts: _dealt(c.run(), n, axis), rank=4)
+        yield edit(
+            "interleave",
+            f"output read as {parts} interleaved parts",
+            sites,
+            lambda c, n=parts: _dealt(c.run(), n, axis),
+            rank=4,
+        )
         yield edit("interleave", f"{parts} parts of the output interleaved", sites, lambda c, n=parts: _dealt(c.run(), c.run().shape[axis] // n, axis), rank=4)  # fmt: skip
     yield edit("reversed", "output in reversed order", sites, lambda c: c.run().flip(axis), rank=4)
 

@@ -52,7 +52,9 @@ def _roundings(x: Array, y: Array) -> Iterator[Finding]:
             yield Finding("precision", f"the value is the reference's rounded to {words}, bit for bit", 0.0, 0)
         back = _rounded_bf16(y) if words == "bfloat16" else y
         if not np.array_equal(y, back) and np.array_equal(x, back):
-            yield Finding("precision", f"the reference's value is the candidate's rounded to {words}, bit for bit", 0.0, 0)
+            yield Finding(
+                "precision", f"the reference's value is the candidate's rounded to {words}, bit for bit", 0.0, 0
+            )
     if np.abs(x).max(initial=0.0) > 2:
         for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x))):
             yield Finding("timestep_dtype", f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 1)
@@ -68,7 +70,13 @@ def _rearranged(x: Array, y: Array) -> Iterator[Finding]:
             "deinterleave": "with even elements first along axis {0}",
             "transpose": "with axes {0} and {1} swapped",
         }[kind].format(*where)
-        cause = {"roll": "shifted", "flip": "reversed", "halfswap": "half_swap", "deinterleave": "interleave", "transpose": "axes_swapped"}[kind]
+        cause = {
+            "roll": "shifted",
+            "flip": "reversed",
+            "halfswap": "half_swap",
+            "deinterleave": "interleave",
+            "transpose": "axes_swapped",
+        }[kind]
         yield Finding(cause, f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 2)
 
 
@@ -76,17 +84,32 @@ def _scaled(x: Array, y: Array) -> Iterator[Finding]:
     gain = float(np.vdot(x, y) / np.vdot(x, x)) if np.any(x) else 1.0
     yield Finding("scale", f"the value is {gain:.6g} times the reference's", relative_l2(x, x + (y - gain * x)), 3)
     a, b, _ = affine_fit(x, y)
-    yield Finding("affine", f"the value is {a:.6g} times the reference's plus {b:.6g}", relative_l2(x, x + (y - a * x - b)), 4)
+    yield Finding(
+        "affine", f"the value is {a:.6g} times the reference's plus {b:.6g}", relative_l2(x, x + (y - a * x - b)), 4
+    )
     if x.ndim and x.size > 1:
         shift = float((y - x).mean())
-        yield Finding("offset", f"the value is the reference's plus {shift:.6g}", relative_l2(x, x + (y - x - shift)), 3)
+        yield Finding(
+            "offset", f"the value is the reference's plus {shift:.6g}", relative_l2(x, x + (y - x - shift)), 3
+        )
 
 
 def _ranges(x: Array, y: Array) -> Iterator[Finding]:
-    for words, moved in (("(x + 1) / 2", (x + 1) / 2), ("2 x - 1", 2 * x - 1), ("255 x", 255 * x), ("x / 255", x / 255), ("127.5 (x + 1)", 127.5 * (x + 1))):
+    for words, moved in (
+        ("(x + 1) / 2", (x + 1) / 2),
+        ("2 x - 1", 2 * x - 1),
+        ("255 x", 255 * x),
+        ("x / 255", x / 255),
+        ("127.5 (x + 1)", 127.5 * (x + 1)),
+    ):
         yield Finding("value_range", f"the value is {words} of the reference's", relative_l2(x, x + (y - moved)), 1)
         if "+ 1) / 2" in words:
-            yield Finding("value_range", f"the value is clip({words}) of the reference's", relative_l2(x, x + (y - moved.clip(0, 1))), 1)
+            yield Finding(
+                "value_range",
+                f"the value is clip({words}) of the reference's",
+                relative_l2(x, x + (y - moved.clip(0, 1))),
+                1,
+            )
 
 
 def _permuted(x: Array, y: Array) -> Iterator[Finding]:
@@ -124,31 +147,58 @@ def _offsets(x: Array, y: Array) -> Iterator[Finding]:
 def _clipped(x: Array, y: Array) -> Iterator[Finding]:
     low, high = float(y.min()), float(y.max())
     if low > float(x.min()) or high < float(x.max()):
-        yield Finding("clamp", f"the value is the reference's clipped to [{low:.4g}, {high:.4g}]", relative_l2(x, x + (y - x.clip(low, high))), 3)
+        yield Finding(
+            "clamp",
+            f"the value is the reference's clipped to [{low:.4g}, {high:.4g}]",
+            relative_l2(x, x + (y - x.clip(low, high))),
+            3,
+        )
 
 
 def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
     """Random draws: rounded, repeated over patches, moved in the stream, or another stream."""
-    found = [f for f in value_findings(a, b) if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted")]
+    found = [
+        f
+        for f in value_findings(a, b)
+        if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted")
+    ]
     x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
     if x.size != y.size or x.size < 8:
         return found
     for number, other in enumerate(later, 1):
         if other.size == y.size and np.array_equal(other.astype(np.float64).reshape(-1), y):
-            found.append(Finding("random_offset", f"the draw is the reference's draw {number} later: {number} draws too many before it", 0.0, 0))
+            found.append(
+                Finding(
+                    "random_offset",
+                    f"the draw is the reference's draw {number} later: {number} draws too many before it",
+                    0.0,
+                    0,
+                )
+            )
     offset = _find(x, y[:8]) or _find(y, x[:8])
     if offset:
         moved = y if _find(x, y[:8]) else x
         length = x.size - offset
         left, right = (x[offset:], moved[:length]) if moved is y else (x[:length], y[offset:])
-        found.append(Finding("random_offset", f"the draws are the same stream {offset} values apart", relative_l2(x, np.r_[x[:offset], x[:length] + right - left]), 0))
+        found.append(
+            Finding(
+                "random_offset",
+                f"the draws are the same stream {offset} values apart",
+                relative_l2(x, np.r_[x[:offset], x[:length] + right - left]),
+                0,
+            )
+        )
     lag = _repeats(b)
     if lag and not _repeats(a):
         found.append(Finding("patch_noise", f"the draw repeats each value over {lag} neighbours", 0.0, 1))
     correlation = float(np.corrcoef(x, y)[0, 1])
-    alike = abs(x.std() - y.std()) < 5 * x.std() / math.sqrt(x.size) and abs(x.mean() - y.mean()) < 8 * x.std() / math.sqrt(x.size)
+    alike = abs(x.std() - y.std()) < 5 * x.std() / math.sqrt(x.size) and abs(
+        x.mean() - y.mean()
+    ) < 8 * x.std() / math.sqrt(x.size)
     if abs(correlation) < 5 / math.sqrt(x.size) and alike:
-        found.append(Finding("random_stream", f"another stream of the same distribution (correlation {correlation:.3f})", 0.0, 2))
+        found.append(
+            Finding("random_stream", f"another stream of the same distribution (correlation {correlation:.3f})", 0.0, 2)
+        )
     return found
 
 
@@ -178,17 +228,30 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[Finding]:
     difference = y - x
     if np.ptp(difference) == 0:
         found.append(Finding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
-    for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x)), ("rounded to bfloat16", _rounded_bf16(x))):
+    for words, moved in (
+        ("cut to integers", np.trunc(x)),
+        ("rounded to integers", np.round(x)),
+        ("rounded to bfloat16", _rounded_bf16(x)),
+    ):
         if np.array_equal(moved, y):
             found.append(Finding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
     if np.array_equal(x[::-1], y):
         found.append(Finding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
     for k in (1, -1):
-        if x.size > 3 and np.allclose(x[max(0, k) : x.size + min(0, k)], y[max(0, -k) : y.size + min(0, -k)], rtol=1e-6):
+        if x.size > 3 and np.allclose(
+            x[max(0, k) : x.size + min(0, k)], y[max(0, -k) : y.size + min(0, -k)], rtol=1e-6
+        ):
             found.append(Finding("schedule_shift", f"{name} is the reference's moved by {k} places", 0.0, 1))
     wrong = np.flatnonzero(~np.isclose(x, y, rtol=1e-6))
     if 0 < wrong.size < x.size / 2 and set(wrong.tolist()) <= {0, x.size - 1, x.size - 2}:
-        found.append(Finding("schedule_ends", f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}", 0.0, 1))
+        found.append(
+            Finding(
+                "schedule_ends",
+                f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}",
+                0.0,
+                1,
+            )
+        )
     steps_x, steps_y = np.diff(x), np.diff(y)
     if not found and x.size > 2:
         even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]

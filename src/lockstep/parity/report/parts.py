@@ -116,12 +116,18 @@ def build(comparison: Comparison, *, pictures: bool = True, config: list[dict[st
         loop=_loop(comparison.nodes),
         heat=_heat(shown),
         pictures=_pictures(comparison) if pictures else [],
-        settings=list(comparison.attributes),
+        settings=_settings(comparison),
         weights=list(comparison.weights),
         coverage=comparison.coverage,
         worst=_worst(comparison.nodes),
         config=list(config or []),
     )
+
+
+def _settings(comparison: Comparison) -> list[dict[str, Any]]:
+    """Settings of the first bad module before all others."""
+    site = comparison.first.site if comparison.first is not None else ""
+    return sorted(comparison.attributes, key=lambda setting: setting["path"] != site)
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -190,8 +196,11 @@ def _finite(value: float | None) -> float | None:
 
 
 def _worst(nodes: list[NodeResult]) -> list[Point]:
-    """Bad ones first, in order of R; healed ones last of them."""
-    ranked = sorted(nodes, key=lambda n: (not n.bad, n.role is Role.HEALED, -(n.ratio or 0.0), n.order))
+    """Bad ones first, in order of R; healed ones last of them. Operations say where and not whether: they stay out."""
+    ranked = sorted(
+        (n for n in nodes if not n.key.is_operation),
+        key=lambda n: (not n.bad, n.role is Role.HEALED, -(n.ratio or 0.0), n.order),
+    )
     return [_point(n) for n in ranked[:MAX_LISTED] if n.error or n.bad]
 
 
@@ -273,9 +282,11 @@ def findings(node: NodeResult) -> list[str]:
         return []
     found = []
     if s.transform and (s.transform_r2 or 0.0) > 0.5:
-        found.append(f"the candidate is the reference after {s.transform} (explains {s.transform_r2:.1%} of the difference)")
+        found.append(
+            f"the candidate is the reference after {s.transform} (explains {s.transform_r2:.1%} of the difference)"
+        )
     if s.affine_r2 is not None and s.affine_r2 > 0.5:
-        found.append(f"the candidate is {s.gain:.4g} × reference {s.offset:+.3g} (explains {s.affine_r2:.1%})")
+        found.append(f"the candidate is {s.gain:.7g} × reference {s.offset:+.2g} (explains {s.affine_r2:.1%})")
     if s.norms_equal:
         found.append("both have the same norm: the same numbers in another order are likely")
     if s.bias is not None and s.bias > 6:

@@ -12,7 +12,14 @@ from rich.text import Text
 
 from .parts import Report, number
 
-COLOURS = {"PASS": "green", "NOISE": "cyan", "BUG": "red", "DRIFT": "yellow", "INVALID": "magenta", "INCONCLUSIVE": "yellow"}
+COLOURS = {
+    "PASS": "green",
+    "NOISE": "cyan",
+    "BUG": "red",
+    "DRIFT": "yellow",
+    "INVALID": "magenta",
+    "INCONCLUSIVE": "yellow",
+}
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LISTED = 8
 
@@ -20,7 +27,14 @@ LISTED = 8
 def to_terminal(report: Report) -> Group:
     """A rich renderable; short by default, the page has the rest."""
     colour = COLOURS[report.verdict]
-    parts: list[Any] = [Panel(Text(report.sentence), title=Text(f" {report.verdict} ", f"bold white on {colour}"), title_align="left", border_style=colour)]
+    parts: list[Any] = [
+        Panel(
+            Text(report.sentence),
+            title=Text(f" {report.verdict} ", f"bold white on {colour}"),
+            title_align="left",
+            border_style=colour,
+        )
+    ]
     parts += [Text(f"  {reason}", "dim") for reason in report.reasons[1:]]
     parts += _causes(report)
     if report.first is not None:
@@ -31,8 +45,6 @@ def to_terminal(report: Report) -> Group:
         parts.append(_worst(report))
     parts.append(_settings(report))
     parts.append(_coverage(report))
-    if report.command:
-        parts.append(Text.assemble(("\nThis node alone: ", "bold"), (report.command, "cyan")))
     return Group(*[part for part in parts if part is not None])
 
 
@@ -62,7 +74,7 @@ def _first(report: Report) -> list[Any]:
         table.add_row(Text("looks like", "dim"), Text(finding))
     for axis in first.axes:
         bars = bar_line(axis.share)
-        note = f" all along it" if axis.concentration < 1.5 else f" most at {axis.top_index}"
+        note = " all along it" if axis.concentration < 1.5 else f" most at {axis.top_index}"
         table.add_row(Text("energy", "dim"), Text(f"{axis.name:8} {bars}{note}"))
     return [Text("\nFirst difference", "bold"), Padding(table, (0, 0, 0, 2))]
 
@@ -74,7 +86,9 @@ def bar_line(share: list[float]) -> str:
 
 
 def _loop(report: Report) -> Table:
-    table = Table(title="Error of the loop's state", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        title="Error of the loop's state", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
+    )
     for column in ("step", "error", "floor", "gain"):
         table.add_column(column, style="dim" if column != "error" else None)
     steps = report.loop if len(report.loop) <= LISTED else [*report.loop[:4], *report.loop[-4:]]
@@ -88,14 +102,18 @@ def _worst(report: Report) -> Table:
     for column in ("value", "error", "floor", "R", "role"):
         table.add_column(column, overflow="fold", style="dim" if column in ("floor", "role") else None)
     for point in [p for p in report.worst if p.role != "healed"][:LISTED]:
-        table.add_row(Text(point.key), number(point.error), number(point.floor), number(point.ratio), point.role or point.status)
+        table.add_row(
+            Text(point.key), number(point.error), number(point.floor), number(point.ratio), point.role or point.status
+        )
     return table
 
 
 def _settings(report: Report) -> Table | None:
     if not report.settings or report.verdict == "PASS":
         return None
-    table = Table(title="Effective settings that differ", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        title="Effective settings that differ", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
+    )
     for column in ("where", "setting", "reference", "candidate"):
         table.add_column(column, overflow="fold")
     for setting in report.settings[:LISTED]:

@@ -1,0 +1,207 @@
+"""The embedded model in numbers: is it the right thing, in the right style, in the right colour, and how fast?
+
+    python -m benchmarks.embedded_model --work FOLDER [--model lockstep/emoji] [--concepts 341] [--out FOLDER]
+
+Retrieval: every everyday concept is asked for in each style ("a dog, 3d style"); among the true pictures of all those
+concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked for?
+Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that fits the
+picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured pictures.
+`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+from rich.table import Table
+
+from .machine import console, print_machine
+
+SIDE = 32
+SEEN = [
+    "a red heart", "a dog", "a cat", "a slice of pizza", "a rocket, 3d style", "the sun", "a rose", "a banana",
+    "an elephant", "a fire", "a christmas tree", "a snowman", "a penguin", "a rainbow", "a hamburger", "an octopus",
+    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style", "a mushroom, noto style",
+    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera", "a cactus, noto style",
+    "an umbrella", "a birthday cake", "a soccer ball",
+]  # fmt: skip
+UNSEEN_TOGETHER = 16
+
+
+class Gallery:
+    """True pictures of one style, small, each with its mirror image."""
+
+    def __init__(self, pictures: Sequence[np.ndarray], concepts: Sequence[str]) -> None:
+        small = np.stack([shrink(picture) for picture in pictures])
+        self.vectors = torch.from_numpy(np.concatenate([small, small[:, :, ::-1]]).reshape(2 * len(small), -1))
+        self.concepts = [*concepts, *concepts]
+
+    def ranks(self, pictures: Sequence[np.ndarray], wanted: Sequence[str]) -> list[int]:
+        from lockstep.training.evaluation import retrieval_ranks
+
+        samples = torch.from_numpy(np.stack([shrink(picture) for picture in pictures]).reshape(len(pictures), -1))
+        return retrieval_ranks(samples, wanted, self.vectors, self.concepts)
+
+
+def shrink(picture: np.ndarray) -> np.ndarray:
+    """uint8 [H, W, 3] to float [32, 32, 3] by averaging."""
+    factor = picture.shape[0] // SIDE
+    return picture.reshape(SIDE, factor, SIDE, factor, 3).astype(np.float32).mean((1, 3)) / 255
+
+
+def generate(pipe: Any, prompts: Sequence[str], options: argparse.Namespace) -> list[np.ndarray]:
+    """Pictures for prompts, every one with the first seed."""
+    made = []
+    for part in track(list(chunks(prompts, options.batch)), description="pictures", console=console, transient=True):
+        images = pipe(
+            part, num_inference_steps=options.steps, guidance_scale=options.guidance, seed=options.seed
+        ).images
+        made += [np.asarray(image) for image in images]
+    return made
+
+
+def chunks(values: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
+
+
+def spread(values: Sequence[Any], count: int) -> list[Any]:
+    """`count` values, evenly spaced."""
+    count = min(count, len(values))
+    return [values[index * len(values) // count] for index in range(count)]
+
+
+def measure_retrieval(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
+    """Top-1 and top-5 per style over the everyday concepts, and which were missed."""
+    results: dict[str, Any] = {}
+    for style in options.styles:
+        items = table.select(core=True, styles=(style,), kinds=("base",), mirrored=False)
+        gallery = Gallery([table.render(item, rgba) for item in items], [item.concept for item in items])
+        asked = spread(items, options.concepts)
+        prompts = [table.caption(item) for item in asked]
+        pictures = generate(pipe, prompts, options)
+        ranks = gallery.ranks(pictures, [item.concept for item in asked])
+        results[style] = {
+            "concepts": len(asked),
+            "top1": share(rank == 0 for rank in ranks),
+            "top5": share(rank < 5 for rank in ranks),
+            "missed": [prompt for prompt, rank in zip(prompts, ranks, strict=True) if rank >= 5],
+        }
+        save(
+            options.out / f"retrieval-{style}.png",
+            pictures,
+            [f"{r + 1}: {p}" for r, p in zip(ranks, prompts, strict=True)],
+            columns=16,
+        )
+        console.print(
+            f"{style}: top-1 {results[style]['top1']:.1%}, top-5 {results[style]['top5']:.1%} of {len(asked)}"
+        )
+    return results
+
+
+def measure_colours(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
+    """Colour words of pictures whose concept and colour were never shown together in training."""
+    from lockstep.training.data import name_colour
+
+    items = spread([item for item in table.held_out if item.kind == "colour" and item.core], options.colours)
+    prompts = [table.prompt(item) for item in items]
+    pictures = generate(pipe, prompts, options)
+    named = [name_colour(picture) for picture in pictures]
+    true = [name_colour(table.render(item, rgba)) for item in items]
+    labels = [f"{prompt}: {name}" for prompt, name in zip(prompts, named, strict=True)]
+    save(options.out / "colours.png", pictures, labels, columns=16)
+    return {
+        "prompts": len(items),
+        "accuracy": share(name == item.colour for name, item in zip(named, items, strict=True)),
+        "accuracy_of_true_pictures": share(name == item.colour for name, item in zip(true, items, strict=True)),
+        "wrong": [label for label, name, item in zip(labels, named, items, strict=True) if name != item.colour],
+    }
+
+
+def measure_speed(pipe: Any, options: argparse.Namespace) -> float:
+    """Seconds for one picture with 25 steps, the best of five."""
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        pipe("a red heart", num_inference_steps=25, guidance_scale=options.guidance, seed=options.seed)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def share(values: Iterable[bool]) -> float:
+    found = list(values)
+    return sum(found) / max(1, len(found))
+
+
+def save(path: Path, pictures: Sequence[np.ndarray], labels: Sequence[str], columns: int = 8) -> None:
+    from lockstep.training.sheets import save_sheet
+
+    console.print(f"[dim]{save_sheet(path, pictures, labels, columns)}[/]")
+
+
+def save_prompt_sheets(pipe: Any, table: Any, options: argparse.Namespace) -> None:
+    """The two sheets of the model card: seen prompts, and compositions that no training picture shows."""
+    save(options.out / "prompts.png", generate(pipe, SEEN, options), SEEN)
+    both = spread([item for item in table.held_out if item.kind == "both" and item.core], UNSEEN_TOGETHER // 2)
+    colour = spread([item for item in table.held_out if item.kind == "colour" and item.core], UNSEEN_TOGETHER // 2)
+    prompts = [table.prompt(item) for item in [*colour, *both]]
+    save(options.out / "compositions.png", generate(pipe, prompts, options), prompts)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--model", default="lockstep/emoji")
+    parser.add_argument("--out", type=Path, default=Path("embedded-model"))
+    parser.add_argument("--styles", nargs="+", default=["3d", "noto", "flat"])
+    parser.add_argument("--concepts", type=int, default=10_000, help="per style; fewer are evenly spaced over all")
+    parser.add_argument("--colours", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--guidance", type=float, default=4.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=16)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
+    import lockstep
+    from lockstep.training.data import load_items, load_pictures
+
+    print_machine()
+    pipe = lockstep.DiffusionPipeline.from_pretrained(options.model)
+    pipe.set_progress_bar_config(disable=True)
+    table, (rgba, _) = load_items(options.work), load_pictures(options.work)
+    options.out.mkdir(parents=True, exist_ok=True)
+    save_prompt_sheets(pipe, table, options)
+    results = {
+        "model": str(options.model),
+        "settings": {"steps": options.steps, "guidance": options.guidance, "seed": options.seed},
+        "seconds_per_picture_25_steps": measure_speed(pipe, options),
+        "colours": measure_colours(pipe, table, rgba, options),
+        "retrieval": measure_retrieval(pipe, table, rgba, options),
+    }
+    (options.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    report = Table("measure", "result", "wanted", title=f"{options.model}", title_justify="left")
+    for style, found in results["retrieval"].items():
+        report.add_row(
+            f"top-1 / top-5, {style} ({found['concepts']})", f"{found['top1']:.1%} / {found['top5']:.1%}", "75 % / 92 %"
+        )
+    colours = results["colours"]
+    report.add_row(
+        "colour (true pictures)", f"{colours['accuracy']:.1%} ({colours['accuracy_of_true_pictures']:.1%})", "90 %"
+    )
+    report.add_row("25 steps", f"{results['seconds_per_picture_25_steps']:.2f} s", "2 s")
+    console.print(report)
+
+
+if __name__ == "__main__":
+    main()
