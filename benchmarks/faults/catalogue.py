@@ -75,7 +75,7 @@ DIT = [
 ]  # fmt: skip
 
 VAE = [
-    _f("scaling factor 0.13025", "vae", setting(m.VAE, "", "scaling_factor", 0.13025), "setting_scaling_factor"),
+    _f("decoded with scaling factor 0.13025", "vae", line(m.VAE, ("latents / self.scaling_factor", "latents / 0.13025"), method="decode"), "constant", "scale"),
     _f("shift left out in decode", "vae", line(m.VAE, (" + self.shift_factor", ""), method="decode"), "left_out", "constant"),
     _f("image in [0, 1]", "vae", line(m.VAE, ("image * 2 - 1", "image")), "left_out", "value_range", "constant", "wrong_operand"),
     _f("padding left and above", "vae", line(m.PaddedDownsample, ("(0, 1, 0, 1)", "(1, 0, 1, 0)")), "padding_sides"),
@@ -205,6 +205,7 @@ HARMLESS = [
     _h("SiLU of 1.702 x", "clip", line(m.QuickGELU, ("x * torch.sigmoid(1.702 * x)", "F.silu(1.702 * x) / 1.702"))),
     _h("attention by hand", "vae", line(m.VaeAttention, ("F.scaled_dot_product_attention(self.to_q(h)[:, None], self.to_k(h)[:, None], self.to_v(h)[:, None])[:, 0]", "torch.softmax(self.to_q(h) @ self.to_k(h).transpose(1, 2) * h.shape[-1] ** -0.5, -1) @ self.to_v(h)"))),
     _h("SiLU by its formula", "vae", line(m.ResBlock, ("F.silu(self.norm1(x))", "self.norm1(x) * torch.sigmoid(self.norm1(x))"))),
+    _h("scaling factor changed both ways", "vae", setting(m.VAE, "", "scaling_factor", 0.13025)),
     _h("guidance as (1 - w) u + w c", "pipeline", line(Pipeline, ("guided = uncond + guidance_scale * (cond - uncond)", "guided = (1 - guidance_scale) * uncond + guidance_scale * cond"), method="__call__")),
     _h("guidance from the condition", "pipeline", line(Pipeline, ("guided = uncond + guidance_scale * (cond - uncond)", "guided = cond + (guidance_scale - 1) * (cond - uncond)"), method="__call__")),
     _h("steps by x0 and direction in float64", "pipeline", line(Scheduler, ("original, noise = (sample - rest * model_output) / root, model_output", "original, noise = ((sample.double() - rest.double() * model_output.double()) / root.double()).to(sample.dtype), model_output"), method="step")),

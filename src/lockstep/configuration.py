@@ -144,19 +144,20 @@ def _to_json(value: Any) -> Any:
     raise ConfigError(f"A config value of type {type(value).__name__} cannot be written as JSON: {value!r}.")
 
 
-@functools.cache
-def config_defaults(cls: type) -> dict[str, Any]:
-    """Name -> default of every config value that a class takes (`inspect.Parameter.empty` where there is none)."""
+def _config_defaults(cls: Any) -> dict[str, Any]:
     parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
     named = (p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
     return {p.name: p.default for p in named}
 
 
-@functools.cache
-def config_types(cls: type) -> dict[str, Any]:
-    """Name -> annotation of every config value that a class takes."""
-    init = inspect.unwrap(cls.__init__)
-    return typing.get_type_hints(init)
+def _config_types(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(inspect.unwrap(cls.__init__))
+
+
+# name -> default of every config value that a class takes (`inspect.Parameter.empty` where there is none)
+config_defaults: Callable[[Any], dict[str, Any]] = functools.cache(_config_defaults)
+# name -> annotation of every config value that a class takes
+config_types: Callable[[Any], dict[str, Any]] = functools.cache(_config_types)
 
 
 def check_types(owner: str, values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

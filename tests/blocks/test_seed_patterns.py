@@ -142,6 +142,12 @@ def test_chunk_loop_has_steps_events_and_can_be_interrupted():
     ]
 
 
+def test_chunk_loop_calls_back_once_per_innermost_step():
+    seen = []
+    chunk_pipeline()(seed=1, num_chunks=2, callback_on_step_end=lambda p, i, t, values: seen.append((i, float(t))))
+    assert seen == [(0, 750.0), (1, 500.0), (2, 250.0), (3, 0.0)] * 2
+
+
 # ---- one denoiser for three workflows, two triggers ----
 
 

@@ -28,9 +28,9 @@ class ModularPipelineBlocks:
     checkpoint_name: ClassVar[str | None] = None  # an alias for "after this block" in `checkpoints=`
     upcast_on_nonfinite: ClassVar[tuple[str, ...]] = ()  # components to try again in fp32 when an output is NaN or Inf
 
-    inputs: list[InputParam] = []
-    outputs: list[OutputParam] = []
-    intermediate_outputs: list[OutputParam] = []
+    inputs: list[Any] = []  # InputParams, or names of the vocabulary
+    outputs: list[Any] = []  # OutputParams, or names of the vocabulary
+    intermediate_outputs: list[Any] = []
     expected_components: list[ComponentSpec] = []
     expected_configs: list[ConfigSpec] = []
 

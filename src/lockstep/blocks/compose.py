@@ -79,7 +79,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return [merge_wants(name, wants) for name, wants in wiring.trace(self).wants.items()]
 
     @property
-    def outputs(self) -> list[OutputParam]:  # type: ignore[override]
+    def outputs(self) -> list[Any]:  # type: ignore[override]
         """What the parts make."""
         return [made.producers[-1][1] for made in wiring.trace(self).made.values()]
 

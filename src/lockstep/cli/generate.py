@@ -28,6 +28,9 @@ Examples:
 """
 
 
+NO_PROMPT: list[str | None] = [None]  # one run of a pipeline that is given something else
+
+
 class PipelineCommand(TyperCommand):
     """A command whose help goes on with the inputs of the chosen model's pipeline."""
 
@@ -89,7 +92,7 @@ def generate(
     results = [
         pipe(**inputs, **({"prompt": text} if text is not None else {}), num_images_per_prompt=count, workflow=workflow,
              **({} if seed is None else {"seed": seed}))
-        for text in (prompts or [None])
+        for text in (prompts or NO_PROMPT)
     ]  # fmt: skip
     done = time.perf_counter()
     save(results, paths, prompts, {"load_seconds": ready - started, "run_seconds": done - ready}, show and not quiet, json)

@@ -236,6 +236,8 @@ def prove(
 
 def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None) -> Any:
     """Record, measure, compare, and where they differ: zoom in and diagnose."""
+    from ..parity.node_alone import keep_node
+
     paths = folder / "ref.trace", folder / "cand.trace"
     for side, path, name in ((reference, paths[0], "ref"), (candidate, paths[1], "cand")):
         err.print(f"[dim]recording {side.run.label}[/]", highlight=False)
@@ -249,17 +251,10 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
             (reference, paths[0], "ref", comparison.first.key),
             (candidate, paths[1], "cand", comparison.first.other),
         ):
-            side.record(path, name, keep=whole_node(key or comparison.first.key))
+            side.record(path, name, keep=keep_node(key or comparison.first.key))
         comparison = compared(*paths, map=map)
     name_causes(comparison, reference, candidate)
     return comparison
-
-
-def whole_node(key: Any) -> dict[str, str]:
-    """Full tensors for one node, its own operations, and those of the module around it."""
-    path = key.path.partition("/")[0]
-    parent = path.rpartition(".")[0]
-    return {"*": "sketch", path: "full", f"{path}/*": "full", **({f"{parent}/*": "full"} if parent else {})}
 
 
 def explain(

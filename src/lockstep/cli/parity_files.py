@@ -25,7 +25,7 @@ def weights(
     every: Annotated[bool, typer.Option("--all", help="List equal ones under other names too.")] = False,
     json: Json = False,
 ) -> None:
-    """Match parameters by their values: same, permuted, transposed, fused, split or different; exit code 1 if any differs or is missing."""
+    """Match parameters by their values: same, permuted, transposed, fused, split or different; exit code 1 if a weight differs or is missing."""
     from ..parity.weights import match_weights
 
     a, b = parameters(reference), parameters(candidate)
@@ -53,7 +53,7 @@ def weights(
             out.print(table)
         if len(rows) > LISTED:
             out.print(f"… and {len(rows) - LISTED} more; --json lists all", style="dim")
-    if counts["different"] or missing:
+    if counts["different"] or any(a.params[path].is_float for path in missing):  # integer buffers are no weights
         raise typer.Exit(1)
 
 

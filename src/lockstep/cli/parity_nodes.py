@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from .console import err, out
-from .parity_compare import compared, name_causes, run_of, show, whole_node
+from .parity_compare import compared, name_causes, run_of, show
 from .parity_options import Floor, Html, Json, Library, Traces, examples
 from .parity_runs import Run, Side, load
 
@@ -29,22 +29,29 @@ def zoom(
     json: Json = False,
 ) -> None:
     """Look at one node alone: record both sides again up to it with full tensors, and run the candidate's node on the reference's inputs."""
+    from ..parity.node_alone import node_options
+
     key = _key(at, reference, candidate, floor)
-    folder = output or reference.with_suffix(".zoom")
-    sides = [load(run_of(trace)) for trace in (reference, candidate)]
-    path = key.path.partition("/")[0]
-    paths = [folder / "ref.trace", folder / "cand.trace"]
-    for side, name, trace in zip(sides, ("ref", "cand"), paths, strict=True):
-        side.record(trace, name, keep=whole_node(key), stop_at=_stop(key, path))
+    runs = [Run.of(trace) for trace in (reference, candidate)]
+    sides = [load(run) for run in runs if run is not None] if all(runs) else []
+    paths = [reference, candidate]
+    if sides:
+        folder = output or reference.with_suffix(".zoom")
+        paths = [folder / "ref.trace", folder / "cand.trace"]
+        for side, name, trace in zip(sides, ("ref", "cand"), paths, strict=True):
+            side.record(trace, name, **node_options(key))
+    else:
+        err.print("[yellow]These traces do not say how they were recorded: shown is what they hold of this node.[/]")
     beside = reference.with_suffix(".floor")
     comparison = compared(paths[0], paths[1], floor or (beside if beside.is_file() else None))
     node = comparison.node(str(key))
     if node is None:
         raise InputError(f"Neither run computes `{key}` any more; `lockstep parity diff` lists what there is.")
-    own = _own_error(sides[1], paths[0], key)
+    own = _own_error(sides[1], paths[0], key) if sides else None
     comparison.first = node
     node.local_error = own if own is not None else node.local_error
     comparison.nodes = [n for n in comparison.nodes if n.order <= node.order]
+    comparison.reference_path, comparison.candidate_path = str(paths[0]), str(paths[1])
     name_causes(comparison, *sides)
     show(comparison, html, None, json, strict=False)
 
@@ -64,13 +71,6 @@ def _key(at: str | None, reference: Path, candidate: Path, floor: Path | None) -
     if first is None:
         raise InputError("There is no difference to zoom in on; name a node with --at.")
     return first.key
-
-
-def _stop(key: Any, path: str) -> str | None:
-    """Nothing after the node is needed: its step, or outside of loops the module itself."""
-    if key.step != "-":
-        return key.step if "/" not in key.step else None
-    return path if not path.startswith("@") and not key.call else None
 
 
 def _own_error(side: Side, trace: Path, key: Any) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -29,9 +29,8 @@ class TerminalPicture:
             yield Segment.line()
 
 
-def _rgb(pixel: object) -> str:
-    red, green, blue = pixel  # type: ignore[misc]
-    return f"{red},{green},{blue}"
+def _rgb(pixel: Any) -> str:
+    return ",".join(map(str, pixel))
 
 
 def can_show(console: Console) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -105,7 +106,7 @@ def read_tensors(
         yield name, value.to(device)
 
 
-def _view(storage: torch.UntypedStorage, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
+def _view(storage: Any, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
     flat = torch.empty(0, dtype=dtype).set_(storage, info.start // dtype.itemsize, (_count(info),))  # type: ignore[call-overload]
     return flat.view(info.shape)
 

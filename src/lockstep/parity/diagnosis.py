@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from .causes.recorded import recorded_causes
 from .comparison import compare
 from .floor_file import Floor
 from .names import Key
+from .patching import watch_attribute
 from .recorder import record
 from .replay import replay
 from .results import Cause, Comparison, NodeResult, Verdict
@@ -39,7 +41,10 @@ from .targets import Target, find_target
 from .trace import Trace
 
 LIMIT = 4  # causes looked for, one behind the other
-TRIALS = 1500
+TRIALS = 1500  # of one stage
+AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bits
+CHECKED = 12  # accepted hypotheses whose other consequences are looked at
+METHODS = ("encode", "decode")
 SECONDS = 120.0
 
 
@@ -182,7 +187,7 @@ class _Search:
         tried: list[Trial] = []
         for probe, focus, deep in self._probes(own_key, goal, comparison, reference):
             tried += self._try(probe, focus, deep, comparison)
-            if any(t.accepted for t in tried) or time.perf_counter() > self.deadline:
+            if any(t.accepted and not t.broken for t in tried) or time.perf_counter() > self.deadline:
                 break
         return tried
 
@@ -197,8 +202,14 @@ class _Search:
             site = focus = Site(path, name, int(index)) if index.isdigit() else None
         elif key.is_input:
             path = self._parent(path)
-        if path in self.modules:
-            yield from self._module_probes(path, key, site, focus, goal, comparison, reference)
+        while path != "@pipeline":
+            if self._callable(path) is not None:
+                yield from self._module_probes(path, key, site, focus, goal, comparison, reference)
+            if key.is_input or site is not None:
+                break
+            path, site = self._parent(path), None
+            if path == "@pipeline" or path not in self.modules or self._parent(key.path) != path:
+                break  # one level up: a sibling's weights, another input
         if self.live.call is not None:
             yield PipelineProbe(self.live, self.own, key, goal, self.held), focus, False
 
@@ -212,45 +223,55 @@ class _Search:
         comparison: Comparison,
         reference: Trace,
     ) -> Iterator[tuple[Probe, Site | None, bool]]:
-        outer = (
-            [(g, r) for g, r in self._outputs_of(path, key, comparison, reference)]
-            if site is not None or key.is_input
-            else []
-        )
         captured = self._arguments(path, key)
         if captured is None:
             return
+        results = list(self._results_of(path, key, comparison, reference))
+        checks = [(read.slot, found) for found, read in results]
         inner = Read(key.path, key.slot, self._relative_call(path, key), site)
-        coarse = not key.is_operation and self._is_coarse(path)
-        for chosen, read in [*outer, (goal, inner)]:
-            yield Probe(self.modules, path, *captured, read, chosen, self.held), focus, coarse
+        outer = [(found, read) for found, read in results if found.before > found.tau and read.slot != key.slot]
+        coarse = not key.is_operation and key.path == path and self._is_coarse(path)
+        for chosen, read in [(goal, inner), *outer]:
+            yield Probe(self.modules, path, *captured, read, chosen, self.held, checks), focus, coarse
 
-    def _outputs_of(self, path: str, key: Key, comparison: Comparison, reference: Trace) -> Iterator[tuple[Goal, Read]]:
-        """The results of the module around an operation: right again if the cause is right."""
+    def _results_of(self, path: str, key: Key, comparison: Comparison, reference: Trace) -> Iterator[tuple[Goal, Read]]:
+        """What the probed part gave in the recorded run: right again if the cause is right."""
+        call = (key.step, self._outer_call(path, key))
         for node in comparison.nodes:
             own, foreign = (node.other, node.key) if self.turned else (node.key, node.other)
-            if (
-                own is None
-                or foreign is None
-                or own.path != path
-                or own.is_input
-                or (own.step, own.call) != (key.step, self._outer_call(path, key))
-            ):
+            if own is None or foreign is None or own.path != path or own.is_input or (own.step, own.call) != call:
                 continue
             entry = self.foreign.get(foreign)
-            if entry is not None and node.bad and node.error is not None:
+            if entry is not None and node.error is not None:
                 yield goal_of(node, reference, self.foreign, entry), Read(path, own.slot)
 
+    def _callable(self, path: str) -> Any:
+        """The live module of a path, or the method of one (`vae.decode`)."""
+        if path in self.modules:
+            return self.modules[path]
+        owner, _, method = path.rpartition(".")
+        return getattr(self.modules.get(owner), method, None) if method in METHODS else None
+
     def _outer_call(self, path: str, key: Key) -> int:
-        return key.call if key.is_operation else self._begun_before(path, key)
+        return key.call if key.is_operation or key.path == path else self._begun_before(path, key)
 
     def _parent(self, path: str) -> str:
         """The module whose code calls this one (a ModuleList is not called itself)."""
+        below = path
         while "." in path:
             path = path.rpartition(".")[0]
             if path in self.modules and not isinstance(self.modules[path], (nn.ModuleList, nn.ModuleDict)):
-                return path
+                return self._method_of(path, below)
         return "@pipeline"
+
+    def _method_of(self, root: str, below: str) -> str:
+        """`vae.decode` for what only that method calls, `vae` where the model itself was called."""
+        if self._calls(root):
+            return root
+        for method in METHODS:
+            if self._calls(f"{root}.{method}") and self._callable(f"{root}.{method}") is not None:
+                return f"{root}.{method}"
+        return root
 
     def _calls(self, path: str) -> list[tuple[int, Key]]:
         """(first seq, key) of every recorded call of a module, in order."""
@@ -284,16 +305,18 @@ class _Search:
                 kept.extend([_copied(args), _copied(kwargs)])
                 raise Reached(torch.zeros(()))
 
-        handle = self.modules[path].register_forward_pre_hook(before, with_kwargs=True)
         try:
-            with torch.no_grad(), PipelineProbe.edited(self.live, self.held):
+            with torch.no_grad(), PipelineProbe.edited(self.live, self.held), ExitStack() as stack:
+                if path in self.modules:
+                    stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
+                else:
+                    owner, _, method = path.rpartition(".")
+                    watch_attribute(stack, self.modules[owner], method, lambda m, f, a, k: before(m, a, k) or f(*a, **k))
                 self.live.run(self.own)
         except Reached:
             pass
         except Exception:
             return None
-        finally:
-            handle.remove()
         self.runs += 1
         return (kept[0], kept[1]) if kept else None
 
@@ -309,7 +332,7 @@ class _Search:
 
     def _is_coarse(self, path: str) -> bool:
         """True if the other side's trace says nothing about what is inside this module."""
-        if not any(True for _ in self.modules[path].children()):
+        if path not in self.modules or not any(True for _ in self.modules[path].children()):
             return False
         inside = [e for e in self.foreign.entries if e.key.path.startswith((f"{path}.", f"{path}/"))]
         return not inside
@@ -320,14 +343,21 @@ class _Search:
         except Exception:
             return []
         for stage in self._stages(probe, survey, focus, deep, comparison):
+            left = TRIALS
             for edit in stage:
-                if time.perf_counter() > self.deadline or len(probe.trials) > TRIALS:
+                if not left or time.perf_counter() > self.deadline:
                     break
-                probe.attempt(edit)
+                trial = probe.attempt(edit)
+                if trial is not None and trial.accepted and trial.exact:
+                    left = min(left, AFTER_EXACT)
+                left -= 1
             if not any(t.accepted for t in probe.trials):
                 for family in families(probe.trials):
                     probe.fit(family)
-            if any(t.accepted and (t.exact or t.residual < 0.02 * t.goal.before) for t in probe.trials):
+            for trial in sorted((t for t in probe.trials if t.accepted), key=lambda t: t.order)[:CHECKED]:
+                if not trial.checked:
+                    probe.check(trial)
+            if any(t.checked and t.whole and (t.exact or t.residual < 0.02 * t.goal.before) for t in probe.trials):
                 break
         self.runs += probe.runs
         return probe.trials

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from .names import Key
@@ -214,6 +215,12 @@ class Comparison:
             if self.causes:
                 head += f"; {self.causes[0].why}"
         return f"{self.verdict.value}: {head} [{self.coverage}]".replace(":  [", " [")
+
+    def html(self, path: str | Path) -> Path:
+        """Write the report as one self-contained page."""
+        from .report.html import write_html
+
+        return write_html(self, path)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dump`; nodes in the reference's order."""

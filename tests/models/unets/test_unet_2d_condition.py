@@ -70,9 +70,9 @@ class TestUNet2DCondition(
     def test_compiled_model_takes_another_size_and_batch(self):
         torch.compiler.reset()
         model = self.model()
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
         with torch.no_grad():
-            for batch, size in ((2, 8), (1, 12), (3, 6)):
+            for batch, size in ((2, 8), (3, 12)):
                 given = {
                     "sample": torch.randn(batch, 4, size, size),
                     "timestep": torch.tensor(7),
@@ -257,6 +257,7 @@ def test_conditions_that_are_missing_or_unknown_are_refused_before_compute():
     refused(TEXT_TIME, "text_embeds that are 20 wide", added_cond_kwargs={**added, "text_embeds": torch.randn(2, 21)})
     refused(TEXT_TIME, "image_embeds", UnknownNameError, added_cond_kwargs={**added, "image_embeds": torch.randn(2, 1)})
     refused({}, "text_embeds", UnknownNameError, added_cond_kwargs=added)
+    refused({"downsample_padding": 0}, "1×8 latents are too small", sample=torch.randn(2, 4, 1, 8))
     refused({}, "gligen", UnknownNameError, cross_attention_kwargs={"gligen": {}})
     refused({"num_class_embeds": 3}, "class_labels is missing")
     refused({"class_embed_type": "identity"}, r"\(2, 64\), got \(2,\)", class_labels=torch.tensor([1, 2]))

@@ -372,6 +372,8 @@ def initialize(model: T5EncoderModel, factor: float) -> None:
             nn.init.normal_(module.o.weight, std=factor * (heads * head_width) ** -0.5)
             if module.has_bias:
                 nn.init.normal_(module.relative_attention_bias.weight, std=factor * width**-0.5)
+        elif isinstance(module, T5LayerNorm):
+            nn.init.constant_(module.weight, factor)
         elif isinstance(module, T5DenseActDense):
             nn.init.normal_(module.wi.weight, std=factor * width**-0.5)
             nn.init.normal_(module.wo.weight, std=factor * hidden**-0.5)

@@ -157,6 +157,11 @@ class UNet2DEncoder(ModelMixin):
         """Refuse what the weights cannot take, before anything is computed."""
         owner = type(self).__name__
         check_sample(owner, sample, self.config["in_channels"], self.conv_in.weight.dtype)
+        if min(self.level_sizes(sample)[-1]) < 1:
+            raise InputError(
+                f"{owner}: {sample.shape[2]}×{sample.shape[3]} latents are too small to be halved "
+                f"{len(self.down_blocks) - 1} times. Give larger ones."
+            )
         batch = sample.shape[0]
         if isinstance(timestep, Tensor) and timestep.numel() not in (1, batch):
             raise InputError(
@@ -237,14 +242,14 @@ class UNet2DEncoder(ModelMixin):
     def self_attention_tokens(self, sample: Tensor, text: Tensor | None) -> set[int]:
         """How many tokens the first attention of the transformers has at the levels that have transformers."""
         sizes = self.level_sizes(sample)
+        text_tokens = 0 if text is None else text.shape[1]
         counts = set()
         for block, (rows, columns) in zip([*self.down_blocks, self.mid_block], [*sizes, sizes[-1]], strict=True):
             if block is None or not block.has_cross_attention:
                 continue
             for transformer in block.attentions:
                 for layer in transformer.transformer_blocks:
-                    from_text = layer.only_cross_attention and text is not None
-                    counts.add(text.shape[1] if from_text else rows * columns)
+                    counts.add(text_tokens if layer.only_cross_attention else rows * columns)
         return counts
 
     def check_processor_kwargs(self, owner: str, kwargs: Mapping[str, Any] | None) -> None:

@@ -10,17 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from .attention_edits import attention_edits
 from .edits import AttributeChange, Call, Edit, ModuleChange, OperationChange, ParameterChange, Site
 from .examples import Example
 from .layer_edits import ACTIVATIONS, activation_edits, convolution_edits, embedding_edits, linear_edits, norm_edits
+from .layout_edits import layout_edits, precision_edits
 from .probe import Probe, Survey
 from .tensor_edits import (
     arithmetic_edits,
-    attention_edits,
     index_edits,
     join_edits,
-    layout_edits,
-    precision_edits,
     resize_edits,
     split_edits,
     trigonometry_edits,
@@ -42,6 +41,7 @@ def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
 def own_frame_edits(probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()) -> Iterator[Edit]:
     """Operations that the probed module itself calls, the suspect one first; and those of children that only this side has."""
     own = [site for site in survey.sites if _is_own(site.path, probe) or site.path in unseen]
+    own.reverse()  # the nearest to the bad value first
     own.sort(key=lambda site: site != focus)
     for site in own:
         yield from operation_edits(survey.sites[site], frozenset([site]))
@@ -133,7 +133,7 @@ def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Pr
     for cause, words, moved in _moved(ours):
         if torch.equal(moved, theirs.to(ours.dtype)):
             return cause, f"`{full}` holds {words}"
-    for path, module in probe.modules.items():
+    for path, module in probe.everything.items():
         for name, tensor in module._parameters.items():
             if (
                 tensor is not None
@@ -181,7 +181,7 @@ def swapped_weights(probe: Probe) -> Iterator[Edit]:
     alike: dict[Any, list[str]] = defaultdict(list)
     for path, module in probe.modules.items():
         shapes = tuple((name, tuple(t.shape)) for name, t in module._parameters.items() if t is not None)
-        if shapes and path.rpartition(".")[0] == probe.path:
+        if shapes and path.rpartition(".")[0] == probe.owner:
             alike[shapes].append(path)
     for members in alike.values():
         for i, first in enumerate(members):
@@ -224,13 +224,13 @@ def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any
 
         return tuple(change_one(v) for v in args), {k: change_one(v) for k, v in kwargs.items()}
 
-    return Edit(cause, words, (ModuleChange(probe.path, apply, before=True),), rank=4)
+    return Edit(cause, words, (ModuleChange(probe.owner, apply, before=True),), rank=4)
 
 
 def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """Children left out, or a norm moved behind the sum."""
     for path in survey.children:
-        name = path[len(probe.path) + 1 :]
+        name = path[len(probe.owner) + 1 :]
         module = probe.modules[path]
         yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, _same_as_input),), rank=3)
         if not any(True for _ in module.parameters()) and not any(True for _ in module.children()):
@@ -323,7 +323,7 @@ def _replaced_input(path: str, label: str, probe: Probe) -> Edit:
             raise ValueError("another shape")
         return (new, *args[1:]), kwargs
 
-    words = f"`{path[len(probe.path) + 1 :]}` is given {_label_words(label, probe)}"
+    words = f"`{path[len(probe.owner) + 1 :]}` is given {_label_words(label, probe)}"
     return Edit("wrong_operand", words, (ModuleChange(path, apply, before=True),), rank=5, needs=(label,))
 
 
@@ -331,7 +331,7 @@ def _label_words(label: str, probe: Probe) -> str:
     path, _, slot = label.partition("|")
     if slot.startswith("in."):
         return f"the module's input {slot[3:]}"
-    return f"the result of `{path[len(probe.path) + 1 :]}`"
+    return f"the result of `{path[len(probe.owner) + 1 :]}`"
 
 
 def rotary_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:

@@ -239,7 +239,7 @@ class Edited:
         self.values: dict[str, Any] = {}
 
     def __enter__(self) -> Edited:
-        changes = [change for edit in self._edits for change in edit.changes]
+        changes = [c for edit in self._edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)]
         try:
             for change in changes:
                 if isinstance(change, AttributeChange):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..names import Key
-from ..patching import watch_methods
+from ..patching import watch_attribute, watch_methods
 from ..recorder import record
 from ..results import Comparison
 from ..trace import Trace
@@ -55,7 +55,7 @@ class PipelineFrames(Frames):
 
 
 def _is_foreign(module: str) -> bool:
-    return module.startswith(("torch", "contextlib")) or module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
+    return module == _PACKAGE or module.startswith(("torch", "contextlib", f"{_PACKAGE}."))
 
 
 class PipelineProbe(Probe):
@@ -64,6 +64,7 @@ class PipelineProbe(Probe):
     def __init__(self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit]) -> None:
         self.live, self.own, self.key, self.goal = live, own, key, goal
         self.path, self.modules = PIPELINE, live.parts.named_modules()
+        self.everything, self.owner, self.method, self.checks = self.modules, PIPELINE, "", []
         self.held, self.trials, self.runs = tuple(held), [], 0
 
     @staticmethod
@@ -80,6 +81,10 @@ class PipelineProbe(Probe):
             for name, scheduler in live.parts.schedulers.items():
                 arounds = {method: _framed(inside.frames, f"@{name}.{method}") for method in _SCHEDULER_METHODS}
                 watch_methods(stack, scheduler, arounds)
+            for root, module in live.parts.modules.items():
+                for method in ("encode", "decode"):
+                    if callable(getattr(module, method, None)):
+                        watch_attribute(stack, module, method, _framed(inside.frames, f"{root}.{method}"))
             stack.enter_context(inside)
             yield
 

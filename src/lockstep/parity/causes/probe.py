@@ -51,6 +51,9 @@ class Trial:
     residual: float
     goal: Goal
     exact: bool
+    whole: bool = True  # every result of the probed part is right with it
+    broken: bool = False  # a result that was right before is wrong with it
+    checked: bool = False
 
     @property
     def accepted(self) -> bool:
@@ -60,7 +63,7 @@ class Trial:
     def order(self) -> tuple[float, ...]:
         """Exact ones first, then by residual in steps of a factor 2; the more specific name among equals."""
         level = 0.0 if self.exact else 1 + max(0.0, _log2(self.residual / max(self.goal.node.prior, 1e-12)))
-        return (level, float(self.edit.rank), self.residual)
+        return (float(self.broken), float(not (self.checked and self.whole)), level, float(self.edit.rank), self.residual)
 
 
 def _log2(x: float) -> float:
@@ -84,10 +87,12 @@ class Probe:
 
     def __init__(
         self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
-        held: Iterable[Edit] = (),
+        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (),
     ) -> None:  # fmt: skip
-        self.path, self.read, self.goal = path, read, goal
-        self.modules = {p: m for p, m in modules.items() if p == path or p.startswith(f"{path}.")}
+        self.path, self.read, self.goal, self.everything = path, read, goal, modules
+        self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
+        self.modules = {p: m for p, m in modules.items() if p == self.owner or p.startswith(f"{self.owner}.")}
+        self.checks = list(checks)  # (slot, goal) of every result of the probed part
         self.held = tuple(held)  # causes already found, which stay in force
         self.trials: list[Trial] = []
         self.runs = 0
@@ -95,7 +100,14 @@ class Probe:
 
     @property
     def module(self) -> nn.Module:
-        return self.modules[self.path]
+        return self.modules[self.owner]
+
+    def _run(self, edited: Edited) -> Any:
+        """The module, or a method of it such as `decode`."""
+        if not self.method:
+            return self.module(*self._args, **self._kwargs)
+        edited.frames.push(self.path)
+        return getattr(self.module, self.method)(*self._args, **self._kwargs)
 
     def tensors_in(self) -> list[torch.Tensor]:
         return [v for v in [*self._args, *self._kwargs.values()] if isinstance(v, torch.Tensor)]
@@ -114,9 +126,10 @@ class Probe:
 
         observing = observed if observe is not None or watch is not None else None
         try:
-            with warnings.catch_warnings(), torch.no_grad(), Edited(self.modules, edits, observing), self._watched():
+            edited = Edited(self.modules, edits, observing)
+            with warnings.catch_warnings(), torch.no_grad(), edited, self._watched():
                 warnings.simplefilter("ignore")
-                result = self.module(*self._args, **self._kwargs)
+                result = self._run(edited)
         except Reached as reached:
             return reached.value
         if self.read.site is not None or self.read.path != self.path or self.read.slot.startswith("in."):
@@ -148,8 +161,8 @@ class Probe:
                     survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
 
         handles = []
-        children = {p: m for p, m in self.modules.items() if p != self.path and "." not in p[len(self.path) + 1 :]}
-        grandchildren = {p: m for p, m in self.modules.items() if p not in children and p != self.path}
+        children = {p: m for p, m in self.modules.items() if p != self.owner and "." not in p[len(self.owner) + 1 :]}
+        grandchildren = {p: m for p, m in self.modules.items() if p not in children and p != self.owner}
         listed = {p for p, m in children.items() if isinstance(m, nn.ModuleList)}
         children |= {p: m for p, m in grandchildren.items() if p.rpartition(".")[0] in listed}
         for path, module in children.items():
@@ -176,6 +189,26 @@ class Probe:
         trial = self._trial(edit, self.goal.residual(value))
         self.trials.append(trial)
         return trial
+
+    def check(self, trial: Trial) -> None:
+        """Does the hypothesis make every result of the probed part right, and leave right ones right?"""
+        trial.checked = True
+        if not self.checks:
+            return
+        self.runs += 1
+        try:
+            edited = Edited(self.modules, [*self.held, trial.edit])
+            with warnings.catch_warnings(), torch.no_grad(), edited:
+                warnings.simplefilter("ignore")
+                found = dict(outputs(self._run(edited)))
+        except Exception:
+            trial.whole, trial.broken = False, True
+            return
+        for slot, goal in self.checks:
+            value = found.get(slot, found.get("out"))
+            residual = goal.residual(value) if value is not None else math.inf
+            trial.whole = trial.whole and residual <= goal.tau
+            trial.broken = trial.broken or (goal.before <= goal.tau < residual / 4)
 
     def _trial(self, edit: Edit, residual: float) -> Trial:
         return Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)

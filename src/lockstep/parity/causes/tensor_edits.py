@@ -14,7 +14,7 @@ from .edits import Call, Edit, Site
 from .examples import Example, edit
 
 Sites = frozenset[Site]
-_ARITHMETIC = {
+ARITHMETIC = {
     "add",
     "sub",
     "mul",
@@ -36,7 +36,7 @@ def _is_number(value: Any) -> bool:
 
 
 def arithmetic_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    if example.op not in _ARITHMETIC or not example.operands:
+    if example.op not in ARITHMETIC or not example.operands:
         return
     for index, operand in enumerate(example.operands[:2]):
         if _is_number(operand):
@@ -114,7 +114,7 @@ def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op not in _SPLITS or len(pieces) < 2 or len(set(pieces)) > 1:
         return
     count = len(pieces)
-    orders = list(permutations(range(count)))[1:] if count <= 4 else _swaps(count)
+    orders = list(permutations(range(count)))[1:] if count <= 4 else swaps(count)
     for order in orders:
         words = ", ".join(str(i) for i in order)
         yield edit(
@@ -127,9 +127,14 @@ def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     yield edit(
         "split_interleave", f"every {count}th element instead of {count} blocks", sites, _interleaved_split, rank=1
     )
+    dim = example.settings.get("dim", 0) if example.op != "unbind" else None
+    size = pieces[0][dim] if isinstance(dim, int) else 0
+    for heads in [h for h in range(2, 65) if size % h == 0 and size > h]:
+        words = f"the {count} parts interleaved per head ({heads} heads)"
+        yield edit("split_interleave", words, sites, lambda c, h=heads: _split_per_head(c, h), rank=2)
 
 
-def _swaps(count: int) -> list[tuple[int, ...]]:
+def swaps(count: int) -> list[tuple[int, ...]]:
     found = [tuple(reversed(range(count)))]
     for i in range(count):
         for j in range(i + 1, count):
@@ -213,144 +218,6 @@ def trigonometry_edits(example: Example, sites: Sites) -> Iterator[Edit]:
             rank=2,
         )
         yield edit("sign", f"{example.op} of the negative angle, negated", sites, lambda c: -c.run(), rank=3)
-
-
-def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    if example.op == "softmax":
-        yield from _softmax_edits(example, sites)
-    if example.op != "scaled_dot_product_attention":
-        return
-    query = example.tensors["query"]
-    heads, width = query[1] if len(query) == 4 else 1, query[-1]
-    now = example.settings.get("scale") or width**-0.5
-    scales = {
-        "none": 1.0,
-        "1/d": 1 / width,
-        "1/sqrt(heads)": heads**-0.5,
-        "1/sqrt(width)": (heads * width) ** -0.5,
-        "d^-1/4": width**-0.25,
-    }
-    for name, scale in {**scales, "1/sqrt(d)": width**-0.5, "sqrt(d)": width**0.5, "1/heads": 1 / heads}.items():
-        if not math.isclose(scale, now):
-            yield attention_scale(sites, now, scale, name)
-    causal = bool(example.settings.get("is_causal"))
-    square = example.tensors["query"][-2] == example.tensors["key"][-2]
-    if "attn_mask" in example.tensors:
-        yield edit("attention_mask", "without the mask", sites, lambda call: call.given(attn_mask=None), rank=2)
-        yield edit(
-            "attention_mask",
-            "mask inverted",
-            sites,
-            lambda call: call.given(attn_mask=_inverted(call.named["attn_mask"])),
-            rank=2,
-        )
-        yield edit(
-            "attention_mask",
-            "mask transposed",
-            sites,
-            lambda call: call.given(attn_mask=call.named["attn_mask"].transpose(-1, -2)),
-            rank=3,
-        )
-    elif causal:
-        yield edit("causal_mask", "not causal", sites, lambda call: call.given(is_causal=False), rank=1)
-    elif square:
-        yield edit("causal_mask", "causal", sites, lambda call: call.given(is_causal=True), rank=1)
-    yield from _operand_edits(example, sites, heads, width)
-
-
-def attention_scale(sites: Sites, before: float, value: float, name: str = "fitted") -> Edit:
-    return edit(
-        "attention_scale", f"attention scale {value:.5g} ({name}) instead of {before:.5g}", sites, lambda call: call.given(scale=value),
-        rank=2, parameter=value, refit=lambda v: attention_scale(sites, before, v),
-    )  # fmt: skip
-
-
-def _inverted(mask: torch.Tensor) -> torch.Tensor:
-    return (
-        ~mask
-        if mask.dtype is torch.bool
-        else torch.where(mask < 0, torch.zeros_like(mask), torch.full_like(mask, -1e4))
-    )
-
-
-def _operand_edits(example: Example, sites: Sites, heads: int, width: int) -> Iterator[Edit]:
-    names = ("query", "key", "value")
-    shapes = [example.tensors[n] for n in names]
-    for i, j in ((0, 1), (1, 2), (0, 2)):
-        if shapes[i] == shapes[j]:
-            yield edit(
-                "qkv_order", f"{names[i]} and {names[j]} swapped", sites, lambda c, i=i, j=j: _swapped(c, i, j), rank=2
-            )
-    if len(shapes[0]) != 4:
-        return
-    total = heads * width
-    for count in [d for d in range(1, total + 1) if total % d == 0 and d != heads and d <= 64]:
-        yield edit("attention_heads", f"{count} heads of {total // count} instead of {heads} of {width}", sites, lambda c, n=count: _other_heads(c, n), rank=2)  # fmt: skip
-    yield edit(
-        "head_layout",
-        "heads interleaved in the channels instead of one after the other",
-        sites,
-        lambda c: _interleaved_heads(c),
-        rank=2,
-    )
-    yield edit(
-        "head_layout",
-        "heads not put back before the output (batch, heads and tokens mixed)",
-        sites,
-        _unmerged_heads,
-        rank=3,
-    )
-    yield edit("query_key_norm", "query and key normalized", sites, lambda c: c.given(query=F.normalize(c.args[0], dim=-1), key=F.normalize(c.args[1], dim=-1)), rank=5)  # fmt: skip
-
-
-def _swapped(call: Call, i: int, j: int) -> Any:
-    args = list(call.args)
-    args[i], args[j] = args[j], args[i]
-    return call.function(*args, **call.kwargs)
-
-
-def _resplit(x: torch.Tensor, heads: int) -> torch.Tensor:
-    return x.transpose(1, 2).flatten(2).unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _other_heads(call: Call, count: int) -> torch.Tensor:
-    heads = call.args[0].shape[1]
-    args = [_resplit(x, count) for x in call.args[:3]]
-    result = call.function(*args, *call.args[3:], **{**call.kwargs, "scale": None})
-    return _resplit(result, heads)
-
-
-def _interleaved_heads(call: Call) -> torch.Tensor:
-    def deal(x: torch.Tensor) -> torch.Tensor:
-        heads, width = x.shape[1], x.shape[3]
-        return x.transpose(1, 2).flatten(2).unflatten(-1, (width, heads)).permute(0, 3, 1, 2)
-
-    def back(x: torch.Tensor) -> torch.Tensor:
-        return x.permute(0, 2, 3, 1).flatten(2).unflatten(-1, (x.shape[1], x.shape[3])).transpose(1, 2)
-
-    return back(call.function(*[deal(x) for x in call.args[:3]], *call.args[3:], **call.kwargs))
-
-
-def _unmerged_heads(call: Call) -> torch.Tensor:
-    result = call.run()
-    batch, heads, tokens, width = result.shape
-    return result.reshape(batch, tokens, heads, width).transpose(1, 2)
-
-
-def _softmax_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    rank = len(example.shape)
-    now = example.settings.get("dim", -1)
-    for dim in range(1, rank):
-        if dim != now % rank:
-            yield edit("softmax_axis", f"softmax over axis {dim}", sites, lambda call, d=dim: call.given(dim=d), rank=3)
-    yield softmax_temperature(sites, 2.0)
-
-
-def softmax_temperature(sites: Sites, value: float) -> Edit:
-    return edit(
-        "attention_scale", f"scores times {value:.5g} before the softmax", sites,
-        lambda c: c.function(c.args[0] * value, *c.args[1:], **c.kwargs), rank=3, parameter=value, refit=lambda v: softmax_temperature(sites, v),
-    )  # fmt: skip
 
 
 def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -504,99 +371,3 @@ def _at(position: int, value: Any) -> Callable[[Call], Any]:
         return call.args[0][tuple(parts)]
 
     return apply
-
-
-def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    """Rearrangements of the result that keep its shape."""
-    shape = example.shape
-    if not shape or example.op in _ARITHMETIC or max(shape) < 2 or not example.floating:
-        return
-    if example.op in ("view", "reshape", "unflatten", "permute", "transpose", "flatten", "movedim", "rearrange"):
-        yield edit(
-            "head_layout",
-            "the last two axes in the other memory order",
-            sites,
-            lambda c: _reread(c.run(), -1, -2),
-            rank=3,
-        )
-        if len(shape) > 2:
-            yield edit(
-                "head_layout",
-                "axes -2 and -3 in the other memory order",
-                sites,
-                lambda c: _reread(c.run(), -2, -3),
-                rank=3,
-            )
-        for a in range(1, len(shape)):
-            for b in range(a + 1, len(shape)):
-                if shape[a] == shape[b] > 1:
-                    yield edit(
-                        "axes_swapped",
-                        f"axes {a} and {b} swapped",
-                        sites,
-                        lambda c, a=a, b=b: c.run().transpose(a, b),
-                        rank=2,
-                    )
-    if example.op in ("linear", "conv2d", "embedding", "sin", "cos", "cat", "getitem", "matmul", "flatten", "reshape", "view"):
-        axis = 1 if example.op == "conv2d" else -1
-        yield from _axis_orders(shape[axis], axis, sites)
-
-
-def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
-    for parts in (2, 3, 4, 6):
-        if size % parts or size == parts:
-            continue
-        for order in list(permutations(range(parts)))[1:] if parts <= 3 else _swaps(parts):
-            name = {2: "half_swap", 3: "qkv_order"}.get(parts, "part_order")
-            words = (
-                "halves of the output swapped"
-                if parts == 2
-                else f"{parts} parts of the output in the order {', '.join(map(str, order))}"
-            )
-            yield edit(name, words, sites, lambda c, n=parts, o=order: _ordered(c.run(), n, o, axis), rank=3)
-        yield edit(
-            "interleave",
-            f"output read as {parts} interleaved parts",
-            sites,
-            lambda c, n=parts: _dealt(c.run(), n, axis),
-            rank=4,
-        )
-        yield edit("interleave", f"{parts} parts of the output interleaved", sites, lambda c, n=parts: _dealt(c.run(), c.run().shape[axis] // n, axis), rank=4)  # fmt: skip
-    yield edit("reversed", "output in reversed order", sites, lambda c: c.run().flip(axis), rank=4)
-
-
-def _ordered(x: torch.Tensor, parts: int, order: tuple[int, ...], axis: int) -> torch.Tensor:
-    pieces = x.chunk(parts, axis)
-    return torch.cat([pieces[i] for i in order], axis)
-
-
-def _dealt(x: torch.Tensor, parts: int, axis: int) -> torch.Tensor:
-    axis = axis % x.ndim
-    return x.unflatten(axis, (-1, parts)).transpose(axis, axis + 1).flatten(axis, axis + 1)
-
-
-def _reread(x: torch.Tensor, first: int, second: int) -> torch.Tensor:
-    return x.transpose(first, second).reshape(x.shape)
-
-
-def precision_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    if not example.floating:
-        return
-    for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
-        yield edit("precision", f"result rounded to {name}", sites, lambda c, d=dtype: _rounded(c.run(), d), rank=4)
-        yield edit("precision", f"computed in {name}", sites, lambda c, d=dtype: _computed_in(c, d), rank=4)
-    yield edit("precision", "computed in float32", sites, lambda c: _computed_in(c, torch.float32), rank=4)
-
-
-def _rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return x.to(dtype).to(x.dtype)
-
-
-def _computed_in(call: Call, dtype: torch.dtype) -> torch.Tensor:
-    def cast(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.to(dtype)
-        return type(value)(cast(v) for v in value) if type(value) in (list, tuple) else value
-
-    wanted = next((a.dtype for a in call.args if isinstance(a, torch.Tensor) and a.is_floating_point()), torch.float32)
-    return call.function(*[cast(a) for a in call.args], **{k: cast(v) for k, v in call.kwargs.items()}).to(wanted)

@@ -82,8 +82,8 @@ class EncodePrompt(ModularPipelineBlocks):
         encoder: CLIPTextModel = components.text_encoder
         uses_mask = bool(encoder.config.get("use_attention_mask"))
         hidden = []
-        for ids, mask in token_pieces(components.tokenizer, texts, count):
-            mask = mask.to(encoder.device) if uses_mask else None
+        for ids, words in token_pieces(components.tokenizer, texts, count):
+            mask = words.to(encoder.device) if uses_mask else None
             if clip_skip is None:
                 hidden.append(encoder(ids.to(encoder.device), attention_mask=mask)[0])
             else:

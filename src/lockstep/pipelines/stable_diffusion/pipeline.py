@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from ..pipeline import DiffusionPipeline
 from .blocks import StableDiffusionBlocks
 
@@ -9,7 +11,7 @@ from .blocks import StableDiffusionBlocks
 class StableDiffusionPipeline(DiffusionPipeline):
     """Latent diffusion with CLIP text conditioning, versions 1.x and 2.x (arXiv:2112.10752)."""
 
-    default_blocks = StableDiffusionBlocks
+    default_blocks: ClassVar[Any] = StableDiffusionBlocks
 
     @property
     def vae_scale_factor(self) -> int:
