@@ -72,9 +72,9 @@ def test_a_hole_in_the_injection_is_refused(tmp_path):
     with torch.no_grad(), record(model, tmp_path / "r.trace"):
         model(tiny.sample(tokens=200), timestep=3.0)
     model.embed.bias.data += 0.1
-    with pytest.raises(InjectionError, match="only its sketch"), torch.no_grad():
-        with inject(model, tmp_path / "r.trace", at="model.blocks.1"):
-            model(tiny.sample(tokens=200), timestep=3.0)
+    injection = inject(model, tmp_path / "r.trace", at="model.blocks.1")
+    with pytest.raises(InjectionError, match="only its sketch"), torch.no_grad(), injection:
+        model(tiny.sample(tokens=200), timestep=3.0)
     with torch.no_grad(), inject(model, tmp_path / "r.trace", at="model.blocks.1", require_closure=False):
         model(tiny.sample(tokens=200), timestep=3.0)
 

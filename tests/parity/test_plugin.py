@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-MODELS = '''
+MODELS = """
 import torch
 from torch import nn
 
@@ -23,9 +23,9 @@ def make(eps=1e-5):
     return Port(eps).eval()
 
 SAMPLE = torch.randn(2, 8, generator=torch.Generator().manual_seed(1))
-'''
+"""
 
-TESTS = '''
+TESTS = """
 import pytest
 import torch
 from models import SAMPLE, make
@@ -53,7 +53,7 @@ def test_half(parity):
     assert model.head.weight.dtype == torch.float32, "the test's own model is left alone"
     with pytest.raises(pytest.fail.Exception):
         parity.assert_same(ref=make(), cand=model, inputs=(SAMPLE,), strict=True)
-'''
+"""
 
 
 @pytest.fixture(scope="module")

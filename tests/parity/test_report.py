@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import shutil
 import struct
+import subprocess
 import xml.etree.ElementTree as ElementTree
 import zlib
 from html.parser import HTMLParser
@@ -22,10 +24,18 @@ from lockstep.parity.results import Cause, Comparison, Coverage, Verdict
 def write_trace(path, change=None, steps=3, missing=()):
     """A small loop written with numpy alone: two modules, latents and a picture."""
     generator = np.random.default_rng(0)
-    with px.TraceWriter(path, {"side": path.stem, "modules": {"net": {"class": "Net", "attrs": {"eps": 1e-5 if change is None else 1e-3}}}}) as writer:
+    with px.TraceWriter(
+        path,
+        {"side": path.stem, "modules": {"net": {"class": "Net", "attrs": {"eps": 1e-5 if change is None else 1e-3}}}},
+    ) as writer:
         for index in range(steps):
             step = f"denoise:{index:02d}"
-            for name, slot in (("net.norm", "in.input"), ("net.norm", "out"), ("net.attn", "out"), ("@scheduler.step", "out")):
+            for name, slot in (
+                ("net.norm", "in.input"),
+                ("net.norm", "out"),
+                ("net.attn", "out"),
+                ("@scheduler.step", "out"),
+            ):
                 values = generator.standard_normal((2, 16, 8)).astype(np.float32)
                 if change is not None and (name, slot) in change:
                     values = change[name, slot](values, index)
@@ -52,8 +62,13 @@ def different(tmp_path_factory):
         return values
 
     change = {(name, "out"): one_channel for name in ("net.norm", "net.attn", "@scheduler.step")}
-    result = px.compare(write_trace(folder / "ref.trace"), write_trace(folder / "cand.trace", change, missing=("denoise:02|net.attn|out",)))
-    result.causes = [Cause("norm_eps", "`net.norm.eps` is <other>", str(result.first.key), 0.2, 1e-7, 1e-7, fix="set it to 1e-5")]
+    result = px.compare(
+        write_trace(folder / "ref.trace"),
+        write_trace(folder / "cand.trace", change, missing=("denoise:02|net.attn|out",)),
+    )
+    result.causes = [
+        Cause("norm_eps", "`net.norm.eps` is <other>", str(result.first.key), 0.2, 1e-7, 1e-7, fix="set it to 1e-5")
+    ]
     return result
 
 
@@ -115,7 +130,15 @@ def test_the_loop_is_followed_with_its_gain(different):
 
 def test_terminal_says_everything_that_matters(different):
     text = " ".join(terminal(different).split())
-    for wanted in ("BUG", "net.norm", "norm_eps", "0.2 → 1.0e-07", "fix: set it to 1e-5", "Coverage", "not compared: denoise:02|net.attn|out"):
+    for wanted in (
+        "BUG",
+        "net.norm",
+        "norm_eps",
+        "0.2 → 1.0e-07",
+        "fix: set it to 1e-5",
+        "Coverage",
+        "not compared: denoise:02|net.attn|out",
+    ):
         assert wanted in text, wanted
 
 
@@ -174,7 +197,12 @@ def test_the_page_is_whole_and_stands_alone(different, tmp_path):
     assert not re.search(r"https?://", page)
     assert "&lt;other&gt;" in page
     assert "<other>" not in page
-    assert page.index("First difference: ") < page.index("Error against depth") < page.index("Step × node") < page.index("Where its energy lies")
+    assert (
+        page.index("First difference: ")
+        < page.index("Error against depth")
+        < page.index("Step × node")
+        < page.index("Where its energy lies")
+    )
     assert page.index("Pictures") < page.index("Effective settings") < page.index("Coverage")
     path = reports.write_html(different, tmp_path / "deep" / "report.html")
     assert path.read_text(encoding="utf-8") == page
@@ -231,7 +259,9 @@ def test_ranges_follow_the_reference():
     assert pictures.as_frames(np.full((8, 8, 3), 255, np.uint8))[0].max() == 1
 
 
-@pytest.mark.parametrize(("largest", "factor"), [(0.0, 1), (1.0, 1), (0.6, 1), (0.5, 2), (0.01, 100), (0.004, 200), (1 / 255, 200)])
+@pytest.mark.parametrize(
+    ("largest", "factor"), [(0.0, 1), (1.0, 1), (0.6, 1), (0.5, 2), (0.01, 100), (0.004, 200), (1 / 255, 200)]
+)
 def test_differences_are_amplified_into_the_scale(largest, factor):
     assert pictures.amplification(largest) == factor
     assert factor * largest <= 1
@@ -269,4 +299,51 @@ def test_long_curves_keep_their_worst(different):
 
 
 def test_numbers_for_a_person():
-    assert [number(v) for v in (None, 0.0, math.inf, 0.0123456, 1.5e-7, 12345678.0)] == ["-", "0", "∞", "0.0123", "1.5e-07", "1.2e+07"]
+    assert [number(v) for v in (None, 0.0, math.inf, 0.0123456, 1.5e-7, 12345678.0)] == [
+        "-",
+        "0",
+        "∞",
+        "0.0123",
+        "1.5e-07",
+        "1.2e+07",
+    ]
+
+
+# In a real browser: it draws, its script runs, and it asks the network for nothing
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+
+def browse(page, tmp_path, *more):
+    """Standard output and the console's lines."""
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}", *more, page.as_uri(),
+    ]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return result.stdout, [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+
+
+@needs_chromium
+def test_the_page_draws_without_a_console_message(different, tmp_path):
+    page = reports.write_html(different, tmp_path / "report.html")
+    probe = (
+        "<script>document.title = [document.querySelectorAll('svg circle').length, document.querySelectorAll('.cell').length,"
+        "[...document.images].every((image) => image.naturalWidth > 0), document.documentElement.scrollWidth <= innerWidth].join()</script>"
+    )
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
+    dom, console = browse(page, tmp_path, "--dump-dom", "--window-size=1240,900")
+    assert console == []
+    circles, cells, images, fits = dom.partition("<title>")[2].partition("<")[0].split(",")
+    assert int(circles) >= 9
+    assert int(cells) >= 8
+    assert (images, fits) == ("true", "true")
+
+
+@needs_chromium
+def test_a_broken_script_would_be_seen(tmp_path):
+    page = tmp_path / "broken.html"
+    page.write_text("<!doctype html><title>x</title><script>nothing.here()</script>", encoding="utf-8")
+    assert browse(page, tmp_path, "--dump-dom")[1]

@@ -243,9 +243,13 @@ os._exit(9)
 
 
 def test_an_exception_is_part_of_the_trace(tmp_path):
-    with pytest.raises(AttributeError), TraceWriter(tmp_path / "e.trace") as writer:
-        writer.put("-", "a", "out", np.ones(3, np.float32))
-        raise AttributeError("components.transformer")
+    def run():
+        with TraceWriter(tmp_path / "e.trace") as writer:
+            writer.put("-", "a", "out", np.ones(3, np.float32))
+            raise AttributeError("components.transformer")
+
+    with pytest.raises(AttributeError):
+        run()
     trace = Trace.open(tmp_path / "e.trace")
     assert trace.complete
     assert trace.exception["type"] == "AttributeError"

@@ -311,7 +311,9 @@ class _Search:
                     stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
                 else:
                     owner, _, method = path.rpartition(".")
-                    watch_attribute(stack, self.modules[owner], method, lambda m, f, a, k: before(m, a, k) or f(*a, **k))
+                    watch_attribute(
+                        stack, self.modules[owner], method, lambda m, f, a, k: before(m, a, k) or f(*a, **k)
+                    )
                 self.live.run(self.own)
         except Reached:
             pass
@@ -387,7 +389,9 @@ class _Search:
     def _unseen(self, survey: Survey) -> frozenset[str]:
         """Modules that the other side does not call: it does their work in some other way."""
         known = {entry.key.path for entry in self.foreign.entries}
-        return frozenset(site.path for site in survey.sites if site.path in self.modules and self._partner(site.path) not in known)
+        return frozenset(
+            site.path for site in survey.sites if site.path in self.modules and self._partner(site.path) not in known
+        )
 
     def _partner(self, path: str) -> str:
         return path

@@ -23,11 +23,10 @@ from .patching import watch_methods
 from .priors import UNKNOWN_LENGTH, prior
 from .sketch import sketch_error
 from .sketch_torch import Sketcher
-from .targets import find_target
+from .targets import find_target, takes_time
 from .trace import Trace
 from .values import DTYPE_NAMES, arguments, leaves, parameter_names, signature_names, to_torch
 
-TIME_PARAMETERS = {"timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"}
 POSTLOOP = "post_loop"
 
 
@@ -112,11 +111,11 @@ class Injection:
             raise InjectionError(f"nothing was injected: the run never reached {self._at!r}")
 
     def _watch_module(self, path: str, module: nn.Module, wanted: bool) -> None:
-        takes_time = bool(TIME_PARAMETERS & set(parameter_names(module))) and bool(self._target.schedulers)
+        begins_step = path in self._target.modules and bool(self._target.schedulers) and takes_time(module)
         calls: list[tuple[str, int]] = []
 
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if takes_time and path in self._target.modules:
+            if begins_step:
                 self._loop.model_called()
             step = self._loop.label
             call = self._calls[step, path]

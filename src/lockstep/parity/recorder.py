@@ -19,7 +19,7 @@ from .frames import Frames
 from .looping import Loop, RecordingStopped
 from .operations import DrawHook, OperationMode
 from .patching import watch_attribute, watch_methods
-from .targets import Target, find_target
+from .targets import Target, find_target, takes_time
 from .values import (
     DTYPE_NAMES,
     arguments,
@@ -34,7 +34,6 @@ from .values import (
 from .writer import TraceWriter
 
 LEVELS = ("module", "module+ops")
-TIME_PARAMETERS = {"timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"}
 # These leave their fused kernel when a child has a hook or a function mode is on, which would change the bits.
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
 SCHEDULER_ARRAYS = ("timesteps", "sigmas")
@@ -191,18 +190,18 @@ class Recorder:
 
     def _hook(self, path: str, module: nn.Module) -> bool:
         is_root = path in self._target.modules
-        takes_time = is_root and bool(self._target.schedulers) and bool(TIME_PARAMETERS & set(parameter_names(module)))
+        begins_step = is_root and bool(self._target.schedulers) and takes_time(module)
         opaque = _is_opaque(module)
         op = type(module).__name__
 
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if takes_time:
+            if begins_step:
                 self._loop.model_called()
             frame = self._frames.push(path, opaque, module)
             if self._loop.recording:
                 for slot, tensor in inputs(module, args, kwargs):
                     self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op, full=is_root)
-            if takes_time:
+            if begins_step:
                 self._loop.inputs_seen()
 
         def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

@@ -52,7 +52,7 @@ class Sketcher:
                 # rare, so the slow and obvious way: it counts what is not finite and leaves it out
                 return reference.sketch_and_stats(flat.double().numpy())
             low, high = _extremes(flat)
-        n = flat.numel()
+            n = flat.numel()
         return walk.sketch.numpy(), Stats(n, walk.squares**0.5, walk.summed / n, low, high)
 
     def _flatten(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,9 @@ from typing import Any
 from torch import nn
 
 from .errors import RecordError
+from .values import parameter_names
+
+TIME_PARAMETERS = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])
 
 
 @dataclass
@@ -29,6 +32,11 @@ class Target:
                     seen.add(id(child))
                     found[f"{root}.{path}" if path else root] = child
         return found
+
+
+def takes_time(module: nn.Module) -> bool:
+    """True for what is called once or more per step of a denoising loop."""
+    return bool(TIME_PARAMETERS & set(parameter_names(module)))
 
 
 def looks_like_scheduler(value: Any) -> bool:

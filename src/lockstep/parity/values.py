@@ -103,7 +103,7 @@ def _container_leaves(value: Any, slot: str, depth: int) -> Iterator[tuple[str, 
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     elif callable(getattr(value, "keys", None)) and hasattr(type(value), "__getitem__") and not isinstance(value, type):
-        items = [(str(key), value[key]) for key in value.keys()]  # noqa: SIM118: a result object, not a dict
+        items = [(str(key), value[key]) for key in value.keys()]  # noqa: SIM118 - a result object, not a dict
     else:
         return
     if len(items) > MAX_ITEMS:

@@ -162,7 +162,9 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
         comparison.verdict, reason = _clean_verdict(nodes)
         comparison.reasons.insert(0, reason)
         return
-    weak = [n for n in nodes if n.role is Role.ORIGIN and not n.key.is_operation]  # paired by shape: says where at least
+    weak = [
+        n for n in nodes if n.role is Role.ORIGIN and not n.key.is_operation
+    ]  # paired by shape: says where at least
     origins = [_refine(n, by_key) for n in [s for s in strong if s.role is Role.ORIGIN] or weak]
     comparison.origins = list({str(n.key): n for n in origins}.values())
     divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import files
-from ..errors import NotFoundError
+from ..errors import NotFoundError, UnknownNameError
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.text_encoders.clip import CLIPTextModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
@@ -43,7 +43,10 @@ class DiffusionData:
         store = open_store(work, self.table)
         self.normal: Normal = store.normal()
         wanted = drawing_weights(self.table.items, settings.mixture) > 0
-        self.items: list[Item] = [i for i in self.table.items if wanted[i.index] and store.done[i.index]]
+        chosen = chosen_concepts(self.table, settings.mixture.concepts)
+        self.items: list[Item] = [
+            i for i in self.table.items if wanted[i.index] and store.done[i.index] and i.concept in chosen
+        ]
         if not self.items:
             raise NotFoundError("None of the items that the mixture draws is encoded. Run the `latents` stage first.")
         self.latents = store.read([item.index for item in self.items])
@@ -69,6 +72,15 @@ class DiffusionData:
             if all(getattr(item, key) == value for key, value in selection.items())
         ]
         return [rows[k * len(rows) // count] for k in range(min(count, len(rows)))]
+
+
+def chosen_concepts(table: ItemTable, names: Sequence[str]) -> set[str]:
+    """The codes of the named concepts, or of all."""
+    codes = {name: concept.code for concept in table.concepts.values() for name in concept.names}
+    unknown = [name for name in names if name not in codes]
+    if unknown:
+        raise UnknownNameError("concept in the mixture", unknown[0], codes)
+    return {codes[name] for name in names} or set(table.concepts)
 
 
 def build_models(settings: DiffusionSettings, tokenizer_folder: Path) -> dict[str, nn.Module]:

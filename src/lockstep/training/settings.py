@@ -24,6 +24,7 @@ class Mixture:
     kinds: dict[str, float] = field(default_factory=lambda: {"base": 0.75, "colour": 0.15, "background": 0.1})
     mirrored: float = 0.2
     beyond_core: float = 0.0
+    concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
 
 
 @dataclass(frozen=True)

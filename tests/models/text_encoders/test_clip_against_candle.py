@@ -1,12 +1,13 @@
 """CLIP's text encoder in its published size beside Candle's, from the trace in tests/fixtures/candle.
 
-Nothing differs but rounding: Candle's order of operations is imitated, and mistakes that a port could make are shown
+Nothing differs but rounding: Candle's order of operations and of sums is imitated, and mistakes that a port could make are shown
 to be visible in this trace.
 """
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -53,11 +54,16 @@ def model(loaded):
         module.activation_fn = function
     for norm in norms(loaded):
         norm.eps = 1e-5
-        norm.__dict__.pop("forward", None)
+    for module in (*norms(loaded), *linears(loaded)):
+        module.__dict__.pop("forward", None)
 
 
 def norms(model):
     return [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+
+
+def linears(model):
+    return [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
 
 
 def encoded(model, trace):
@@ -118,6 +124,41 @@ def test_what_is_left_is_rounding(model, trace):
     apart = relative_l2(ours, wanted)
     assert relative_l2(imitated, wanted) <= min(WANTED, 1.1 * apart)
     assert 0.2 * apart <= relative_l2(imitated, ours) <= 2 * apart
+
+
+def chained_linear(linear):
+    """As Candle's matrix product does it: one chain of fused multiply-adds along the inputs, in fp32."""
+    weight, bias = linear.weight.detach().double().numpy().T.copy(), linear.bias.detach()
+
+    def forward(x):
+        rows = x.reshape(-1, x.shape[-1]).double().numpy()
+        total = np.zeros((rows.shape[0], weight.shape[1]), np.float32)
+        for k in range(rows.shape[1]):
+            total = (total + np.multiply.outer(rows[:, k], weight[k])).astype(np.float32)  # exact, then rounded once
+        return (torch.from_numpy(total) + bias).view(*x.shape[:-1], -1)
+
+    return forward
+
+
+@slow
+def test_the_rounding_is_that_of_long_sums(model, trace):
+    """Candle's errors (against float64) go with those of a left-to-right summation, and not with torch's."""
+    first = {name: value[:, :8] for name, value in trace.items()}  # a token sees only those before it
+    torchs = encoded(model, first)
+    exact = encoded(model.double(), first)
+    model.float()  # lossless both ways
+    model.set_attn_processor(CandleAttention())
+    for norm in norms(model):
+        norm.forward = candle_norm(norm)
+    for linear in linears(model):
+        linear.forward = chained_linear(linear)
+    errors = [
+        (value - exact).flatten()
+        for value in (first["text_encoder|out.last_hidden_state"], encoded(model, first), torchs)
+    ]
+    candle, chained, other = (error / error.norm() for error in errors)
+    assert float(candle @ chained) > 0.3
+    assert abs(float(candle @ other)) < 0.2
 
 
 @slow
