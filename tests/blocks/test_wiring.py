@@ -122,9 +122,19 @@ def test_a_value_that_only_some_branches_make():
         match=r"Block 'use' \(Leaf\) needs 'x'.*It would be made by 'maybe.make' \(Leaf\), which runs as maybe = make",
     ):
         pipe()
+    assert [param.name for param in pipe.inputs] == ["image"], "what a block makes in some branches is not for the caller"
     named = type("Named", (SequentialPipelineBlocks,), {"workflows": {"plain": []}})
     with pytest.raises(WiringError, match=r"needs 'x'.*\(workflow 'plain'\)"):
         named(blocks.sub_blocks).init_pipeline()
+
+
+def test_a_value_that_only_some_branches_make_may_be_given_where_a_block_says_so():
+    Maybe = type("Maybe", (AutoPipelineBlocks,), {"block_trigger_inputs": ["image"]})
+    use = leaf(["x"], ["y"])
+    use.inputs = [InputParam("x", torch.Tensor, required=True, given=True)]
+    pipe = SequentialPipelineBlocks({"maybe": Maybe({"make": leaf([], ["x"])}), "use": use}).init_pipeline()
+    assert pipe(x=torch.tensor(4.0)).y == 5
+    assert pipe(image=torch.zeros(1)).y == 2
 
 
 def test_loop_arguments_only_inside_loops():

@@ -90,7 +90,7 @@ def test_a_whole_run(project):
     assert result.returncode == 1
     assert "1 failed, 3 passed" in result.stdout, result.stdout
     assert "first difference: `model.norm` out" in " ".join(result.stdout.split())
-    assert "--parity-at '-|model.norm|out'" in result.stdout
+    assert "'--parity-at=-|model.norm|out'" in result.stdout
     assert (golden / "events.jsonl").read_bytes() == before
     assert len(list((project / "parity-report").glob("*.html"))) == 5
     cases = {c.get("name"): c for c in ElementTree.parse(project / "out.xml").iter("testcase")}
@@ -104,7 +104,7 @@ def test_a_whole_run(project):
 def test_fresh_mode_and_one_node_alone(project):
     result = run(project, "-k", "golden", "--parity-mode=fresh")
     assert result.returncode == 0, result.stdout
-    alone = run(project, "-k", "other_eps", "--parity-at", "-|model.norm|out")
+    alone = run(project, "-k", "other_eps", "--parity-at=-|model.norm|out")
     assert alone.returncode == 1
     assert "model.head" not in alone.stdout, "the run ends behind the node"
 

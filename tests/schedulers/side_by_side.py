@@ -28,6 +28,7 @@ class Tally:
     combinations: int = 0
     steps: int = 0
     compared: int = 0
+    finite: int = 0
     bitwise: int = 0
     worst: float = 0.0
 
@@ -151,6 +152,7 @@ def _compare(ours: torch.Tensor, theirs: torch.Tensor, what: str, tally: Tally) 
     error = difference(ours, theirs)
     assert error <= TOLERANCE, f"{what}: relative L2 {error:.3g}"
     tally.compared += 1
+    tally.finite += bool(torch.isfinite(theirs).all())
     tally.bitwise += error == 0.0
     tally.worst = max(tally.worst, error)
 

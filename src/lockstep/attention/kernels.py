@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 Tensor = torch.Tensor
 
-CHUNK_BYTES = 64 * 2**20  # the score matrix that `chunked` holds at a time
+CHUNK_BYTES = 16 * 2**20  # of the score matrix that `chunked` holds at a time; the softmax and a copy come on top
 
 
 @dataclass(frozen=True)

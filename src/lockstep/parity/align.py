@@ -105,6 +105,8 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
     for path in paths_a - found.keys():
         if path in votes and votes[path] in paths_b:
             found[path] = (votes[path], "weights")
+    for path, partner in _containers(matches, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
+        found[path] = (partner, "weights")
     for path in paths_a - found.keys():
         renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b)
         if renamed:
@@ -126,6 +128,27 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
                 left, right = left.rpartition(".")[0], right.rpartition(".")[0]
                 votes[left][right] += 1
     return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
+
+
+def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
+    """Modules without weights of their own, by what they contain: the one of either side that holds just these weights."""
+    held_a: dict[str, set[int]] = defaultdict(set)
+    held_b: dict[str, set[int]] = defaultdict(set)
+    for number, match in enumerate(m for m in matches if m.kind != "different"):
+        for names, held in ((match.a, held_a), (match.b, held_b)):
+            for name in names:
+                for parent in _ancestors(name):
+                    held[parent].add(number)
+    by_content: dict[frozenset[int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for side, (held, paths) in enumerate(((held_a, paths_a), (held_b, paths_b))):
+        for path in sorted(paths & held.keys()):
+            by_content[frozenset(held[path])][side].append(path)
+    return {left[0]: right[0] for left, right in by_content.values() if len(left) == 1 and len(right) == 1}
+
+
+def _ancestors(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _renamed_root(path: str, found: dict[str, tuple[str, str]], paths_b: set[str]) -> str | None:

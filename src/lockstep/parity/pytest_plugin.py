@@ -209,7 +209,7 @@ class Parity:
     def _command(self, report: Any) -> str:
         """This test again, with nothing but the first bad node in full."""
         words = ["pytest", self._request.node.nodeid]
-        return shlex.join([*words, "--parity-at", report.first.key] if report.first is not None else words)
+        return shlex.join([*words, f"--parity-at={report.first.key}"] if report.first is not None else words)
 
     def _write(self, result: Comparison) -> str:
         kind = self._config.getoption("--parity-report")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import svg
-from .parts import First, Report, build, number
+from .parts import First, Report, build, cause_heading, number
 from .pictures import Frame, Picture, data_uri
 
 LISTED = 400
@@ -94,7 +94,7 @@ def _causes(report: Report) -> str:
     for place, cause in enumerate(report.causes[:4]):
         fix = f'<p class="fix">{_marked(cause.fix)}</p>' if cause.fix else ""
         made.append(
-            f'<article class="cause{" main" if not place else ""}"><h3>{escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}'
+            f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: {escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}'
             f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at {code(cause.at)}</p></article>"
         )
     return _section(

@@ -110,7 +110,7 @@ def build(comparison: Comparison, *, pictures: bool = True, config: list[dict[st
         reasons=list(comparison.reasons),
         command=reproduce(comparison),
         facts=_facts(comparison),
-        causes=list(comparison.causes),
+        causes=shown_causes(comparison.causes),
         first=_first(comparison),
         curve=[_point(node) for node in shown],
         loop=_loop(comparison.nodes),
@@ -122,6 +122,18 @@ def build(comparison: Comparison, *, pictures: bool = True, config: list[dict[st
         worst=_worst(comparison.nodes),
         config=list(config or []),
     )
+
+
+def shown_causes(causes: list[Cause]) -> list[Cause]:
+    """The proven ones, one behind the other; mere suspicions only where nothing was proven."""
+    return [cause for cause in causes if cause.evidence.get("accepted")] or list(causes)
+
+
+def cause_heading(report: Report, place: int) -> str:
+    accepted = report.causes[place].evidence.get("accepted")
+    if accepted is False:
+        return "Suspicion"
+    return "Cause" if place == 0 else "Behind it" if accepted else "Or"
 
 
 def _settings(comparison: Comparison) -> list[dict[str, Any]]:

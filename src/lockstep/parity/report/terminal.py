@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from .parts import Report, number
+from .parts import Report, cause_heading, number
 
 COLOURS = {
     "PASS": "green",
@@ -51,7 +51,7 @@ def to_terminal(report: Report) -> Group:
 def _causes(report: Report) -> list[Any]:
     made: list[Any] = []
     for place, cause in enumerate(report.causes[:3]):
-        head = "Cause" if place == 0 else "Also possible"
+        head = cause_heading(report, place)
         floor = f", floor {number(cause.floor)}" if cause.floor is not None else ""
         made.append(Text.assemble((f"{head}: ", "bold"), (cause.name, "bold yellow"), f" — {cause.why}"))
         proof = f"residual {number(cause.residual_before)} → {number(cause.residual_after)}{floor}"
