@@ -12,12 +12,13 @@ import torch
 
 from .cases import Outcome, reference, run_case
 from .catalogue import FAULTS, HARMLESS
+from .pipeline import STEPS
 from .summary import print_summary
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one seed, float32, and bfloat16 for the models only")
+    parser.add_argument("--quick", action="store_true", help="one seed, and a pipeline of three steps instead of eight")
     parser.add_argument("--models", default="unet,dit,vae,clip,pipeline")
     parser.add_argument("--dtypes", default="")
     parser.add_argument("--seeds", type=int, default=0, help="how many (default 3, quick 1)")
@@ -46,7 +47,7 @@ def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse
     cases = [f for f in [*FAULTS, *HARMLESS] if f.model == model and f.only in ("", dtype) and options.only in f.name]
     if not cases:
         return []
-    ref = reference(model, dtype, seed, folder)
+    ref = reference(model, dtype, seed, folder, steps=3 if options.quick else STEPS)
     found = []
     for fault in cases:
         outcome = run_case(ref, fault, folder)

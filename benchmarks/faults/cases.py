@@ -22,7 +22,7 @@ from lockstep.parity.trace import Trace
 
 from . import models
 from .baselines import flagged, layer_outputs
-from .pipeline import pipeline
+from .pipeline import STEPS, pipeline
 from .planting import Fault
 
 RUNS = ("fp64", "ulp", "ulp", "sdpa:math", "batch")
@@ -41,6 +41,7 @@ class Reference:
     call: Callable[[Any], Any]
     trace: Path
     floor: px.Floor = field(init=False)
+    opened: Trace = field(init=False)
     outputs: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     bytes: int = 0
     forwards: int = 0
@@ -87,7 +88,7 @@ def make(name: str, seed: int, dtype: torch.dtype) -> Any:
     return models.randomized(cls(), seed).to(dtype)
 
 
-def reference(name: str, dtype: str, seed: int, folder: Path) -> Reference:
+def reference(name: str, dtype: str, seed: int, folder: Path, steps: int = STEPS) -> Reference:
     """Record the reference with operations, and measure its floor."""
     target = make(name, seed, DTYPES[dtype])
     given = inputs(name, seed, DTYPES[dtype]) if name != "pipeline" else ()
@@ -95,7 +96,7 @@ def reference(name: str, dtype: str, seed: int, folder: Path) -> Reference:
     def call(model: Any) -> Any:
         with torch.no_grad():
             if name == "pipeline":
-                return model(generator=torch.Generator().manual_seed(seed))
+                return model(num_inference_steps=steps, generator=torch.Generator().manual_seed(seed))
             return model(*given)
 
     ref = Reference(name, dtype, seed, target, call, folder / f"{name}-{dtype}-{seed}.trace")
@@ -104,23 +105,25 @@ def reference(name: str, dtype: str, seed: int, folder: Path) -> Reference:
         call(target)
     runs = PIPELINE_RUNS if name == "pipeline" else RUNS
     ref.floor = px.floor(target, ref.trace, runs=runs, call=lambda: call(target))
+    ref.opened = Trace.open(ref.trace)
     ref.forwards = 1 + len(runs)
     ref.outputs = layer_outputs(target, lambda: call(target))
     ref.bytes = sum(file.stat().st_size for file in ref.trace.iterdir())
     return ref
 
 
-def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 40.0) -> Outcome:
+def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 30.0) -> Outcome:
     candidate = copy.deepcopy(ref.target)
     paths = fault.plant(candidate)
     trace = folder / "candidate.trace"
     shutil.rmtree(trace, ignore_errors=True)
     began = time.perf_counter()
     candidate = _record(ref, fault, candidate, trace)
-    result = px.compare(ref.trace, trace, floor=ref.floor)
+    traces = (ref.opened, Trace.open(trace))
+    result = px.compare(*traces, floor=ref.floor)
     causes = diagnose(
         result, reference=Live(ref.target, lambda: ref.call(ref.target)), candidate=Live(candidate, lambda: ref.call(candidate)),
-        floor=ref.floor, limit=1, seconds=seconds,
+        floor=ref.floor, limit=1, seconds=seconds, traces=traces,
     )  # fmt: skip
     took = time.perf_counter() - began
     right = _is_right(ref, fault, paths)
@@ -143,7 +146,7 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 40.0) 
 
 def _is_right(ref: Reference, fault: Fault, paths: set[str]) -> Callable[[str], bool]:
     """The first instance that was changed: its own code, its result, or what it hands to a part of it."""
-    trace = Trace.open(ref.trace)
+    trace = ref.opened
     order = {path: i for i, path in reversed(list(enumerate(e.key.path for e in trace.entries)))}
     modules = sorted((p for p in paths if p in order), key=lambda p: order[p])
 
@@ -203,7 +206,7 @@ def _other_batch(ref: Reference, run: str, candidate: nn.Module) -> tuple[Callab
             return tensor
         return torch.cat([tensor, tensor if run == "batch copy" else tensor.flip(0)])
 
-    shapes = {entry.key: entry.shape for entry in Trace.open(ref.trace).entries}
+    shapes = {entry.key: entry.shape for entry in ref.opened.entries}
 
     def adjust(key: Any, tensor: torch.Tensor) -> torch.Tensor:
         shape = shapes.get(key)

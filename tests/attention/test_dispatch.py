@@ -101,6 +101,18 @@ def test_fewer_key_heads(backend):
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("backend", HERE)
+def test_a_row_that_may_see_nothing_gives_zeros(backend):
+    query, key, value = tensors()
+    mask = torch.ones(QUERIES, KEYS, dtype=torch.bool)
+    mask[4] = False
+    got = dispatch_attention_fn(query, key, value, attn_mask=mask, backend=backend)
+    assert got[:, 4].count_nonzero() == 0
+    rest = [row for row in range(QUERIES) if row != 4]
+    assert_close(got[:, rest], definition(query[:, rest], key, value), 1e-6)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("backend", HERE)
 def test_gradients_equal_the_definition(backend):
     mask = masks()["bool over keys"]
     ours = [tensor.requires_grad_() for tensor in tensors()]

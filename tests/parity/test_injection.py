@@ -205,10 +205,13 @@ def test_the_gain_of_every_step(pipeline, loop, tmp_path):
 def test_stages_find_the_stage_that_is_wrong(tmp_path):
     reference, candidate = tiny.diffusers_pipeline(), tiny.diffusers_pipeline()
 
-    def judge(**options):
-        return run_stages(reference, candidate, tiny.generate, tiny.generate, tmp_path, **options)
+    def generate(pipe):
+        return tiny.generate(pipe, steps=2)
 
-    results = judge()
+    def judge(**options):
+        return run_stages(reference, candidate, generate, generate, tmp_path, denoise_steps=1, **options)
+
+    results = judge(level="module")
     assert {stage: r.verdict for stage, r in results.items()} == dict.fromkeys(
         ("encode", "decode", "denoise"), Verdict.PASS
     )
@@ -221,13 +224,13 @@ def test_stages_find_the_stage_that_is_wrong(tmp_path):
     candidate.vae.register_to_config(scaling_factor=0.18215)
 
     candidate.unet.conv_in.bias.data += 0.01
-    results = judge()
+    results = judge(stages=("decode", "denoise"), level="module")
     assert results["decode"].verdict is Verdict.PASS
     assert results["denoise"].first.path == "unet.conv_in"
 
     layer = next(m for m in candidate.text_encoder.modules() if isinstance(m, torch.nn.LayerNorm))
     layer.eps = 1e-2
-    results = judge()
+    results = judge(level="module")
     assert results["encode"].verdict is Verdict.BUG
     assert list(results) == ["encode"]
 

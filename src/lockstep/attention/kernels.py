@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import dropout, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 Tensor = torch.Tensor
@@ -97,28 +97,50 @@ def run_chunked(call: AttentionCall) -> Tensor:
 
     Where a gradient is recorded each part is computed again in the backward pass, so the bound holds there too.
     """
-    batch, rows, heads, _ = call.query.shape
-    row_bytes = batch * heads * call.key.shape[1] * 4
-    step = max(1, CHUNK_BYTES // row_bytes)
-    if step >= rows:
-        return run_math(call)
-    recorded = torch.is_grad_enabled() and (call.query.requires_grad or call.key.requires_grad)
+    query, key, value = call.heads_first()
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:
+        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
+    scale = query.shape[3] ** -0.5 if call.scale is None else call.scale
+    compute = torch.promote_types(query.dtype, torch.float32)  # scores of half precision would be too coarse
+    key_BHDS, value = (key.to(compute) * scale).transpose(2, 3).contiguous(), value.to(compute).contiguous()
+    batch, heads, rows, _ = query.shape
+    step = max(1, CHUNK_BYTES // (batch * heads * key.shape[2] * 4))
+    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
     parts = []
+    # One tensor for all parts: small ones between the large temporary ones would keep the allocator from reusing room.
+    mixed = query.new_empty(0 if recorded else batch, rows, heads, value.shape[3])
     for start in range(0, rows, step):
-        part = rows_of(call, start, min(start + step, rows))
-        parts.append(checkpoint(run_math, part, use_reentrant=False) if recorded else run_math(part))
-    return torch.cat(parts, dim=1)
+        end = min(start + step, rows)
+        part = (query[:, :, start:end].to(compute), key_BHDS, value, bias_of_rows(call, start, end), call.dropout_p)
+        if recorded:
+            parts.append(checkpoint(attend, *part, use_reentrant=False).to(query.dtype))
+        else:
+            mixed[:, start:end] = attend(*part)
+    return torch.cat(parts, dim=1) if recorded else mixed
 
 
-def rows_of(call: AttentionCall, start: int, end: int) -> AttentionCall:
-    """The same attention for some of the query rows."""
-    mask = call.attn_mask
+def attend(query: Tensor, key_BHDS: Tensor, value: Tensor, bias: Tensor | None, dropout_p: float) -> Tensor:
+    """Scores, softmax, mean; a row that sees nothing gives zeros, as torch's own attention does."""
+    scores = query @ key_BHDS
+    if bias is not None:
+        scores = scores + bias
+    weights = torch.ops.aten._safe_softmax(scores, -1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p)
+    return (weights @ value).transpose(1, 2)
+
+
+def bias_of_rows(call: AttentionCall, start: int, end: int) -> Tensor | None:
+    """What is added to the scores of some of the query rows."""
     if call.is_causal:
         rows = torch.arange(start, end, device=call.query.device)[:, None]
         mask = (rows >= torch.arange(call.key.shape[1], device=call.query.device))[None, None]
-    elif mask is not None and mask.shape[2] != 1:
+        return replace(call, attn_mask=mask).bias()
+    mask = call.attn_mask
+    if mask is not None and mask.shape[2] != 1:
         mask = mask[:, :, start:end]
-    return replace(call, query=call.query[:, start:end], attn_mask=mask, is_causal=False)
+    return replace(call, attn_mask=mask).bias()
 
 
 def run_flex(call: AttentionCall) -> Tensor:

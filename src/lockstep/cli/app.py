@@ -16,6 +16,7 @@ from .generate import EXAMPLES, PipelineCommand, generate
 from .parity import app as parity
 from .replay import replay
 from .schema import blocks, schema
+from .train import train
 
 CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
@@ -46,6 +47,7 @@ app.command()(schema)
 app.command()(blocks)
 app.command()(env)
 app.add_typer(parity)
+app.add_typer(train, name="train")
 
 
 def run(arguments: list[str] | None = None) -> None:

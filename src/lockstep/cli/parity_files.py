@@ -53,8 +53,13 @@ def weights(
             out.print(table)
         if len(rows) > LISTED:
             out.print(f"… and {len(rows) - LISTED} more; --json lists all", style="dim")
-    if counts["different"] or any(a.params[path].is_float for path in missing):  # integer buffers are no weights
+    if counts["different"] or any(_says_something(a.params[path]) for path in missing):
         raise typer.Exit(1)
+
+
+def _says_something(entry: Any) -> bool:
+    """Integer buffers are no weights, and a constant (a norm at its start value) has no partner by value."""
+    return entry.is_float and (entry.stats is None or entry.stats.min != entry.stats.max)
 
 
 class Parameters:

@@ -31,15 +31,17 @@ def zoom(
     """Look at one node alone: record both sides again up to it with full tensors, and run the candidate's node on the reference's inputs."""
     from ..parity.node_alone import node_options
 
-    key = _key(at, reference, candidate, floor)
+    before = compared(reference, candidate, floor)
+    key = _key(at, reference, before)
+    partner = node.other if (node := before.node(str(key))) is not None and node.other is not None else key
     runs = [Run.of(trace) for trace in (reference, candidate)]
     sides = [load(run) for run in runs if run is not None] if all(runs) else []
     paths = [reference, candidate]
     if sides:
         folder = output or reference.with_suffix(".zoom")
         paths = [folder / "ref.trace", folder / "cand.trace"]
-        for side, name, trace in zip(sides, ("ref", "cand"), paths, strict=True):
-            side.record(trace, name, **node_options(key))
+        for side, name, trace, own in zip(sides, ("ref", "cand"), paths, (key, partner), strict=True):
+            side.record(trace, name, **node_options(own))
     else:
         err.print("[yellow]These traces do not say how they were recorded: shown is what they hold of this node.[/]")
     beside = reference.with_suffix(".floor")
@@ -47,16 +49,16 @@ def zoom(
     node = comparison.node(str(key))
     if node is None:
         raise InputError(f"Neither run computes `{key}` any more; `lockstep parity diff` lists what there is.")
-    own = _own_error(sides[1], paths[0], key) if sides else None
     comparison.first = node
-    node.local_error = own if own is not None else node.local_error
+    if sides:
+        node.local_error = _own_error(sides[1], paths[0], key, partner)
     comparison.nodes = [n for n in comparison.nodes if n.order <= node.order]
     comparison.reference_path, comparison.candidate_path = str(paths[0]), str(paths[1])
     name_causes(comparison, *sides)
     show(comparison, html, None, json, strict=False)
 
 
-def _key(at: str | None, reference: Path, candidate: Path, floor: Path | None) -> Any:
+def _key(at: str | None, reference: Path, before: Any) -> Any:
     """The node in question: a key, the first call of a path, or what `diff` finds first."""
     from ..parity import Key, Trace
 
@@ -67,21 +69,20 @@ def _key(at: str | None, reference: Path, candidate: Path, floor: Path | None) -
         if not found:
             raise InputError(f"{reference} has no value of {at!r}; give step|path|slot as `diff` prints it.")
         return found[0]
-    first = compared(reference, candidate, floor).first
-    if first is None:
+    if before.first is None:
         raise InputError("There is no difference to zoom in on; name a node with --at.")
-    return first.key
+    return before.first.key
 
 
-def _own_error(side: Side, trace: Path, key: Any) -> float | None:
-    """Error of the candidate's node when it is given the reference's inputs."""
+def _own_error(side: Side, trace: Path, key: Any, partner: Any) -> float | None:
+    """Error of the candidate's module when it is given the reference's inputs."""
     from .. import parity
     from ..parity.errors import ParityError
     from ..parity.targets import find_target
 
-    path = key.path.partition("/")[0]
-    module = find_target(side.target, side.name).named_modules().get(path)
-    if module is None:
+    path, own = (k.path.partition("/")[0] for k in (key, partner))
+    module = find_target(side.target, side.name).named_modules().get(own)
+    if module is None or key.is_input or key.is_operation:
         return None
     try:
         results = parity.local(trace, module, path, step=key.step, call=key.call)

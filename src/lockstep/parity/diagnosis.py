@@ -44,6 +44,7 @@ LIMIT = 4  # causes looked for, one behind the other
 TRIALS = 1500  # of one stage
 AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bits
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
+FITTED = 6  # quantities that are fitted, the most promising first
 METHODS = ("encode", "decode")
 SECONDS = 120.0
 
@@ -83,6 +84,7 @@ def diagnose(
     limit: int = LIMIT,
     seconds: float = SECONDS,
     map: Any = "auto",
+    traces: tuple[Trace, Trace] | None = None,
 ) -> list[Cause]:
     """Name the causes of a BUG or DRIFT with their proof, and put them into `comparison.causes`.
 
@@ -91,14 +93,15 @@ def diagnose(
     """
     if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT) or comparison.first is None:
         return []
-    a, b = Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path)
+    a, b = traces or (Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path))
     sides = [(_live(reference, a), a, b, False), (_live(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
     other = [_weights(sides[1][0]), _weights(sides[0][0])]
     causes: list[Cause] = []
+    deadline = time.perf_counter() + seconds
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
         if live is not None:
-            search = _Search(live, own, foreign, turned, weights, floor, map, time.perf_counter() + seconds)
+            search = _Search(live, own, foreign, turned, weights, floor, map, deadline)
             causes = search.all_causes(comparison, limit)
             if causes and causes[0].evidence.get("accepted"):
                 break
@@ -354,8 +357,9 @@ class _Search:
                     left = min(left, AFTER_EXACT)
                 left -= 1
             if not any(t.accepted for t in probe.trials):
-                for family in families(probe.trials):
-                    probe.fit(family)
+                for family in families(probe.trials)[:FITTED]:
+                    if time.perf_counter() < self.deadline:
+                        probe.fit(family)
             for trial in sorted((t for t in probe.trials if t.accepted), key=lambda t: t.order)[:CHECKED]:
                 if not trial.checked:
                     probe.check(trial)

@@ -162,6 +162,9 @@ class Fingerprints:
         )
         return measured
 
+    def clear(self) -> None:
+        self._known.clear()
+
 
 FINGERPRINTS = Fingerprints()  # a cache alone: the same tensors give the same numbers with or without it
 

@@ -18,8 +18,8 @@ def node_options(key: Key) -> dict[str, Any]:
     """Options of `record` that end the run where nothing more is needed: behind its step, or behind the module itself."""
     path = key.path.partition("/")[0]
     stop = None
-    if key.step != NO_STEP and "/" not in key.step:
-        stop = key.step
-    elif key.step == NO_STEP and not path.startswith("@") and not key.call and not key.is_operation:
-        stop = path if not key.is_input else None
+    if key.step != NO_STEP:
+        stop = key.step if "/" not in key.step else None
+    elif not path.startswith("@") and not key.call:
+        stop = path
     return {"keep": keep_node(key), "stop_at": stop}

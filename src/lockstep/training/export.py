@@ -14,6 +14,7 @@ from torch import nn
 
 from .. import files
 from ..errors import InputError, NonFiniteError
+from ..guiders import ClassifierFreeGuidance
 from ..schedulers import DDIMScheduler
 from ..tokenizers import CLIPTokenizer
 from .autoencoder import load_trained_autoencoder
@@ -34,7 +35,9 @@ MODEL_INDEX: dict[str, Any] = {
     "tokenizer": ["transformers", "CLIPTokenizer"],
     "unet": ["diffusers", "UNet2DConditionModel"],
     "vae": ["diffusers", "AutoencoderTiny"],
+    "_lockstep_components": {"guider": ["lockstep", "ClassifierFreeGuidance"]},
 }
+GUIDANCE = 4.0  # the scale that suits the model; elsewhere it is the caller's to give
 
 
 def export(
@@ -86,6 +89,7 @@ def write_folder(
             in_half(name, model, DTYPES[dtype]).save_pretrained(built / name)  # type: ignore[operator]
         CLIPTokenizer.from_pretrained(tokenizer_folder).save_pretrained(built / "tokenizer")
         DDIMScheduler(**scheduler_config).save_pretrained(built / "scheduler")
+        ClassifierFreeGuidance(guidance_scale=GUIDANCE).save_pretrained(built / "guider")
         files.write_text(built / "model_index.json", json.dumps(MODEL_INDEX, indent=2) + "\n")
         check_size(built, limit_mb)
         for part in built.iterdir():

@@ -90,11 +90,19 @@ class PipelineProbe(Probe):
 
     def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
         self.runs += 1
+        seen: list[torch.Tensor] = []
 
         def adjust(key: Key, tensor: torch.Tensor) -> torch.Tensor:
             if key == self.key:
-                raise Reached(tensor.detach().clone())
+                seen.append(tensor.detach().clone())
+                if observe is None:
+                    raise Reached(seen[0])
             return tensor
+
+        def observed(site: Site, call: Call, result: Any) -> None:
+            observe(site, call, result)
+            if seen:  # the operation that gave the value is observed, too, before the run ends
+                raise Reached(seen[0])
 
         keep = {"*": "none", self.key.path.replace("[", "[[]"): "sketch"}
         level = "module+ops" if self.key.is_operation else "module"
@@ -109,7 +117,7 @@ class PipelineProbe(Probe):
                     weights=False,
                     name=self.live.name,
                     adjust=adjust,
-                ), self.edited(self.live, [*self.held, *edits], observe):
+                ), self.edited(self.live, [*self.held, *edits], observed if observe else None):
                     self.live.run(self.own)
             except Reached as reached:
                 return reached.value

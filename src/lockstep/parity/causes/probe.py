@@ -291,10 +291,10 @@ def _note_child(survey: Survey, path: str, counter: Iterator[int]) -> Callable[.
 
 
 def families(trials: Iterable[Trial]) -> list[list[Trial]]:
-    """Trials of one fitted quantity each."""
+    """Trials of one fitted quantity each, the most promising first."""
     found: dict[tuple[str, Any], list[Trial]] = defaultdict(list)
     for trial in trials:
         if trial.edit.refit is not None:
             change = trial.edit.changes[0]
             found[trial.edit.name, getattr(change, "sites", getattr(change, "path", None))].append(trial)
-    return list(found.values())
+    return sorted(found.values(), key=lambda family: min(trial.residual for trial in family))
