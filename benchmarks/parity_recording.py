@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
 from lockstep.parity import Trace, record
 from lockstep.parity.effective import FINGERPRINTS
 

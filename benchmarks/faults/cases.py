@@ -154,7 +154,7 @@ def _is_right(ref: Reference, fault: Fault, paths: set[str]) -> Callable[[str], 
         if any(fnmatchcase(node, pattern) for pattern in fault.where):
             return True
         path, _, slot = node.partition("|")
-        owner = path.partition("/")[0]
+        owner = path.partition("/")[0].removesuffix(".decode").removesuffix(".encode")
         # several instances may begin at once (a block and its parent's call); the first to compute counts
         for first in modules[:1] if not fault.where else modules:
             if owner == first and not slot.startswith("in"):

@@ -135,7 +135,7 @@ PIPELINE = [
     _f("betas not squared roots", "pipeline", line(Scheduler, ("torch.linspace(0.00085**0.5, 0.012**0.5, self.num_train_timesteps, dtype=torch.float64) ** 2", "torch.linspace(0.00085, 0.012, self.num_train_timesteps, dtype=torch.float64)"), method="alphas_cumprod"), "coefficients", where=_LOOP),
     _f("first step without guidance", "pipeline", line(Pipeline, ("guided = uncond + guidance_scale *", "guided = uncond + (1.0 if timestep == self.scheduler.timesteps[0] else guidance_scale) *"), method="__call__"), "guidance", "constant", where=_LOOP),
     _f("GELU tanh in the UNet", "pipeline", line(m.GEGLU, ("F.gelu(gate)", 'F.gelu(gate, approximate="tanh")')), "gelu_variant"),
-    _f("GroupNorm eps in the VAE", "pipeline", setting(m.VaeAttention, "norm", "eps", 1e-5), "norm_eps"),
+    _f("GroupNorm eps in the VAE", "pipeline", setting(m.VaeAttention, "norm", "eps", 1e-2), "norm_eps"),
 ]  # fmt: skip
 
 

@@ -124,6 +124,26 @@ def test_gradients_equal_the_definition(backend):
         assert_close(got.grad, wanted.grad, 1e-6, f"gradient of {name}")
 
 
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("backend", ["native", "native_math", "chunked"])
+def test_gradient_of_a_bias_alone(backend):
+    ours = masks()["bias of all axes"].requires_grad_()
+    theirs = masks()["bias of all axes"].double().requires_grad_()
+    weights = torch.linspace(-1, 1, QUERIES)[:, None, None]
+    (dispatch_attention_fn(*tensors(), attn_mask=ours, backend=backend) * weights).sum().backward()
+    (definition(*tensors(), theirs) * weights).sum().backward()
+    assert_close(ours.grad, theirs.grad, 1e-6)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_chunked_scores_are_fp32_under_autocast():
+    query, key, value = tensors(dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = dispatch_attention_fn(query, key, value, backend="chunked")
+    assert got.dtype == torch.bfloat16
+    assert torch.equal(got, dispatch_attention_fn(query, key, value, backend="chunked"))
+
+
 @pytest.mark.parametrize("backend", HERE)
 def test_bias_in_half_precision_is_cast(backend):
     query, key, value = tensors(dtype=torch.bfloat16)
@@ -261,7 +281,7 @@ def test_tensors_that_do_not_fit_are_refused():
         ((query, key.double(), value.double()), "one dtype"),
     ]:
         with pytest.raises(InputError, match=words):
-            dispatch_attention_fn(*bad)
+            dispatch_attention_fn(*bad, attn_mask=torch.ones(KEYS, dtype=torch.bool))
     for mask, words in [
         (torch.ones(KEYS + 1, dtype=torch.bool), r"broadcasts to \(2, 4, 10, 7\)"),
         (torch.ones(1, 1, 1, 1, KEYS, dtype=torch.bool), "broadcasts"),

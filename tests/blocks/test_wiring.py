@@ -122,7 +122,9 @@ def test_a_value_that_only_some_branches_make():
         match=r"Block 'use' \(Leaf\) needs 'x'.*It would be made by 'maybe.make' \(Leaf\), which runs as maybe = make",
     ):
         pipe()
-    assert [param.name for param in pipe.inputs] == ["image"], "what a block makes in some branches is not for the caller"
+    assert [param.name for param in pipe.inputs] == ["image"], (
+        "what a block makes in some branches is not for the caller"
+    )
     named = type("Named", (SequentialPipelineBlocks,), {"workflows": {"plain": []}})
     with pytest.raises(WiringError, match=r"needs 'x'.*\(workflow 'plain'\)"):
         named(blocks.sub_blocks).init_pipeline()

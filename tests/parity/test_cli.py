@@ -84,11 +84,11 @@ def test_zero_edit_proof_against_diffusers(folder, tmp_path, capsys):
 def test_a_planted_fault_is_found_and_named(folder, tmp_path, capsys):
     """The same with a fault: another epsilon in one norm of one block."""
     code, result = as_json(
-        capsys, "mutate", folder, "--fault", "norm_eps", "--at", "unet.mid_block.resnets.0.norm1",
+        capsys, "mutate", folder, "--fault", "norm_eps", "--at", "unet.down_blocks.0.resnets.0.norm1",
         "--steps", 1, "--height", 32, "--width", 32, "-o", tmp_path, "--runs", "ulp",
     )  # fmt: skip
     assert (code, result["found"], result["verdict"]) == (0, True, "BUG"), result
-    assert result["first"] == "denoise:00|unet.mid_block.resnets.0.norm1|out"
+    assert result["first"] == "denoise:00|unet.down_blocks.0.resnets.0.norm1|out"
     assert result["causes"][0] == "norm_eps"
 
 

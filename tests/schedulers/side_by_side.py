@@ -19,6 +19,7 @@ from lockstep.errors import LockstepError
 SHAPE = (2, 3, 4, 4)
 NUM_STEPS = (1, 2, 7, 20, 50)
 TOLERANCE = 1e-6
+NOISY = ("DDPMScheduler", "EulerAncestralDiscreteScheduler", "LCMScheduler", "TCDScheduler", "EulerDiscreteScheduler")
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend
 
 from ..errors import BackendError, UnknownNameError
 from . import kernels
-from .kernels import AttentionCall
+from .kernels import AttentionCall, records_gradient
 
 Tensor = torch.Tensor
 HALF = frozenset({torch.float16, torch.bfloat16})
@@ -59,7 +59,7 @@ class AttentionBackend:
             return f"it wants values as wide as keys, these are {call.value.shape[3]} and {query.shape[3]}"
         if not self.takes_mask and mask is not None:
             return "it cannot apply a mask"
-        if not self.takes_mask_gradient and mask is not None and mask.requires_grad and torch.is_grad_enabled():
+        if not self.takes_mask_gradient and records_gradient(mask):
             return "it has no gradient for the mask, and one is being recorded"
         if not self.takes_dropout and call.dropout_p > 0.0:
             return f"it cannot apply dropout (dropout_p={call.dropout_p})"
@@ -67,14 +67,9 @@ class AttentionBackend:
             return "it cannot share key heads among query heads (enable_gqa)"
         if not self.takes_causal_rectangle and call.is_causal and query.shape[1] != call.key.shape[1]:
             return f"its causal attention wants as many keys as queries, got {call.key.shape[1]} and {query.shape[1]}"
-        if not self.takes_gradient and records_gradient(call):
+        if not self.takes_gradient and records_gradient(call.query, call.key, call.value):
             return "it has no gradient, and one is being recorded"
         return self.also(call) if self.also is not None else None
-
-
-def records_gradient(call: AttentionCall) -> bool:
-    tensors = (call.query, call.key, call.value)
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def dtype_names(dtypes: frozenset[torch.dtype] | set[torch.dtype]) -> str:
@@ -83,7 +78,7 @@ def dtype_names(dtypes: frozenset[torch.dtype] | set[torch.dtype]) -> str:
 
 def flex_refuses(call: AttentionCall) -> str | None:
     """FlexAttention on a processor computes forwards only."""
-    if call.query.device.type == "cpu" and records_gradient(call):
+    if call.query.device.type == "cpu" and records_gradient(call.query, call.key, call.value):
         return "on a processor it has no gradient, and one is being recorded"
     return None
 

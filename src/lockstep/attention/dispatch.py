@@ -63,13 +63,13 @@ def dispatch_attention_fn(
     """Scaled dot-product attention of (batch, tokens, heads, head width) tensors, by the backend that applies here."""
     if parallel_config is not None:
         raise BackendError("Attention over several devices (parallel_config) is not available. Leave it out.")
+    check_tensors(query, key, value, enable_gqa)
     if attn_mask is not None:
-        check_mask(attn_mask, query, key)
+        check_mask(attn_mask, query, key, is_causal)
         attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
         if attn_mask.is_floating_point():  # under autocast a model's bias may be wider than its projections
             attn_mask = attn_mask.to(query.dtype)
     call = AttentionCall(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    check_call(call)
     if _CHOSEN.replacement is not None:
         replaced = _CHOSEN.replacement(call)
         if replaced is not None:
@@ -82,9 +82,8 @@ def dispatch_attention_fn(
     return chosen.run(call)
 
 
-def check_call(call: AttentionCall) -> None:
+def check_tensors(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
     """Refuse tensors that do not fit together, before anything is computed."""
-    query, key, value = call.query, call.key, call.value
     if not query.ndim == key.ndim == value.ndim == 4:
         raise InputError(
             "Attention wants query, key and value as (batch, tokens, heads, head width), "
@@ -96,19 +95,19 @@ def check_call(call: AttentionCall) -> None:
             f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}."
         )
     heads, key_heads = query.shape[2], key.shape[2]
-    if heads != key_heads and not (call.enable_gqa and heads % key_heads == 0):
+    if heads != key_heads and not (enable_gqa and heads % key_heads == 0):
         raise InputError(
             f"Attention got {heads} query heads and {key_heads} key heads. They have to be equal, or with "
             "enable_gqa=True the first a multiple of the second."
         )
     if not query.dtype == key.dtype == value.dtype:
         raise InputError(f"Attention wants one dtype, got {query.dtype}, {key.dtype} and {value.dtype}.")
-    if call.attn_mask is not None and call.is_causal:
-        raise InputError("Attention takes a mask or is_causal=True, not both. Put the causal part into the mask.")
 
 
-def check_mask(mask: Tensor, query: Tensor, key: Tensor) -> None:
+def check_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool) -> None:
     """A mask is bool (true: keep) or a bias, and broadcasts to (batch, heads, query tokens, key tokens)."""
+    if is_causal:
+        raise InputError("Attention takes a mask or is_causal=True, not both. Put the causal part into the mask.")
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise InputError(f"Attention wants a mask of bool or floating point, got {mask.dtype}. Use mask.bool().")
     wanted, sizes = (query.shape[0], query.shape[2], query.shape[1], key.shape[1]), tuple(mask.shape)

@@ -44,6 +44,11 @@ class AttentionCall:
         return torch.zeros_like(mask, dtype=self.query.dtype).masked_fill(~mask, float("-inf"))
 
 
+def records_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd follows any of these."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
 def run_native(call: AttentionCall) -> Tensor:
     """torch's own choice of kernel."""
     mixed = scaled_dot_product_attention(
@@ -106,7 +111,7 @@ def run_chunked(call: AttentionCall) -> Tensor:
     key_BHDS, value = (key.to(compute) * scale).transpose(2, 3).contiguous(), value.to(compute).contiguous()
     batch, heads, rows, _ = query.shape
     step = max(1, CHUNK_BYTES // (batch * heads * key.shape[2] * 4))
-    recorded = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    recorded = records_gradient(query, key, value, call.attn_mask)
     parts = []
     # One tensor for all parts: small ones between the large temporary ones would keep the allocator from reusing room.
     mixed = query.new_empty(0 if recorded else batch, rows, heads, value.shape[3])
@@ -122,23 +127,23 @@ def run_chunked(call: AttentionCall) -> Tensor:
 
 def attend(query: Tensor, key_BHDS: Tensor, value: Tensor, bias: Tensor | None, dropout_p: float) -> Tensor:
     """Scores, softmax, mean; a row that sees nothing gives zeros, as torch's own attention does."""
-    scores = query @ key_BHDS
-    if bias is not None:
-        scores = scores + bias
-    weights = torch.ops.aten._safe_softmax(scores, -1)
-    if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p)
-    return (weights @ value).transpose(1, 2)
+    with torch.autocast(query.device.type, enabled=False):  # it would take the scores back to half precision
+        scores = query @ key_BHDS
+        if bias is not None:
+            scores = scores + bias
+        weights = torch.ops.aten._safe_softmax(scores, -1)
+        if dropout_p > 0.0:
+            weights = dropout(weights, dropout_p)
+        return (weights @ value).transpose(1, 2)
 
 
 def bias_of_rows(call: AttentionCall, start: int, end: int) -> Tensor | None:
     """What is added to the scores of some of the query rows."""
+    mask = call.attn_mask
     if call.is_causal:
         rows = torch.arange(start, end, device=call.query.device)[:, None]
         mask = (rows >= torch.arange(call.key.shape[1], device=call.query.device))[None, None]
-        return replace(call, attn_mask=mask).bias()
-    mask = call.attn_mask
-    if mask is not None and mask.shape[2] != 1:
+    elif mask is not None and mask.shape[2] != 1:
         mask = mask[:, :, start:end]
     return replace(call, attn_mask=mask).bias()
 

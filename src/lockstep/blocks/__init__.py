@@ -1,8 +1,9 @@
-"""The mechanism that carries every pipeline: a pipeline is a tree of named blocks, and every boundary between two blocks
-is a place where a value can be watched, saved, stopped at, or replaced.
+"""The mechanism that carries every pipeline: a tree of named blocks, in which every boundary between two blocks is a
+place where a value can be watched, saved, stopped at, or replaced.
 
-Read in this order: vocabulary (what names mean), params (what a block declares), state (what a block sees), block (the
-leaf), compose (sequence, loop, choice), wiring (who reads and makes what), plan (what a call will do), run (the engine).
+Read in this order: vocabulary (what names mean), params (what a block declares), state (what a block sees), block
+(the leaf), compose (sequence, loop, choice), wiring (who reads and makes what), plan (what a call will do), run (the
+engine).
 """
 
 from .block import ModularPipelineBlocks

@@ -1,4 +1,4 @@
-"""A checked tree of blocks and everything that follows from it. It never changes: an edited pipeline takes another one."""
+"""A checked tree of blocks and everything that follows from it. An edited pipeline takes another one."""
 
 from __future__ import annotations
 

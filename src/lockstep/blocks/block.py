@@ -49,7 +49,7 @@ class ModularPipelineBlocks:
         raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
 
     def check(self, components: Any, inputs: Any) -> None:
-        """Refuse inputs that cannot work. Called for every block of a plan before any model runs; LATER = not made yet."""
+        """Refuse inputs that cannot work. Called for every planned block before any model runs (LATER: not made)."""
 
     def count_samples(self, values: Mapping[str, Any]) -> int:
         """How many samples a call with these inputs makes; each gets a generator of its own."""
@@ -79,7 +79,7 @@ class ModularPipelineBlocks:
     @property
     def loop_arguments(self) -> tuple[str, ...]:
         """Which of i, t and k this block's `__call__` asks for."""
-        return _loop_arguments(type(self))
+        return _loop_arguments(type(self))  # type: ignore[arg-type]
 
     def get_block_state(self, state: Any) -> BlockState:
         """A free working copy of this block's inputs, for blocks written in that style."""
@@ -91,7 +91,7 @@ class ModularPipelineBlocks:
             checked_in(state, self, block_state)
 
     def init_pipeline(self, pretrained_model_name_or_path: str | None = None, **options: Any) -> Any:
-        """A pipeline that runs this block: `given=[…]` names tensors that the caller gives; components by their names."""
+        """A pipeline that runs this block: `given=[…]` names tensors that the caller gives."""
         pipeline = public_class(self.pipeline_class_name, f"the pipeline of {type(self).__name__}")
         if pretrained_model_name_or_path is None:
             return pipeline(blocks=self, **options)

@@ -1,4 +1,4 @@
-"""From a call's arguments to a run that is ready: everything that can be refused is refused here, before any model runs."""
+"""From a call's arguments to a run that is ready: what can be refused is refused here, before any model runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checkpoints: every boundary between two blocks can save what follows needs, stop, or take values from elsewhere.
 
 A name is a block's path (the moment after it: `denoise.007.step`, `denoise.007` for a whole iteration) or an alias:
-`text_encoding`, `preloop`, `after_step_{i}`, `post_loop`, `decode`, or what a block calls its own with `checkpoint_name`.
+`text_encoding`, `preloop`, `after_step_{i}`, `post_loop`, `decode`, or a block's own `checkpoint_name`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .wiring import NUMBER, Visit
 
 @dataclass
 class Checkpoint:
-    """What to do at a boundary. `save` fills `data` and `components`; `load` injects them; `expect` is compared instead."""
+    """What to do at a boundary. `save` fills `data` and `components`; `load` injects them; `expect` is compared."""
 
     save: bool = False
     stop: bool = False
@@ -184,8 +184,9 @@ class Checkpoints:
             }
             listing = ", ".join(f"{value!r} (read by {reader})" for value, reader in readers.items())
             raise InjectionError(
-                f"Checkpoint {name!r} injects {', '.join(sorted(checkpoint.data)) or 'nothing'}, but what follows also consumes {listing}: "
-                "computed here, neither injected nor proven equal. Put them into `data`, or into `expect` to have them compared."
+                f"Checkpoint {name!r} injects {', '.join(sorted(checkpoint.data)) or 'nothing'}, but what follows also "
+                f"consumes {listing}: computed here, neither injected nor proven equal. Put them into `data`, or into "
+                "`expect` to have them compared."
             )
 
     # ---- at run time ----
@@ -228,7 +229,8 @@ class Checkpoints:
             if not same_value(run.state.get(value), wanted):
                 got = describe_value(run.state.get(value))
                 raise InjectionError(
-                    f"Checkpoint {name!r} expects {value!r} to equal its reference, but it differs: {got}, wanted {describe_value(wanted)}."
+                    f"Checkpoint {name!r} expects {value!r} to equal its reference, but it differs: {got}, "
+                    f"wanted {describe_value(wanted)}."
                 )
         for component in checkpoint.components:
             if component not in run.components.own:
@@ -253,7 +255,8 @@ class Checkpoints:
         history = histories(held) if boundary.loops else []
         if history:
             raise InjectionError(
-                f"{component!r} keeps a history of earlier steps ({', '.join(history)}) that checkpoint {name!r} does not inject. {advice}"
+                f"{component!r} keeps a history of earlier steps ({', '.join(history)}) that checkpoint {name!r} does "
+                f"not inject. {advice}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Components as one run and one block see them: weights are shared, whatever changes during a run is the run's own copy."""
+"""Components as one run and one block see them: weights are shared, what changes is the run's own copy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunComponents:
         return self.own[name] if name in self.own else self.pipe.components.get(name)
 
     def upcast(self, names: Iterable[str]) -> list[str]:
-        """Give this run fp32 copies of the named half-precision models; the names of those that were in half precision."""
+        """Give this run fp32 copies of the named half-precision models; the names of those."""
         half = [name for name in names if _dtype(self.get(name)) in (torch.float16, torch.bfloat16)]
         for name in half:
             self.own[name] = copy.deepcopy(self.get(name)).float()
@@ -73,14 +73,15 @@ class ComponentsView:
         if name not in self._allowed:
             declared = ", ".join(sorted(self._allowed)) or "none"
             raise WiringError(
-                f"{self._who()} uses the component {name!r}, which it does not declare in expected_components; declared: {declared}."
+                f"{self._who()} uses the component {name!r}, which it does not declare in expected_components; "
+                f"declared: {declared}."
             )
         return self._components.get(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise WiringError(
-            f"{self._who()} sets components.{name}. Components belong to the pipeline; a value for later blocks goes into the "
-            "state as a declared output."
+            f"{self._who()} sets components.{name}. Components belong to the pipeline; a value for later blocks "
+            "goes into the state as a declared output."
         )
 
 

@@ -1,4 +1,4 @@
-"""Blocks made of blocks: a sequence, a loop, and two kinds of choice. They nest without limit; the engine (run.py) runs them."""
+"""Blocks made of blocks: a sequence, a loop, and two kinds of choice. They nest without limit; run.py runs them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class CompositeBlocks(ModularPipelineBlocks):
             del cls.outputs  # the tree's own outputs follow from its parts; a declared list names the pipeline's result
         super().__init_subclass__(**kwargs)
         if isinstance(declared, property):
-            cls.result = property(lambda self: resolve_params(OutputParam, declared.fget(self), cls.__name__))  # type: ignore
+            read = declared.fget
+            cls.result = property(lambda self: resolve_params(OutputParam, read(self), cls.__name__))  # type: ignore
         elif declared is not None:
             cls.result = resolve_params(OutputParam, declared, cls.__name__)
 
@@ -54,7 +55,8 @@ class CompositeBlocks(ModularPipelineBlocks):
             names = list(self.block_names or [default_name(block) for block in classes])
         if len(names) != len(classes) or len(set(names)) != len(names):
             raise WiringError(
-                f"{type(self).__name__} wants one different name per block, got {len(classes)} blocks and the names {names}."
+                f"{type(self).__name__} wants one different name per block, got {len(classes)} blocks and the names "
+                f"{names}."
             )
         for name in names:
             check_name(name, type(self).__name__)
@@ -309,11 +311,12 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
         triggers = list(self.block_trigger_inputs)
         if len(triggers) != len(self.sub_blocks):
             raise WiringError(
-                f"{type(self).__name__} wants one trigger (or None) per block, got {len(triggers)} for {len(self.sub_blocks)} blocks."
+                f"{type(self).__name__} wants one trigger (or None) per block, got {len(triggers)} for "
+                f"{len(self.sub_blocks)} blocks."
             )
         if triggers.count(None) > 1:
             raise WiringError(
-                f"{type(self).__name__} has {triggers.count(None)} blocks without a trigger; only one can be the default."
+                f"{type(self).__name__} has {triggers.count(None)} blocks without a trigger; one can be the default."
             )
         if None in triggers:
             self.default_block_name = list(self.sub_blocks)[triggers.index(None)]
@@ -335,5 +338,6 @@ def default_name(block: Any) -> str:
 def check_name(name: str, owner: str) -> None:
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise WiringError(
-            f"{owner}: a block's name has to be an identifier (a path joins names with dots, loops add numbers), got {name!r}."
+            f"{owner}: a block's name has to be an identifier (a path joins names with dots, loops add numbers), "
+            f"got {name!r}."
         )

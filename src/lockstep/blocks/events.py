@@ -10,7 +10,7 @@ Kind = Literal["block_start", "block_end", "step", "preview", "retry", "output"]
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: at `path`; steps have `index`, `total` and `item`; previews and the output have `value`."""
+    """One thing that happened at `path`; steps have `index`, `total` and `item`, previews and the output `value`."""
 
     kind: Kind
     path: str = ""

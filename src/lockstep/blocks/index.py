@@ -40,7 +40,8 @@ class Index:
         found = public_class(entry[1].removesuffix("Fast"), f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
-                f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} says {entry[1]}."
+                f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} "
+                f"says {entry[1]}."
             )
         place = {"subfolder": spec.name} if len(entry) < 3 else {key: entry[2].get(key) for key in PLACE}
         source = place.pop("pretrained_model_name_or_path", None) or self.source
@@ -112,7 +113,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def library_and_class(component: Any) -> list[str | None]:
-    """The pair by which an index names a component's class; text encoders and tokenizers stand under transformers there."""
+    """The pair by which an index names a class; text encoders and tokenizers stand under transformers there."""
     if component is None:
         return [None, None]
     kind = type(getattr(component, "_orig_mod", component))

@@ -42,7 +42,7 @@ class PipelineOutput(Output):
         return self if options.return_dict else self.to_tuple()
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write the pictures as PNG with their manifests inside: `cat.png`, or `cat-0.png`, `cat-1.png` … for several."""
+        """Write the pictures as PNG with their manifests: `cat.png`, or `cat-0.png`, `cat-1.png` … for several."""
         images = self._values.get("images")
         if not isinstance(images, list) or not images:
             raise InputError("There are no PIL pictures to save in this output; ask for output_type='pil'.")

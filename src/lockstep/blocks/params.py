@@ -106,7 +106,7 @@ class OutputParam:
 
 
 def needs(*names: str) -> list[InputParam]:
-    """Required inputs by name: `inputs = [*needs("latents", "timesteps"), "eta"]`. A block upstream has to make the tensors."""
+    """Required inputs by name: `inputs = [*needs("latents", "timesteps"), "eta"]`. Tensors have to be made upstream."""
     grids = (
         "timesteps",
         "sigmas",
@@ -193,7 +193,7 @@ class ComponentSpec:
         return ComponentSpec(**filled)
 
     def takes(self, kind: type) -> bool:
-        """Whether a component of this class fits. A spec that creates its default by itself names an example: its family fits."""
+        """Whether a component of this class fits; where a spec creates its default from a config, any of its family."""
         hints = get_args(self.type_hint) or (self.type_hint,)
         known = [hint for hint in hints if isinstance(hint, type)]
         if self.default_creation_method == "from_config":
@@ -208,7 +208,7 @@ class ComponentSpec:
         """Build from the config alone, without weights."""
         if not isinstance(self.type_hint, type):
             raise ConfigError(
-                f"Component {self.name!r} wants a class as type_hint to be created from a config, got {self.type_hint!r}."
+                f"Component {self.name!r} wants a class as type_hint to be created, got {self.type_hint!r}."
             )
         config = {**(self.config or {}), **overrides}
         return (
@@ -219,7 +219,7 @@ class ComponentSpec:
         """Load from the place that the spec names; dtype, device and variant go to models only."""
         if self.pretrained_model_name_or_path is None:
             raise LoadError(
-                f"Component {self.name!r} names no folder or hub id to load from; give it to the pipeline as {self.name}=…."
+                f"Component {self.name!r} names no folder or hub id to load from; give it as {self.name}=…."
             )
         if not hasattr(self.type_hint, "from_pretrained"):
             raise LoadError(
@@ -234,7 +234,7 @@ class ComponentSpec:
 
 
 def public_class(name: str, wanted_for: str) -> Any:
-    """A class by its public name: the package's own list of names is the only registry, so no file can name other code."""
+    """A class by its public name: the package's list is the only registry, so no file can name other code."""
     package = importlib.import_module(__package__.partition(".")[0])
     found = getattr(package, name, None) if name in package.__all__ else None
     if not isinstance(found, type):

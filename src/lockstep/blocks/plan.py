@@ -1,4 +1,4 @@
-"""What a call will do, decided before any model runs: which branches are taken, which inputs are read, what is missing."""
+"""What a call will do, decided before any model runs: which branches it takes, what it reads, what is missing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def _not_read(whole: Flow, name: str, values: Mapping[str, Any]) -> str:
     given = ", ".join(key for key, value in values.items() if value is not None and key != name)
     return (
         f"{name!r} was given, but nothing that runs with these inputs ({given or 'none'}) reads it. "
-        f"It is read by {', '.join(triggers) or ', '.join(map(str, readers))}. Leave it away, or give what selects that block."
+        f"It is read by {', '.join(triggers) or ', '.join(map(str, readers))}. Leave it away, or give what "
+        "selects that block."
     )
 
 

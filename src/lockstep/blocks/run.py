@@ -1,7 +1,7 @@
 """The engine: runs a plan, block by block, and owns every loop.
 
-A `Run` is a generator of events at heart: each boundary between two blocks is a `yield`, and at each of them the run can be
-watched, interrupted, saved, stopped or given other values. Everything that changes during a run lives in the run.
+A `Run` is a generator of events at heart: each boundary between two blocks is a `yield`, and at each of them the run
+can be watched, interrupted, saved, stopped or given other values. What changes during a run lives in the run.
 """
 
 from __future__ import annotations

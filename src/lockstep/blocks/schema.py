@@ -20,7 +20,7 @@ OPTION_HELP = {
     "return_dict": "An object with named fields; False gives a tuple.",
     "output": "Return this value of the run (or these, as a dict) instead of the result; later blocks are left out.",
     "workflow": "Insist on this workflow instead of choosing one by the inputs.",
-    "callback_on_step_end": "Called as f(pipe, step, timestep, values) after each step; a dict it returns replaces values.",
+    "callback_on_step_end": "Called as f(pipe, step, timestep, values) after a step; what it returns replaces values.",
     "callback_on_step_end_tensor_inputs": "The values that the callback sees.",
     "checkpoints": "Name of a boundary -> Checkpoint(save, stop, load).",
     "preview": "Show the latents of each step: True for the pipeline's own preview, or a function of the latents.",

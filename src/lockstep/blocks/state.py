@@ -93,7 +93,8 @@ class BlockView:
             }
         if name not in self._readable:
             raise WiringError(
-                f"{self._who()} reads {name!r}, which it does not declare. Add it to `inputs`; declared: {self._list(self._readable)}."
+                f"{self._who()} reads {name!r}, which it does not declare. Add it to `inputs`; "
+                f"declared: {self._list(self._readable)}."
             )
         if name in self._state.values:
             return self._state.values[name]
@@ -104,7 +105,8 @@ class BlockView:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._writable:
             raise WiringError(
-                f"{self._who()} writes {name!r}, which it does not declare. Add it to `outputs`; declared: {self._list(self._writable)}."
+                f"{self._who()} writes {name!r}, which it does not declare. Add it to `outputs`; "
+                f"declared: {self._list(self._writable)}."
             )
         self._written[name] = value
         self._state.set(name, value, self._path)

@@ -136,7 +136,7 @@ def pipeline_modules() -> list[str]:
     """The modules that define public pipelines."""
     package = importlib.import_module(__package__.partition(".")[0])
     classes = [public_class(name, "stubs") for name in package.__all__ if name.endswith("Pipeline")]
-    own = [kind for kind in classes if hasattr(kind, "default_tree") and kind.default_tree() is not None]  # type: ignore[attr-defined]
+    own = [kind for kind in classes if hasattr(kind, "default_tree") and kind.default_tree() is not None]
     return sorted({kind.__module__ for kind in own})
 
 

@@ -64,7 +64,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Visit:
-    """One stop of the walk: the names that it reads and makes. Loops and choices read too (their items, their triggers)."""
+    """One stop of the walk: the names that it reads and makes. Loops read too (their items), and choices (triggers)."""
 
     place: Place
     reads: tuple[str, ...]
@@ -219,7 +219,8 @@ def check_types_agree(name: str, first: tuple[Place, Any], second: tuple[Place, 
     if not _overlap(param.type_hint, other_param.type_hint):
         raise WiringError(
             f"Value {name!r} has two types: block {place} says {describe_type(param.type_hint)}, "
-            f"block {other_place} says {describe_type(other_param.type_hint)}. Give the two values different names or one type."
+            f"block {other_place} says {describe_type(other_param.type_hint)}. Give the two values "
+            "different names or one type."
         )
 
 

@@ -11,7 +11,7 @@ from .wiring import Flow, branch_for, check_made, check_readers_agree, join, tra
 
 
 def workflow_flows(root: Any, given: Iterable[str] = ()) -> dict[str, Flow]:
-    """What flows in each named workflow, every one of them checked: no required tensor without a block that makes it."""
+    """What flows in each named workflow, every one of them checked."""
     flows = {}
     for name, triggers in root.workflow_triggers().items():
         flows[name] = trace(root, branch_for(dict.fromkeys(triggers, True)), show_branches=False)
@@ -34,6 +34,6 @@ def _prune(block: ModularPipelineBlocks, tree: str, choices: Mapping[str, str | 
         branch = choices.get(tree)
         return None if branch is None else _prune(parts[branch], join(tree, branch), choices)
     kept = {name: _prune(part, join(tree, name), choices) for name, part in parts.items()}
-    twin = copy.copy(block)
-    twin.sub_blocks = type(parts)({name: part for name, part in kept.items() if part is not None})  # type: ignore[attr-defined]
+    twin: Any = copy.copy(block)
+    twin.sub_blocks = type(parts)({name: part for name, part in kept.items() if part is not None})
     return twin

@@ -46,7 +46,7 @@ def fail(problem: errors.LockstepError, as_json: bool) -> NoReturn:
         print_json({"error": type(problem).__name__, "message": str(problem), "notes": notes, "exit_code": code})
     else:
         err.print("[bold red]error[/] ", end="")
-        err.print(str(problem), markup=False, highlight=False)
+        err.print(str(problem), markup=False, highlight=False, soft_wrap=True)
         for note in notes:
-            err.print(note, style="dim", markup=False, highlight=False)
+            err.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import parity_compare, parity_faults, parity_files, parity_nodes
+from . import parity_compare, parity_config, parity_faults, parity_files, parity_nodes
 from .parity_options import EXIT, guarded
 
 app = typer.Typer(
@@ -12,6 +12,6 @@ app = typer.Typer(
     help="Prove that two implementations are the same, or show the first difference and its cause.",
 )  # fmt: skip
 
-for module in (parity_compare, parity_nodes, parity_files, parity_faults):
+for module in (parity_compare, parity_nodes, parity_config, parity_files, parity_faults):
     for command, epilog in module.COMMANDS:
         app.command(epilog=epilog)(guarded(command))

@@ -42,6 +42,8 @@ _EXPORTS = {
     "bisect": "locate",
     "local_errors": "locate",
     "gain_curve": "locate",
+    "diagnose": "diagnosis",
+    "Live": "diagnosis",
     "is_chaotic": "locate",
     "run_stages": "stages",
 }

@@ -227,7 +227,7 @@ class _Measurement:
         else:
             sketch_a, sketch_b = self.a.sketch(pair.a), self.b.sketch(pair.b)
             stats_a, stats_b = self.a.stats(pair.a), self.b.stats(pair.b)
-            equal = bool((sketch_a == sketch_b).all()) and stats_a.l2 == stats_b.l2
+            equal = bool((sketch_a == sketch_b).all())
             node.error = 0.0 if equal else sketch_error(sketch_a, sketch_b, stats_a.l2)
             node.cosine = _sketch_cosine(sketch_a, sketch_b, stats_a, stats_b)
             if not equal:

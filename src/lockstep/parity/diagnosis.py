@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,8 +25,10 @@ from .causes.catalogue import (
     parameter_edits,
     rotary_edits,
     swapped_weights,
+    widened,
 )
 from .causes.edits import Edit, Site
+from .causes.examples import Example, example_of
 from .causes.goals import Goal, goal_of
 from .causes.pipeline_probe import PipelineProbe, scheduler_edits
 from .causes.probe import Probe, Reached, Read, Survey, Trial, families
@@ -107,6 +110,7 @@ def diagnose(
                 break
     proven = [c for c in causes if c.evidence.get("accepted")]
     recorded = recorded_causes(comparison, comparison.first, a, b)
+    recorded = [c for c in recorded if not proven or c.name != "wrong_operand"]
     comparison.causes = [*proven, *recorded, *[c for c in causes if c not in proven]]
     return comparison.causes
 
@@ -155,28 +159,55 @@ class _Search:
                 found += [self._cause(t, current.first, False) for t in best[:1] if t.residual <= 0.7 * t.goal.before]
                 return found
             found.append(self._cause(accepted[0], current.first, True, accepted[1:4]))
-            self.held.append(accepted[0].edit)
-            current = (
-                self._compared_again(comparison) if len(found) < limit and time.perf_counter() < self.deadline else None
-            )
+            current = self._behind(accepted[0], current.first, found[-1]) if limit > 1 else None
         return found
 
-    def _compared_again(self, comparison: Comparison) -> Comparison | None:
-        """What is left with the causes found so far in force."""
+    def _behind(self, trial: Trial, node: NodeResult, cause: Cause) -> Comparison | None:
+        """What is left with this cause in force too: everywhere it applies if that explains more than here alone."""
+        best: tuple[int, Edit, Comparison | None] | None = None
+        wide = widened(trial.edit, self._sites())
+        for edit in [wide, trial.edit] if wide is not None else [trial.edit]:
+            again = self._compared_again([*self.held, edit])
+            if again is None:
+                continue
+            over = again.verdict in (Verdict.BUG, Verdict.DRIFT) and again.first is not None
+            reach = again.first.order if over and again.first is not None else 1 << 60
+            if best is None or reach > best[0]:
+                best = (reach, edit, again)
+        if best is None or best[2] is None:
+            return None
+        reach, edit, again = best
+        self.held.append(edit)
+        cause.evidence["with it"] = again.sentence()
+        cause.evidence["everywhere"] = edit is not trial.edit
+        if edit is not trial.edit:
+            cause.fix = edit.detail
+        return again if reach > node.order and again.verdict in (Verdict.BUG, Verdict.DRIFT) else None
+
+    def _sites(self) -> dict[Site, Example]:
+        """Every operation of the live side, by a run that only looks."""
+        sites: dict[Site, Example] = {}
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            with PipelineProbe.edited(self.live, (), lambda s, c, r: sites.setdefault(s, example_of(c, r, {}))):
+                self.live.run(self.own)
+        return sites
+
+    def _compared_again(self, edits: list[Edit]) -> Comparison | None:
+        """The whole comparison once more with the edits in force on the live side."""
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder:
             path = Path(folder, "edited.trace")
             level = self.own.meta.get("level", "module")
             try:
                 stop = self.own.meta.get("stopped_at")
                 recorder = record(self.live.target, path, level=level, weights=False, name=self.live.name, stop_at=stop)
-                with recorder, PipelineProbe.edited(self.live, self.held):
+                with recorder, PipelineProbe.edited(self.live, edits):
                     self.live.run(self.own)
             except Exception:
                 return None
             self.runs += 1
             pair = (self.foreign, Trace.open(path)) if self.turned else (Trace.open(path), self.foreign)
-            again = compare(*pair, floor=self.floor, map=self.map)
-        return again if again.verdict in (Verdict.BUG, Verdict.DRIFT) and again.first is not None else None
+            return compare(*pair, floor=self.floor, map=self.map)
 
     def _explain(self, comparison: Comparison, node: NodeResult) -> list[Trial]:
         own_key, foreign_key = (node.other, node.key) if self.turned else (node.key, node.other)
@@ -376,6 +407,8 @@ class _Search:
             yield scheduler_edits(probe, comparison, self.turned)
             yield own_frame_edits(probe, survey, focus)
             yield operand_edits(probe, survey)
+            if not probe.key.is_operation:
+                yield deep_edits(probe.everywhere, singly=False)
             return
         yield attribute_edits(probe, differing)
         yield parameter_edits(probe, self.weights)

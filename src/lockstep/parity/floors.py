@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from .errors import FloorError
 from .floor_file import Floor
 from .names import Key
+from .patching import watch_attribute
 from .recorder import record
 from .replay import replay
 from .sketch import sketch_error
@@ -121,6 +122,7 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
         variation.contexts += [
             lambda: in_float64(parts.modules.values()),
             lambda: _default_dtype(torch.float64),
+            lambda: _changed_inputs(parts, lambda x: x.double() if x.is_floating_point() else x),
             _Upcast,
         ]
         variation.draw = _recorded_draws(trace)
@@ -250,12 +252,16 @@ def _changed_inputs(parts: Target, change: Callable[[torch.Tensor], torch.Tensor
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return _map_tensors(args, change), _map_tensors(kwargs, change)
 
-    handles = [m.register_forward_pre_hook(before, with_kwargs=True, prepend=True) for m in parts.modules.values()]
-    try:
+    def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return original(*_map_tensors(args, change), **_map_tensors(kwargs, change))
+
+    with ExitStack() as stack:
+        for module in parts.modules.values():
+            stack.callback(module.register_forward_pre_hook(before, with_kwargs=True, prepend=True).remove)
+            for method in ("encode", "decode"):
+                if callable(getattr(module, method, None)):
+                    watch_attribute(stack, module, method, around)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

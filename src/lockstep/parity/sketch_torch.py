@@ -1,109 +1,127 @@
-"""The sketch of `sketch.py` on torch tensors: one pass in cache-sized pieces, no copy of the tensor."""
+"""The sketch of `sketch.py` on torch tensors, to the bit: a few passes in cache-sized pieces, no copy of the tensor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import torch
 
 from . import sketch as reference
-from .sketch import BLOCK, FOLD_FROM, TILE, TILE_ROWS, WIDTH, Stats
+from .sketch import BLOCK, FLOAT32_UP_TO, FOLD_FROM, TILE, TILE_ROWS, WIDTH, Stats
 
-_PIECE = 32  # tiles per piece: 1 MB of float64 stays in the second-level cache
+_PIECE = 128  # tiles per piece: large enough that calls cost nothing, small enough for the caches
+_SMALL_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 @lru_cache(maxsize=16)
-def _hash_block(number: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _hash_block(number: int) -> tuple[torch.Tensor, torch.Tensor]:
     bucket, sign = reference.hash_block(number)
-    return torch.from_numpy(bucket).to(device), torch.from_numpy(sign).to(device)
+    return torch.from_numpy(bucket), torch.from_numpy(sign)
 
 
-@lru_cache(maxsize=4)
-def _tile_signs(device: str) -> torch.Tensor:
-    return torch.from_numpy(reference.tile_signs()).to(device)
-
-
-@dataclass
-class _Walk:
-    """Running sums of one tensor."""
-
-    sketch: torch.Tensor
-    squares: float = 0.0
-    summed: float = 0.0
+@lru_cache(maxsize=2)
+def _tile_signs(dtype: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(reference.tile_signs()).to(dtype)
 
 
 class Sketcher:
-    """Holds the scratch memory (a few MB), so that sketching allocates nothing."""
+    """Holds the scratch memory (a few MB), so that sketching allocates next to nothing."""
 
     def __init__(self) -> None:
-        self._piece = torch.empty(_PIECE, TILE_ROWS, WIDTH, dtype=torch.float64)
-        self._block = torch.empty(BLOCK, dtype=torch.float64)
+        self._converted: dict[torch.dtype, torch.Tensor] = {}
+        self._halves: dict[torch.dtype, torch.Tensor] = {}
 
     def __call__(self, tensor: torch.Tensor) -> tuple[np.ndarray, Stats]:
-        """Sketch and statistics; equal to the numpy version to 1e-12 of the norm."""
+        """Sketch (equal to numpy's to the last bit) and statistics (to about 1e-7)."""
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            flat = self._flatten(tensor)
+            flat = _flatten(tensor)
             if flat.numel() == 0:
                 return np.zeros(WIDTH), Stats(0, 0.0, 0.0, 0.0, 0.0)
-            walk = self._walk(flat)
-            if not np.isfinite(walk.squares):
-                # rare, so the slow and obvious way: it counts what is not finite and leaves it out
-                return reference.sketch_and_stats(flat.double().numpy())
             low, high = _extremes(flat)
-            n = flat.numel()
-        return walk.sketch.numpy(), Stats(n, walk.squares**0.5, walk.summed / n, low, high)
+            if not max(abs(low), abs(high)) < FLOAT32_UP_TO:
+                # masks and what is not finite: rare, so the slow and obvious way
+                return reference.sketch_and_stats(_to_numpy(flat))
+            return self._sketch(flat, low, high)
 
-    def _flatten(self, tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach()
-        if tensor.is_complex():
-            tensor = torch.view_as_real(tensor.resolve_conj())
-        if tensor.layout is not torch.strided:
-            tensor = tensor.to_dense()
-        if tensor.is_quantized:
-            tensor = tensor.dequantize()
-        return tensor.to("cpu").contiguous().view(-1)
+    def _sketch(self, flat: torch.Tensor, low: float, high: float) -> tuple[np.ndarray, Stats]:
+        n = flat.numel()
+        work = torch.float32 if flat.dtype in _SMALL_FLOATS else torch.float64
+        total = torch.zeros(WIDTH, dtype=torch.float64)
+        if n < FOLD_FROM:
+            values = flat.to(torch.float64)
+            squares, summed = torch.dot(values, values).item(), values.sum().item()
+            _bucket(total, values, 0)
+        else:
+            squares = summed = 0.0
+            for number, start in enumerate(range(0, n, BLOCK * TILE_ROWS)):
+                part = flat[start : start + BLOCK * TILE_ROWS]
+                coefficients = torch.empty(-(-part.numel() // TILE), 1, WIDTH, dtype=work)
+                for begin in range(0, part.numel(), _PIECE * TILE):
+                    piece = self._convert(part[begin : begin + _PIECE * TILE], work)
+                    squares += _squares(piece)
+                    summed += piece.sum().item()
+                    self._fold(piece, coefficients[begin // TILE :])
+                _bucket(total, coefficients.view(-1).to(torch.float64), number)
+        return total.numpy(), Stats(n, squares**0.5, summed / n, low, high)
 
-    def _walk(self, flat: torch.Tensor) -> _Walk:
-        walk = _Walk(torch.zeros(WIDTH, dtype=torch.float64))
-        if flat.numel() < FOLD_FROM:
-            values = self._block[: flat.numel()].copy_(flat)
-            _accumulate(walk, values)
-            _bucket(walk.sketch, values, 0)
-            return walk
-        span = BLOCK * TILE_ROWS
-        for number, start in enumerate(range(0, flat.numel(), span)):
-            coefficients = self._fold(flat[start : start + span], walk)
-            _bucket(walk.sketch, coefficients, number)
-        return walk
+    def _convert(self, piece: torch.Tensor, work: torch.dtype) -> torch.Tensor:
+        if piece.dtype is work:
+            return piece
+        if work not in self._converted:
+            self._converted[work] = torch.empty(_PIECE * TILE, dtype=work)
+        return self._converted[work][: piece.numel()].copy_(piece)
 
-    def _fold(self, part: torch.Tensor, walk: _Walk) -> torch.Tensor:
-        signs = _tile_signs("cpu")
-        whole = part.numel() // TILE
-        tiles = part[: whole * TILE].view(whole, TILE_ROWS, WIDTH)
-        out = self._block.view(-1, WIDTH)
-        for start in range(0, whole, _PIECE):
-            piece = tiles[start : start + _PIECE]
-            work = self._piece[: piece.shape[0]].copy_(piece)
-            _accumulate(walk, work.view(-1))
-            torch.sum(work.mul_(signs), 1, out=out[start : start + piece.shape[0]])
-        rest = part.numel() - whole * TILE
-        if rest:
-            work = self._piece[:1].zero_()
-            work.view(-1)[:rest].copy_(part[whole * TILE :])
-            _accumulate(walk, work.view(-1)[:rest])
-            torch.sum(work.mul_(signs), 1, out=out[whole : whole + 1])
-        return self._block[: (whole + bool(rest)) * WIDTH]
+    def _fold(self, piece: torch.Tensor, out: torch.Tensor) -> None:
+        """Whole tiles as they lie, and the rest of the tensor padded by zeros to one more."""
+        whole = piece.numel() // TILE
+        if whole:
+            self._fold_tiles(piece[: whole * TILE].view(whole, TILE_ROWS, WIDTH), out[:whole])
+        if whole * TILE < piece.numel():
+            last = torch.zeros(TILE, dtype=piece.dtype)
+            last[: piece.numel() - whole * TILE] = piece[whole * TILE :]
+            self._fold_tiles(last.view(1, TILE_ROWS, WIDTH), out[whole : whole + 1])
+
+    def _fold_tiles(self, rows: torch.Tensor, out: torch.Tensor) -> None:
+        signs = _tile_signs(rows.dtype)
+        if rows.dtype not in self._halves:
+            self._halves[rows.dtype] = torch.empty(_PIECE, TILE_ROWS // 2, WIDTH, dtype=rows.dtype)
+        half = TILE_ROWS // 2
+        rows = torch.addcmul(
+            rows[:, :half], rows[:, half:], signs[half:], out=self._halves[rows.dtype][: rows.shape[0]]
+        )
+        while half > 2:
+            half //= 2
+            rows = rows[:, :half].addcmul_(rows[:, half : 2 * half], signs[half : 2 * half])
+        torch.addcmul(rows[:, :1], rows[:, 1:2], signs[1:2], out=out)
 
 
-def _accumulate(walk: _Walk, values: torch.Tensor) -> None:
-    walk.squares += torch.dot(values, values).item()
-    walk.summed += values.sum().item()
+def _flatten(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    return tensor.to("cpu").contiguous().view(-1)
+
+
+def _to_numpy(flat: torch.Tensor) -> np.ndarray:
+    """numpy knows no bfloat16; float32 holds it exactly."""
+    return (flat.to(torch.float32) if flat.dtype in _SMALL_FLOATS else flat).numpy()
+
+
+def _squares(values: torch.Tensor) -> float:
+    """Sum of squares: row by row in the tensor's own dtype (rounding stays at 1e-7), over the rows in float64."""
+    whole = values.numel() // TILE
+    norms = torch.linalg.vector_norm(values[: whole * TILE].view(whole, TILE), dim=1).double()
+    rest = values[whole * TILE :].double()
+    return torch.dot(norms, norms).item() + torch.dot(rest, rest).item()
 
 
 def _bucket(total: torch.Tensor, coefficients: torch.Tensor, number: int) -> None:
-    bucket, sign = _hash_block(number, "cpu")
+    bucket, sign = _hash_block(number)
     count = coefficients.numel()
     total += torch.bincount(bucket[:count], coefficients * sign[:count], WIDTH)
 

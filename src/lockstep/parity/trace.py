@@ -141,7 +141,7 @@ class Trace:
         if entry.stats is None or seq in self._verified:
             return
         sketch, stats = sketch_and_stats(values)
-        scale = 1e-9 * max(stats.l2, 1e-300)
+        scale = 1e-5 * max(stats.l2, 1e-300)  # statistics may have been summed in float32
         wrong = abs(stats.l2 - entry.stats.l2) > scale or (stats.nan, stats.inf) != (entry.stats.nan, entry.stats.inf)
         if entry.packed_sketch:
             wrong |= float(np.abs(_unpack_sketch(entry.packed_sketch, str(entry.name)) - sketch).max()) > scale

@@ -63,7 +63,7 @@ def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
 def tolerance(a: Entry, b: Entry) -> float:
     """Rounding to storage that the two may differ by."""
     worst = max(_HALF.get(a.dtype, 0.0), _HALF.get(b.dtype, 0.0))
-    return 1e-9 if a.dtype == b.dtype else max(worst, 1e-6)
+    return 1e-6 if a.dtype == b.dtype else max(worst, 1e-6)  # statistics may have been summed in float32
 
 
 def same_values(a: Entry, b: Entry) -> bool:
@@ -152,7 +152,7 @@ def _summing(whole: Stats, members: list[str], parts: dict[str, Entry], used: se
     for count in (2, 3, 4):
         for combination in combinations(free, count):
             stats = [parts[m].stats for m in combination]
-            if sum(s.n for s in stats if s) == whole.n and _same_stats(whole, _joined([s for s in stats if s]), 1e-9):
+            if sum(s.n for s in stats if s) == whole.n and _same_stats(whole, _joined([s for s in stats if s]), 1e-6):
                 return combination
     return ()
 

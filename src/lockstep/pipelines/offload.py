@@ -23,7 +23,7 @@ class Offload:
 
     @classmethod
     def onto(cls, device: str | torch.device | None, components: Mapping[str, Any]) -> Offload | None:
-        """Offload for this device, else the accelerator of this machine; None where models stay in main memory anyway."""
+        """Offload for this device, else the accelerator of this machine; None where they stay in main memory anyway."""
         if device is None and torch.accelerator.is_available():
             device = torch.accelerator.current_accelerator()
         target = torch.device(device or "cpu")

@@ -101,7 +101,10 @@ class DiffusionPipeline:
             if name not in self._components:
                 self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
         self._assembly = assembly
-        self.__doc__ = faces.help_text(inspect.cleandoc(type(self).__doc__ or ""), assembly)
+        title = (
+            assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
+        )
+        self.__doc__ = faces.help_text(title, assembly)
 
     @property
     def assembly(self) -> Assembly:
@@ -261,7 +264,7 @@ class DiffusionPipeline:
         if name in held.get("_config", {}):
             return held["_config"][name]
         raise AttributeError(
-            f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', {})) or 'none'}."
+            f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', ())) or 'none'}"
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -294,7 +297,8 @@ class DiffusionPipeline:
             component = self._load(name) if name in self._unloaded else self._components.get(name)
             if component is None and not spec.optional:
                 raise InputError(
-                    f"Block {user} needs the component {name!r} ({describe_type(spec.type_hint)}), which this pipeline does not have. "
+                    f"Block {user} needs the component {name!r} ({describe_type(spec.type_hint)}), which this pipeline "
+                    "does not have. "
                     f"Give it: pipe.{name} = …, or {name}=… when you load the pipeline."
                 )
 
@@ -330,7 +334,7 @@ class DiffusionPipeline:
         return self
 
     def enable_model_cpu_offload(self, device: str | torch.device | None = None) -> Self:
-        """Keep the models in main memory; each comes to the accelerator while a block uses it. Does nothing without one."""
+        """Keep the models in main memory; each comes to the accelerator while a block uses it. Nothing without one."""
         self._offload = Offload.onto(device, self._components)
         return self
 
@@ -388,12 +392,13 @@ class DiffusionPipeline:
                 )
             elif spec.default_creation_method == "from_pretrained" and not spec.optional:
                 raise LoadError(
-                    f"{type(self).__name__} needs the component {name!r} ({describe_type(spec.type_hint)}), but the index of {found.source!r} "
+                    f"{type(self).__name__} needs the component {name!r} ({describe_type(spec.type_hint)}), but the "
+                    f"index of {found.source!r} "
                     f"has only: {', '.join(found.entries)}. Give it: from_pretrained(…, {name}=…)."
                 )
 
     def save_pretrained(self, folder: str | Path, *, modular: bool | None = None, variant: str | None = None) -> None:
-        """Write every component and the index; `modular` adds modular_model_index.json (always for hand-made pipelines)."""
+        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do)."""
         self.load_components()
         folder = Path(folder)
         for name, component in self._components.items():

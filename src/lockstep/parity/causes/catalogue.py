@@ -63,23 +63,42 @@ def _same_shapes(sites: list[Site], survey: Survey) -> list[list[Site]]:
     return [group for group in found.values() if len(group) > 1]
 
 
-def deep_edits(survey: Survey) -> Iterator[Edit]:
+_FIRST_KINDS = ("gelu", "group_norm", "layer_norm", "rms_norm", "scaled_dot_product_attention", "silu", "sigmoid", "softmax")
+
+
+def deep_edits(survey: Survey, singly: bool = True) -> Iterator[Edit]:
     """Operations at any depth, all alike at once: for a side whose trace does not say which of them it was."""
-    groups: dict[Any, list[Site]] = defaultdict(list)
-    for site, example in survey.sites.items():
-        groups[example.op, _setting(example)].append(site)
-    wide = list(groups.values())
-    named: dict[Any, list[Site]] = defaultdict(list)
-    for site, example in survey.sites.items():
-        named[re.sub(r"\d+", "*", site.path), site.op, site.index, _setting(example)].append(site)
-    single = [[site] for site in survey.sites]
     done: set[frozenset[Site]] = set()
-    for sites in [*wide, *named.values(), *single]:
+    for sites in [*alike(survey.sites), *([[site] for site in survey.sites] if singly else [])]:
         if frozenset(sites) not in done:
             done.add(frozenset(sites))
             for edit in operation_edits(survey.sites[sites[0]], frozenset(sites)):
-                if edit.rank <= 3:
+                if edit.rank <= 3 or edit.name == "rounding":
                     yield edit
+
+
+def alike(sites: dict[Site, Example]) -> list[list[Site]]:
+    """Sites of one operation and setting anywhere, then those at the same place of alike modules."""
+    wide: dict[Any, list[Site]] = defaultdict(list)
+    named: dict[Any, list[Site]] = defaultdict(list)
+    for site, example in sites.items():
+        wide[example.op, _setting(example)].append(site)
+        named[re.sub(r"\d+", "*", site.path), site.op, site.index, _setting(example)].append(site)
+    groups = [*wide.values(), *named.values()]
+    return sorted(groups, key=lambda g: _FIRST_KINDS.index(g[0].op) if g[0].op in _FIRST_KINDS else len(_FIRST_KINDS))
+
+
+def widened(edit: Edit, sites: dict[Site, Example]) -> Edit | None:
+    """The same hypothesis at every alike operation of the whole model: what was ported once was ported so everywhere."""
+    if len(edit.changes) != 1 or not isinstance(edit.changes[0], OperationChange) or edit.needs:
+        return None
+    change = edit.changes[0]
+    kinds = {(s.op, _setting(sites[s])) for s in change.sites if s in sites}
+    everywhere = frozenset(s for s, example in sites.items() if (s.op, _setting(example)) in kinds)
+    if len(everywhere) <= len(change.sites):
+        return None
+    words = f"{edit.detail} (in all {len(everywhere)} such places)"
+    return Edit(edit.name, words, (OperationChange(everywhere, change.apply),), edit.rank)
 
 
 def _setting(example: Example) -> str:
@@ -281,7 +300,7 @@ def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong thing."""
     count = 0
     for site, example in survey.sites.items():
-        if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "getitem", "to"):
+        if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "to"):
             continue
         order = survey.values.get(str(site), (1 << 30, ()))[0]
         for index, operand in enumerate(example.operands[:3]):

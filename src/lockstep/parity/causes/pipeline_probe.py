@@ -124,18 +124,19 @@ class PipelineProbe(Probe):
         return None
 
     def survey(self) -> Survey:
-        survey = Survey()
+        """Operations of the pipeline and its schedulers; `everywhere` also those inside the models."""
+        survey, self.everywhere = Survey(), Survey()
         makers: dict[int, str] = {}
         counter = iter(range(1 << 30))
 
         def observe(site: Site, call: Call, result: Any) -> None:
+            self.everywhere.sites.setdefault(site, example_of(call, result, makers))
             if site.path.startswith("@"):
                 survey.sites.setdefault(site, example_of(call, result, makers))
                 if isinstance(result, torch.Tensor) and result.is_floating_point():
                     survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
 
         self.value(observe=observe)
-        # own-frame hypotheses look at one path: the schedulers' operations count as the pipeline's
         return survey
 
     def attempt(self, edit: Edit) -> Trial | None:

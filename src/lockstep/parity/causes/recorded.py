@@ -14,11 +14,21 @@ from ..trace import Entry, Trace
 from .value_tests import Finding, combination, draw_findings, schedule_findings, value_findings
 
 MAX_SOURCES = 5
+LATER = 3  # values behind the first one that are looked at
 FITS = 1e-4  # a combination that explains a value to this is how it was made
 
 
 def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     """Hypotheses about the first bad value, best first; only those that reach the threshold."""
+    found = _causes_at(node, a, b)
+    if found or not node.key.is_operation:
+        return found
+    # an operation on a few numbers proves nothing: what it led to may
+    later = [n for n in comparison.nodes if n.bad and n.order > node.order and not n.key.is_operation]
+    return next((causes for causes in (_causes_at(n, a, b) for n in later[:LATER]) if causes), [])
+
+
+def _causes_at(node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     if node.other is None:
         return []
     left, right = a.get(node.key), b.get(node.other)
@@ -75,15 +85,18 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
                 continue
             residual = sketch_error(wanted, trace.sketch(other), norm)
             if residual <= node.tau and not _twin(a, left, other.key):
-                found.append(Finding("wrong_operand", f"the value is {side} `{other.key}`", residual, 3))
+                name = "random_offset" if other.key.slot == "rng" else "wrong_operand"
+                found.append(Finding(name, f"the value is {side} `{other.key}`", residual, 3))
                 break
     return found
 
 
 def _twin(a: Trace, left: Entry, key: Key) -> bool:
-    """True if the reference's value is that other one, too."""
+    """True if the reference's value is that other one, too, or if that cannot be known."""
     other = a.get(key)
-    return other is not None and sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
+    if other is None:
+        return key.slot != "rng"
+    return sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
 
 
 def _pooled(a: Trace, left: Entry, y: Array) -> list[Finding]:
@@ -158,6 +171,7 @@ def _combination_finding(labels: list[str], a: list[float], b: list[float], resi
 
 def _cause(finding: Finding, node: NodeResult, before: float) -> Cause:
     tail = f", floor {node.floor:.1e}" if node.floor is not None else f", threshold {node.tau:.1e}"
-    why = f"{finding.detail}: with that the error falls from {before:.2g} to {finding.residual:.2g}{tail}"
+    proof = finding.proof or f"with that the error falls from {before:.2g} to {finding.residual:.2g}{tail}"
+    why = f"{finding.detail}: {proof}"
     evidence: dict[str, Any] = {"accepted": True, "from": "recorded values", "threshold": node.tau}
     return Cause(finding.name, why, str(node.key), before, finding.residual, node.floor, finding.detail, evidence)

@@ -97,6 +97,9 @@ def _constant_edits(example: Example, index: int, value: float, sites: Sites) ->
     tried += [math.sqrt(value), 1 / math.sqrt(value)] if value > 0 else []
     if example.op == "pow" or abs(value) > 100:
         tried += [500.0, 1000.0, 10000.0, 100000.0, 1e6]
+    if example.op == "div" and index == 1 and value:
+        words = f"times the rounded inverse of {value:.6g} instead of a division by it"
+        yield edit("rounding", words, sites, lambda c: c.args[0] * torch.tensor(1 / value, dtype=c.args[0].dtype), rank=4)
     for new in dict.fromkeys(tried):
         if new != value and math.isfinite(new):
             yield constant(example.op, cause, index, value, new, sites)

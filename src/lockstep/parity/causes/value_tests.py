@@ -14,6 +14,7 @@ from ..structure import affine_fit, candidate_transforms
 
 MAX_ELEMENTS = 1 << 22
 MAX_SLICES = 4096
+LEAST = 4  # fewer numbers than this can be fitted by anything
 
 
 @dataclass
@@ -24,16 +25,17 @@ class Finding:
     detail: str
     residual: float
     rank: int = 5
+    proof: str = ""  # where the proof is something else than a residual
 
 
 def value_findings(a: Array, b: Array) -> list[Finding]:
     """Every hypothesis about B as a function of A, with its residual."""
-    if a.size != b.size or a.size == 0 or a.size > MAX_ELEMENTS or a.dtype.kind == "c":
+    if a.size != b.size or a.size < LEAST or a.size > MAX_ELEMENTS or a.dtype.kind == "c":
         return []
     b = b.reshape(a.shape)
     x, y = np.nan_to_num(a.astype(np.float64)), np.nan_to_num(b.astype(np.float64))
     found: list[Finding] = []
-    for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges):
+    for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches):
         found += list(make(x, y))
     return found
 
@@ -155,6 +157,17 @@ def _clipped(x: Array, y: Array) -> Iterator[Finding]:
         )
 
 
+def _patches(x: Array, y: Array) -> Iterator[Finding]:
+    """Each value repeated over a patch."""
+    if y.ndim < 2 or y.shape[-2] != y.shape[-1]:
+        return
+    for p in (2, 4):
+        if y.shape[-1] % p == 0 and y.shape[-1] > p:
+            coarse = x[..., ::p, ::p].repeat(p, -2).repeat(p, -1)
+            words = f"the value is the reference's with one number per patch of {p} x {p}"
+            yield Finding("patch_noise", words, relative_l2(x, x + (y - coarse)), 2)
+
+
 def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
     """Random draws: rounded, repeated over patches, moved in the stream, or another stream."""
     found = [
@@ -196,9 +209,8 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
         x.mean() - y.mean()
     ) < 8 * x.std() / math.sqrt(x.size)
     if abs(correlation) < 5 / math.sqrt(x.size) and alike:
-        found.append(
-            Finding("random_stream", f"another stream of the same distribution (correlation {correlation:.3f})", 0.0, 2)
-        )
+        proof = f"equal moments, correlation {correlation:.3f} where chance gives up to {5 / math.sqrt(x.size):.3f}"
+        found.append(Finding("random_stream", "another stream of the same distribution was drawn", 0.0, 2, proof))
     return found
 
 
@@ -255,7 +267,7 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[Finding]:
     steps_x, steps_y = np.diff(x), np.diff(y)
     if not found and x.size > 2:
         even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]
-        words = f"steps of {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        words = f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
         found.append(Finding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
     return found
 

@@ -186,6 +186,7 @@ def _picture(picture: Picture) -> str:
             for name, images in strips
         )
         labels = ", ".join(f"{f.label}: {_psnr(f)}" for f in picture.frames)
+        labels += f"; difference × {picture.frames[0].amplification:g}"
         return f'<figure class="video">{rows}<figcaption>{code(picture.key)} {escape(labels)}</figcaption></figure>'
     return "".join(_triptych(picture, frame) for frame in picture.frames)
 
@@ -204,8 +205,12 @@ def _triptych(picture: Picture, frame: Frame) -> str:
         f'<figure class="flip" title="hold to see the candidate"><img alt="flip" src="{data_uri(frame.reference)}">'
         f'<img class="other" alt="" src="{data_uri(frame.candidate)}"><figcaption>flip: point at it</figcaption></figure>'
     )
-    largest = f"largest difference {frame.largest * 255:.2g} of 255" if frame.largest else "equal"
-    return f'<div class="triptych">{shown}{flip}</div><p class="note">{code(picture.key)} {_psnr(frame)}, {largest}</p>'
+    told = (
+        f"{_psnr(frame)}, largest difference {frame.largest * 255:.2g} of 255"
+        if frame.largest
+        else "equal in every pixel"
+    )
+    return f'<div class="triptych">{shown}{flip}</div><p class="note">{code(picture.key)} {told}</p>'
 
 
 def _psnr(frame: Frame) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..config_table import differing, settings_of
 from ..errors import ParityError
 from ..names import NO_STEP, Key
 from ..results import AxisEnergy, Cause, Comparison, Coverage, NodeResult, Role, Status, Structure, Verdict
@@ -98,11 +99,11 @@ class Report:
     weights: list[dict[str, Any]] = field(default_factory=list)
     coverage: Coverage = field(default_factory=lambda: Coverage(0, 0))
     worst: list[Point] = field(default_factory=list)
-    config: list[dict[str, Any]] = field(default_factory=list)  # name, columns …: filled where a config was compared
+    config: list[dict[str, Any]] = field(default_factory=list)  # settings in force that differ or contradict themselves
 
 
-def build(comparison: Comparison, *, pictures: bool = True, config: list[dict[str, Any]] | None = None) -> Report:
-    """A comparison as parts; pictures are read from the traces, if these are still there."""
+def build(comparison: Comparison, *, pictures: bool = True) -> Report:
+    """A comparison as parts; pictures and configs are read from the traces, if these are still there."""
     shown = [n for n in comparison.nodes if not n.key.is_input and not n.key.is_operation]
     return Report(
         verdict=comparison.verdict.value,
@@ -120,7 +121,7 @@ def build(comparison: Comparison, *, pictures: bool = True, config: list[dict[st
         weights=list(comparison.weights),
         coverage=comparison.coverage,
         worst=_worst(comparison.nodes),
-        config=list(config or []),
+        config=_config(comparison),
     )
 
 
@@ -320,6 +321,26 @@ def axis_names(shape: tuple[int, ...], op: str) -> list[str]:
     usual = {1: ["channel"], 2: ["batch", "channel"], 3: ["batch", "token", "channel"],
              4: ["batch", "channel", "height", "width"], 5: ["batch", "channel", "frame", "height", "width"]}  # fmt: skip
     return usual.get(len(shape), [f"axis {i}" for i in range(len(shape))])
+
+
+def _config(comparison: Comparison) -> list[dict[str, Any]]:
+    """Both sides of every setting that differs, or that the tensors contradict."""
+    try:
+        sides = settings_of(comparison.reference_path), settings_of(comparison.candidate_path)
+    except (ParityError, OSError):
+        return []
+    wanted = {(a.part, a.name) for a, _ in differing(*sides)} | {
+        key for side in sides for key, s in side.items() if s.conflict
+    }
+    rows = []
+    for key in sorted(wanted):
+        for name, side in zip(("reference", "candidate"), sides, strict=True):
+            if key in side:
+                setting = side[key]
+                columns = {"file": setting.file, "effective": setting.effective, "shapes imply": setting.implied}
+                told = {title: "" if value is None else value for title, value in columns.items()}
+                rows.append({"setting": ".".join(filter(None, key)), "side": name, **told, "remark": setting.conflict})
+    return rows
 
 
 def _pictures(comparison: Comparison) -> list[Picture]:

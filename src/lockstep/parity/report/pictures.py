@@ -74,14 +74,14 @@ def pair_pictures(key: str, a: Array, b: Array) -> list[Picture]:
 def _frames(a: Array, b: Array) -> list[Frame]:
     chosen = np.unique(np.linspace(0, len(a) - 1, min(len(a), MAX_FRAMES)).round().astype(int))
     labels = [f"frame {i}" if len(a) > 1 else "picture" for i in chosen]
-    return [compare_frames(a[i], b[i], label) for i, label in zip(chosen, labels, strict=True)]
+    factor = amplification(float(np.abs(b[chosen] - a[chosen]).max(initial=0.0)))  # one for all, so that frames compare
+    return [compare_frames(a[i], b[i], label, factor) for i, label in zip(chosen, labels, strict=True)]
 
 
-def compare_frames(a: Array, b: Array, label: str) -> Frame:
+def compare_frames(a: Array, b: Array, label: str, factor: float) -> Frame:
     """Two H x W x 3 pictures in 0..1."""
     d = np.abs(b - a)
     largest = float(d.max(initial=0.0))
-    factor = amplification(largest)
     mean = float((d**2).mean())
     psnr = 10 * math.log10(1 / mean) if mean > 0 else math.inf
     shown = [png(smaller(x)) for x in (a, b, heat(d.max(axis=-1) * factor))]

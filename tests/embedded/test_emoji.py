@@ -1,0 +1,97 @@
+"""The model that comes with the package: found offline, the same picture every time, equal in diffusers, small and quick."""
+
+import json
+import time
+
+import diffusers
+import numpy as np
+import pytest
+import torch
+from helpers import assert_close
+from PIL import Image
+
+import lockstep
+from lockstep.cli.app import run
+from lockstep.files import resolve_folder
+
+FOLDER = resolve_folder("lockstep/emoji")
+
+
+@pytest.fixture(scope="module")
+def pipe():
+    made = lockstep.DiffusionPipeline.from_pretrained("lockstep/emoji")
+    made.set_progress_bar_config(disable=True)
+    return made
+
+
+def test_the_folder_is_small_complete_and_credited():
+    assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) <= 40e6
+    for part in ("model_index.json", "unet", "vae", "text_encoder", "tokenizer", "scheduler", "README.md", "NOTICE"):
+        assert (FOLDER / part).exists(), part
+
+
+def test_same_seed_same_picture(pipe):
+    first, second = (pipe("a red heart", seed=3, num_inference_steps=4).images[0] for _ in range(2))
+    assert first.size == (128, 128)
+    assert np.array_equal(np.asarray(first), np.asarray(second))
+
+
+def test_the_words_decide_the_colour(pipe):
+    """A red heart is redder, a green one greener: the text really steers the picture."""
+    means = {}
+    for colour in ("red", "green", "blue"):
+        picture = np.asarray(pipe(f"a {colour} heart", seed=0, num_inference_steps=12).images[0], float)
+        drawn = picture[picture.min(-1) < 200]  # without the white background
+        means[colour] = drawn.mean(0) - drawn.mean()
+    for channel, colour in enumerate(means):
+        assert means[colour][channel] == max(values[channel] for values in means.values()), means
+
+
+def test_background_words_fill_the_background(pipe):
+    corner = np.asarray(pipe("a dog on a blue background", seed=0, num_inference_steps=12).images[0], float)[2:10, 2:10].mean((0, 1))
+    assert corner[2] > corner[0] + 40
+
+
+def test_image_to_image_and_inpainting(pipe):
+    start = pipe("a red heart", seed=0, num_inference_steps=8).images[0]
+    changed = pipe("a blue heart", image=start, strength=0.7, seed=0, num_inference_steps=8).images[0]
+    assert changed.size == start.size
+    mask = Image.new("L", (128, 128), 0)
+    mask.paste(255, (64, 0, 128, 128))
+    painted = np.asarray(pipe("a blue heart", image=start, mask_image=mask, seed=0, num_inference_steps=8).images[0], float)
+    kept = np.abs(painted - np.asarray(start, float))[:, :48].mean()
+    assert kept < np.abs(painted - np.asarray(start, float))[:, 72:].mean() + 1
+    assert kept < 20
+
+
+def test_the_folder_in_diffusers_gives_the_same_latents(pipe):
+    theirs = diffusers.StableDiffusionPipeline.from_pretrained(str(FOLDER))
+    theirs.set_progress_bar_config(disable=True)
+    arguments = {"num_inference_steps": 5, "guidance_scale": 4.0, "output_type": "latent"}
+    wanted = theirs("a red heart", generator=torch.Generator().manual_seed(1), **arguments).images
+    got = pipe("a red heart", generator=torch.Generator().manual_seed(1), **arguments).images
+    assert_close(got, wanted, 1e-4)
+
+
+def test_twenty_five_steps_are_quick(pipe):
+    pipe("a dog", seed=0, num_inference_steps=2)
+    started = time.perf_counter()
+    pipe("a dog", seed=0, num_inference_steps=25)
+    assert time.perf_counter() - started < 10  # 2 s on two quiet cores; the test machine may be busy
+
+
+def test_it_is_the_default_of_generate_and_replay_makes_it_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in (["generate", "a rocket", "--seed", "5", "--num-inference-steps", "3", "--json"], ["replay", "picture.png", "--json"]):
+        with pytest.raises(SystemExit) as leave:
+            run(words)
+        assert leave.value.code == 0
+        told = json.loads(capsys.readouterr().out)
+    assert told["identical"]
+
+
+def test_the_demo_writes_its_sheet(tmp_path, capsys):
+    with pytest.raises(SystemExit) as leave:
+        run(["demo", "-o", str(tmp_path / "sheet.png"), "--json"])
+    assert leave.value.code == 0
+    assert Image.open(tmp_path / "sheet.png").size[0] == 512
