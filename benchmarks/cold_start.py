@@ -54,15 +54,25 @@ def save_full_size(folder: Path) -> Path:
     console.print(f"writing full-size random weights to {folder} (6.5 GB)")
     torch.manual_seed(0)
     tokenizer = lockstep.CLIPTokenizer.train(["a photo of a cat"] * 2, vocab_size=600)
-    parts = {"unet": lockstep.UNet2DConditionModel(**UNET), "vae": lockstep.AutoencoderKL(**VAE), "text_encoder": lockstep.CLIPTextModel(**TEXT)}
-    index = {"_class_name": "StableDiffusionPipeline", "safety_checker": [None, None], "feature_extractor": [None, None]}
+    parts = {
+        "unet": lockstep.UNet2DConditionModel(**UNET),
+        "vae": lockstep.AutoencoderKL(**VAE),
+        "text_encoder": lockstep.CLIPTextModel(**TEXT),
+    }
+    index = {
+        "_class_name": "StableDiffusionPipeline",
+        "safety_checker": [None, None],
+        "feature_extractor": [None, None],
+    }
     index |= {"image_encoder": [None, None], "requires_safety_checker": False}
     for name, part in parts.items():
         part.save_pretrained(folder / name)
         part.half().save_pretrained(folder / name, variant="fp16")
         index[name] = ["transformers" if name == "text_encoder" else "diffusers", type(part).__name__]
     tokenizer.save_pretrained(folder / "tokenizer")
-    lockstep.PNDMScheduler(beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1).save_pretrained(folder / "scheduler")
+    lockstep.PNDMScheduler(beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1).save_pretrained(
+        folder / "scheduler"
+    )
     index |= {"tokenizer": ["transformers", "CLIPTokenizer"], "scheduler": ["diffusers", "PNDMScheduler"]}
     (folder / "model_index.json").write_text(json.dumps(index, indent=2))
     return folder
@@ -89,7 +99,9 @@ def compare(title: str, folder: Path, rounds: int, ours: str, theirs: str) -> No
     results = interleaved({side: lambda side=side: run(side) for side in LOADS}, rounds)  # type: ignore[misc]
     print_comparison(title, "s", results, "diffusers")
     for side, values in memory.items():
-        console.print(f"  {side}: resident {min(r for r, _ in values):.0f} MiB, peak {min(p for _, p in values):.0f} MiB")
+        console.print(
+            f"  {side}: resident {min(r for r, _ in values):.0f} MiB, peak {min(p for _, p in values):.0f} MiB"
+        )
 
 
 def main() -> None:

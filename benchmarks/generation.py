@@ -1,6 +1,6 @@
 """Making pictures: the same folder, prompt, steps and seed in Lockstep and in diffusers.
 
-    python -m benchmarks.generation [--model FOLDER] [--steps 25] [--rounds 5]
+python -m benchmarks.generation [--model FOLDER] [--steps 25] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def main() -> None:
 
     sides = {"lockstep": lambda: run(ours, seed=0), "diffusers": lambda: run(theirs)}
     interleaved(sides, 1)  # warm up
-    print_comparison(f"one picture, {options.steps} steps with guidance", "s", interleaved(sides, options.rounds), "diffusers")
+    print_comparison(
+        f"one picture, {options.steps} steps with guidance", "s", interleaved(sides, options.rounds), "diffusers"
+    )
 
 
 if __name__ == "__main__":

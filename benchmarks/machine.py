@@ -16,7 +16,17 @@ def print_machine() -> None:
     from lockstep.cli.env import describe_machine
 
     facts = describe_machine()
-    names = ("processor", "cores", "threads", "instructions", "native bf16", "torch", "diffusers", "transformers", "lockstep")
+    names = (
+        "processor",
+        "cores",
+        "threads",
+        "instructions",
+        "native bf16",
+        "torch",
+        "diffusers",
+        "transformers",
+        "lockstep",
+    )
     console.print("  ".join(f"[dim]{name}[/] {facts[name]}" for name in names), highlight=False)
 
 
@@ -40,5 +50,10 @@ def print_comparison(title: str, unit: str, results: Mapping[str, list[float]], 
     best = {name: min(values) for name, values in results.items()}
     table = Table("side", f"best ({unit})", "all", "ratio", title=title, title_justify="left")
     for name, values in results.items():
-        table.add_row(name, f"{best[name]:.3f}", " ".join(f"{value:.2f}" for value in values), f"{best[name] / best[reference]:.2f}")
+        table.add_row(
+            name,
+            f"{best[name]:.3f}",
+            " ".join(f"{value:.2f}" for value in values),
+            f"{best[name] / best[reference]:.2f}",
+        )
     console.print(table)

@@ -23,7 +23,19 @@ ALLOWED = {
     "pipelines": {"blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
     "training": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers"},
     "parity": None,  # nothing of lockstep at all
-    "cli": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "training", "parity", "serve"},
+    "cli": {
+        "pipelines",
+        "blocks",
+        "loaders",
+        "models",
+        "schedulers",
+        "guiders",
+        "tokenizers",
+        "attention",
+        "training",
+        "parity",
+        "serve",
+    },
     "serve": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 REFERENCES = {"diffusers", "transformers"}
@@ -53,7 +65,9 @@ def test_imports_point_one_way(path):
     own = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     for name in imported_names(path):
         top = name.split(".")[0]
-        assert top not in REFERENCES or own == "parity", f"{path.name} imports {top}, which is a reference for tests only"
+        assert top not in REFERENCES or own == "parity", (
+            f"{path.name} imports {top}, which is a reference for tests only"
+        )
         if top != "lockstep":
             continue
         target = name.split(".")[1] if "." in name else "__init__"
@@ -77,7 +91,10 @@ def test_import_is_instant_and_brings_no_torch():
         "import time, sys; start = time.perf_counter(); import lockstep; took = time.perf_counter() - start;"
         "heavy = {'torch', 'transformers', 'numpy', 'diffusers'} & set(sys.modules); print(took); assert not heavy, heavy"
     )
-    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
     assert min(times) < 0.15
 
 

@@ -33,7 +33,11 @@ def test_arguments_are_recorded_with_their_defaults():
 
 def test_a_config_is_frozen():
     config = Thing().config
-    for change in (lambda: config.update(width=1), lambda: config.__setitem__("width", 1), lambda: setattr(config, "width", 1)):
+    for change in (
+        lambda: config.update(width=1),
+        lambda: config.__setitem__("width", 1),
+        lambda: setattr(config, "width", 1),
+    ):
         with pytest.raises(ConfigError, match="cannot be changed"):
             change()
     with pytest.raises(AttributeError, match="width"):
@@ -58,7 +62,9 @@ def test_wrong_values_are_refused_by_name(values, words):
 
 
 def test_round_trip_keeps_and_reports_unknown_keys(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"_class_name": "Thing", "_diffusers_version": "0.6.0", "width": 3, "later": {"a": 1}}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"_class_name": "Thing", "_diffusers_version": "0.6.0", "width": 3, "later": {"a": 1}})
+    )
     thing = Thing.from_config(tmp_path)
     assert thing.unknown_config_keys == ["later"]
     thing.save_config(tmp_path / "again")

@@ -14,7 +14,7 @@ from lockstep import files
 from lockstep.errors import FileFormatError, LockstepError, NotFoundError
 
 
-@pytest.fixture()
+@pytest.fixture
 def no_network(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the network was touched")
@@ -102,12 +102,18 @@ def test_a_file_too_short_for_its_header_is_refused(tmp_path, content):
         files.read_safetensors_header(path)
 
 
-GOOD = {"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}, "b": {"dtype": "BF16", "shape": [3], "data_offsets": [16, 22]}}
+GOOD = {
+    "a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+    "b": {"dtype": "BF16", "shape": [3], "data_offsets": [16, 22]},
+}
 GOOD_BYTES = struct.pack("<Q", len(json.dumps(GOOD))) + json.dumps(GOOD).encode() + b"\0" * 22
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(GOOD_BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, len(GOOD_BYTES)))
+@given(
+    st.lists(st.tuples(st.integers(0, len(GOOD_BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4),
+    st.integers(0, len(GOOD_BYTES)),
+)
 def test_any_damage_is_an_error_of_ours_or_harmless(tmp_path_factory, changes, cut):
     damaged = bytearray(GOOD_BYTES)
     for position, value in changes:

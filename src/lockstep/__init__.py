@@ -24,13 +24,28 @@ _DEFINES = {
     "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
     "schedulers": [
         *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],
-        *["EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler", "KDPM2DiscreteScheduler"],
-        *["DPMSolverMultistepScheduler", "DPMSolverSinglestepScheduler", "UniPCMultistepScheduler", "DEISMultistepScheduler"],
+        *[
+            "EulerDiscreteScheduler",
+            "EulerAncestralDiscreteScheduler",
+            "HeunDiscreteScheduler",
+            "KDPM2DiscreteScheduler",
+        ],
+        *[
+            "DPMSolverMultistepScheduler",
+            "DPMSolverSinglestepScheduler",
+            "UniPCMultistepScheduler",
+            "DEISMultistepScheduler",
+        ],
         *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
         *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
     ],
     "guiders": [
-        *["BaseGuidance", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance", "TangentialClassifierFreeGuidance"],
+        *[
+            "BaseGuidance",
+            "ClassifierFreeGuidance",
+            "ClassifierFreeZeroStarGuidance",
+            "TangentialClassifierFreeGuidance",
+        ],
         *["AdaptiveProjectedGuidance", "MagnitudeAwareGuidance", "FrequencyDecoupledGuidance", "AutoGuidance"],
         *["PerturbedAttentionGuidance", "SkipLayerGuidance", "SmoothedEnergyGuidance"],
     ],

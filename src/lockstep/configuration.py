@@ -60,7 +60,9 @@ def register_to_config(init: Init) -> Init:
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as problem:
-            raise ConfigError(f"{type(self).__name__}: {problem}. It takes: {', '.join(list(signature.parameters)[1:])}.") from None
+            raise ConfigError(
+                f"{type(self).__name__}: {problem}. It takes: {', '.join(list(signature.parameters)[1:])}."
+            ) from None
         given = set(bound.arguments)
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])

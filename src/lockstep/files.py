@@ -64,7 +64,7 @@ def looks_like_hub_id(name: str | Path) -> bool:
 
 def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     hub.setdefault("local_files_only", offline)
@@ -130,7 +130,9 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
         metadata = header.pop("__metadata__", {})
         tensors = {name: _tensor_info(entry, 8 + length) for name, entry in header.items()}
     except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise FileFormatError(f"{path} has a damaged safetensors header: {type(problem).__name__}: {problem}.") from None
+        raise FileFormatError(
+            f"{path} has a damaged safetensors header: {type(problem).__name__}: {problem}."
+        ) from None
     _check_layout(path, tensors, 8 + length, size)
     return tensors, metadata if isinstance(metadata, dict) else {}
 
@@ -159,7 +161,11 @@ def _check_layout(path: Path, tensors: dict[str, TensorInfo], base: int, size: i
                 f"but its offsets give it {info.end - info.start}."
             )
         if info.start != position:
-            raise FileFormatError(f"{path}: tensor {name!r} starts at byte {info.start}, wanted {position}: a gap or an overlap.")
+            raise FileFormatError(
+                f"{path}: tensor {name!r} starts at byte {info.start}, wanted {position}: a gap or an overlap."
+            )
         position = info.end
     if position != size:
-        raise FileFormatError(f"{path} has {size} bytes, but its tensors end at byte {position}: the file is cut off or has extra data.")
+        raise FileFormatError(
+            f"{path} has {size} bytes, but its tensors end at byte {position}: the file is cut off or has extra data."
+        )

@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from pipelines import tiny
 
 from lockstep.cli.app import run
 from lockstep.cli.pipelines import make_guider, scheduler_class
 from lockstep.cli.preview import TerminalPicture
 from lockstep.errors import UnknownNameError
+from pipelines import tiny
 
 QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]
 
@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     return tiny.save_folder(tmp_path_factory.mktemp("sd"))
 
 
-@pytest.fixture()
+@pytest.fixture
 def lockstep(capsys, tmp_path, monkeypatch):
     """Runs the command in a folder of its own: exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,9 @@ def test_prompts_from_a_file(lockstep, folder, tmp_path):
 
 def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
     Image.new("RGB", (16, 16), "red").save(tmp_path / "start.png")
-    code, *_ = lockstep("generate", "a cat", "-m", folder, "--image", "start.png", "--strength", "0.6", "--num-inference-steps", "4")
+    code, *_ = lockstep(
+        "generate", "a cat", "-m", folder, "--image", "start.png", "--strength", "0.6", "--num-inference-steps", "4"
+    )
     assert code == 0
 
 

@@ -7,10 +7,10 @@ import diffusers
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close
 from PIL import Image
 
 import lockstep
+from helpers import assert_close
 from lockstep.cli.app import run
 from lockstep.files import resolve_folder
 
@@ -48,7 +48,9 @@ def test_the_words_decide_the_colour(pipe):
 
 
 def test_background_words_fill_the_background(pipe):
-    corner = np.asarray(pipe("a dog on a blue background", seed=0, num_inference_steps=12).images[0], float)[2:10, 2:10].mean((0, 1))
+    corner = np.asarray(pipe("a dog on a blue background", seed=0, num_inference_steps=12).images[0], float)[
+        2:10, 2:10
+    ].mean((0, 1))
     assert corner[2] > corner[0] + 40
 
 
@@ -58,7 +60,9 @@ def test_image_to_image_and_inpainting(pipe):
     assert changed.size == start.size
     mask = Image.new("L", (128, 128), 0)
     mask.paste(255, (64, 0, 128, 128))
-    painted = np.asarray(pipe("a blue heart", image=start, mask_image=mask, seed=0, num_inference_steps=8).images[0], float)
+    painted = np.asarray(
+        pipe("a blue heart", image=start, mask_image=mask, seed=0, num_inference_steps=8).images[0], float
+    )
     kept = np.abs(painted - np.asarray(start, float))[:, :48].mean()
     assert kept < np.abs(painted - np.asarray(start, float))[:, 72:].mean() + 1
     assert kept < 20
@@ -82,7 +86,10 @@ def test_twenty_five_steps_are_quick(pipe):
 
 def test_it_is_the_default_of_generate_and_replay_makes_it_again(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for words in (["generate", "a rocket", "--seed", "5", "--num-inference-steps", "3", "--json"], ["replay", "picture.png", "--json"]):
+    for words in (
+        ["generate", "a rocket", "--seed", "5", "--num-inference-steps", "3", "--json"],
+        ["replay", "picture.png", "--json"],
+    ):
         with pytest.raises(SystemExit) as leave:
             run(words)
         assert leave.value.code == 0

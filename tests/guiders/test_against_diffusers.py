@@ -3,8 +3,8 @@
 import diffusers
 import pytest
 import torch
-from helpers import assert_close
 
+from helpers import assert_close
 from lockstep import guiders
 
 STEPS = 10
@@ -15,23 +15,40 @@ TWO_BRANCHES = [
     ("ClassifierFreeGuidance", {"guidance_scale": 1.0}),
     ("ClassifierFreeGuidance", {"enabled": False}),
     ("ClassifierFreeZeroStarGuidance", {"zero_init_steps": 2}),
-    ("ClassifierFreeZeroStarGuidance", {"guidance_scale": 4.0, "zero_init_steps": 0, "guidance_rescale": 0.3, "stop": 0.5}),
+    (
+        "ClassifierFreeZeroStarGuidance",
+        {"guidance_scale": 4.0, "zero_init_steps": 0, "guidance_rescale": 0.3, "stop": 0.5},
+    ),
     ("TangentialClassifierFreeGuidance", {"guidance_scale": 5.0}),
     ("TangentialClassifierFreeGuidance", {"use_original_formulation": True, "guidance_rescale": 0.5}),
     ("AdaptiveProjectedGuidance", {}),
     ("AdaptiveProjectedGuidance", {"adaptive_projected_guidance_momentum": -0.5, "eta": 0.2}),
-    ("AdaptiveProjectedGuidance", {"adaptive_projected_guidance_rescale": 2.0, "adaptive_projected_guidance_norm_dim": [-1, -2]}),
+    (
+        "AdaptiveProjectedGuidance",
+        {"adaptive_projected_guidance_rescale": 2.0, "adaptive_projected_guidance_norm_dim": [-1, -2]},
+    ),
     ("MagnitudeAwareGuidance", {}),
     ("MagnitudeAwareGuidance", {"alpha": 2.0, "use_original_formulation": True, "start": 0.1}),
     ("FrequencyDecoupledGuidance", {}),
-    ("FrequencyDecoupledGuidance", {"guidance_scales": [8.0, 4.0, 2.0], "parallel_weights": [0.5, 1.0, 0.2], "stop": [0.6, 0.6, 0.6]}),
+    (
+        "FrequencyDecoupledGuidance",
+        {"guidance_scales": [8.0, 4.0, 2.0], "parallel_weights": [0.5, 1.0, 0.2], "stop": [0.6, 0.6, 0.6]},
+    ),
     ("FrequencyDecoupledGuidance", {"guidance_rescale": 0.4, "guidance_rescale_space": "freq"}),
     ("FrequencyDecoupledGuidance", {"guidance_rescale": 0.4, "upcast_to_double": False, "parallel_weights": 0.5}),
 ]
 THREE_BRANCHES = [
     ("SkipLayerGuidance", {"skip_layer_guidance_layers": [0]}, "pred_cond_skip"),
-    ("SkipLayerGuidance", {"skip_layer_guidance_layers": [0], "skip_layer_guidance_stop": 0.5, "stop": 0.9, "guidance_rescale": 0.5}, "pred_cond_skip"),
-    ("PerturbedAttentionGuidance", {"perturbed_guidance_layers": [0], "perturbed_guidance_stop": 1.0}, "pred_cond_skip"),
+    (
+        "SkipLayerGuidance",
+        {"skip_layer_guidance_layers": [0], "skip_layer_guidance_stop": 0.5, "stop": 0.9, "guidance_rescale": 0.5},
+        "pred_cond_skip",
+    ),
+    (
+        "PerturbedAttentionGuidance",
+        {"perturbed_guidance_layers": [0], "perturbed_guidance_stop": 1.0},
+        "pred_cond_skip",
+    ),
     ("SmoothedEnergyGuidance", {"seg_guidance_layers": [0], "use_original_formulation": True}, "pred_cond_seg"),
     ("AutoGuidance", {"auto_guidance_layers": [0], "dropout": 1.0}, None),
 ]
@@ -65,7 +82,9 @@ def test_each_step_equals_the_reference(name, config):
     for step in range(STEPS):
         (our_batches, our), (their_batches, their) = step_both(ours, theirs, step)
         key = ours._identifier_key
-        assert [getattr(b, key) for b in our_batches] == [getattr(b, key) for b in their_batches], f"branches differ at step {step}"
+        assert [getattr(b, key) for b in our_batches] == [getattr(b, key) for b in their_batches], (
+            f"branches differ at step {step}"
+        )
         for ours_b, theirs_b in zip(our_batches, their_batches, strict=True):
             assert torch.equal(ours_b.encoder_hidden_states, theirs_b.encoder_hidden_states)
         if float(their[0].norm()) == 0:
@@ -74,7 +93,10 @@ def test_each_step_equals_the_reference(name, config):
             assert_close(our.pred, their[0], 1e-5, f"prediction of step {step}")
 
 
-@pytest.mark.parametrize(("name", "config"), [("ClassifierFreeGuidance", {"guidance_scale": 4.5, "stop": 0.9}), ("AdaptiveProjectedGuidance", {"eta": 0.3})])
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [("ClassifierFreeGuidance", {"guidance_scale": 4.5, "stop": 0.9}), ("AdaptiveProjectedGuidance", {"eta": 0.3})],
+)
 def test_configs_travel_both_ways(tmp_path, name, config):
     ours, theirs = both(name, config)
     ours.save_pretrained(tmp_path / "ours")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from diffusers.hooks.layer_skip import LayerSkipConfig as TheirSkip
 from diffusers.hooks.smoothed_energy_guidance_utils import _gaussian_blur_2d
-from helpers import assert_close, relative_l2
 
+from helpers import assert_close, relative_l2
 from lockstep import guiders
 from lockstep.errors import ConfigError, InputError
 from lockstep.guiders import LayerSkipConfig, predict_branches
@@ -44,7 +44,9 @@ def guided(guider, unet, step=5, batched=False):
     batches = guider.prepare_inputs({"encoder_hidden_states": (cond, uncond)})
     with torch.no_grad():
         if isinstance(guider, guiders.BaseGuidance):
-            predict_branches(guider, batches, unet, lambda one, n: unet(torch.cat([latents] * n), 500, **one)[0], batched=batched)
+            predict_branches(
+                guider, batches, unet, lambda one, n: unet(torch.cat([latents] * n), 500, **one)[0], batched=batched
+            )
         else:
             for batch in batches:
                 guider.prepare_models(unet)
@@ -54,7 +56,12 @@ def guided(guider, unet, step=5, batched=False):
 
 
 CASES = [
-    ("PerturbedAttentionGuidance", "perturbed_guidance_config", {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False}, {"perturbed_guidance_stop": 1.0}),
+    (
+        "PerturbedAttentionGuidance",
+        "perturbed_guidance_config",
+        {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False},
+        {"perturbed_guidance_stop": 1.0},
+    ),
     ("SkipLayerGuidance", "skip_layer_config", {}, {"skip_layer_guidance_stop": 1.0}),
     ("SkipLayerGuidance", "skip_layer_config", {"skip_ff": False}, {"skip_layer_guidance_stop": 1.0}),
     ("SkipLayerGuidance", "skip_layer_config", {"skip_attention": False}, {"skip_layer_guidance_stop": 1.0}),
@@ -98,7 +105,9 @@ def test_smoothed_energy_guidance_really_acts(unets):
 
 def test_one_batch_and_one_by_one_give_the_same_numbers(unets):
     for guider in (guiders.ClassifierFreeGuidance(), guiders.AdaptiveProjectedGuidance()):
-        assert_close(guided(guider, unets[0], batched=True)[0], guided(guider.fresh(), unets[0], batched=False)[0], 1e-5)
+        assert_close(
+            guided(guider, unets[0], batched=True)[0], guided(guider.fresh(), unets[0], batched=False)[0], 1e-5
+        )
 
 
 def test_each_branch_names_its_cache_context(unets):

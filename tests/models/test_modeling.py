@@ -34,7 +34,7 @@ class Small(ModelMixin):
         return x
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path):
     Small().save_pretrained(tmp_path)
     return tmp_path

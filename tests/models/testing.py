@@ -9,9 +9,17 @@ import json
 
 import pytest
 import torch
-from helpers import assert_close, slow
 
-from lockstep.errors import BackendError, ConfigError, FileFormatError, InputError, NotFoundError, UnknownNameError, WeightsError
+from helpers import assert_close, slow
+from lockstep.errors import (
+    BackendError,
+    ConfigError,
+    FileFormatError,
+    InputError,
+    NotFoundError,
+    UnknownNameError,
+    WeightsError,
+)
 
 TOLERANCE = 1e-5
 
@@ -95,14 +103,18 @@ class ModelTesterMixin:
         with torch.no_grad():
             assert torch.equal(model(**self.inputs())[0], model(**self.inputs(), return_dict=False)[0])
 
-    @pytest.mark.parametrize("options", [{}, {"variant": "fp16"}, {"max_shard_size": "100KB"}], ids=["plain", "variant", "shards"])
+    @pytest.mark.parametrize(
+        "options", [{}, {"variant": "fp16"}, {"max_shard_size": "100KB"}], ids=["plain", "variant", "shards"]
+    )
     def test_save_and_load_bit_for_bit(self, tmp_path, options):
         model = self.model()
         model.save_pretrained(tmp_path, **options)
         assert not [p for p in tmp_path.iterdir() if p.name.endswith(".part")]
         loaded = self.model_class.from_pretrained(tmp_path, variant=options.get("variant"))
         _assert_same_weights(model, loaded)
-        assert dict(loaded.config) == json.loads(json.dumps(dict(model.config))) or dict(loaded.config) == dict(model.config)
+        assert dict(loaded.config) == json.loads(json.dumps(dict(model.config))) or dict(loaded.config) == dict(
+            model.config
+        )
         with torch.no_grad():
             assert torch.equal(self.output(model, **self.inputs()), self.output(loaded, **self.inputs()))
 
@@ -310,7 +322,9 @@ class TorchCompileTesterMixin:
         self._compare_compiled("aot_eager")
 
     @slow
-    @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # inductor imports what torch itself deprecates
+    @pytest.mark.filterwarnings(
+        "ignore:.*torch.jit.*:DeprecationWarning"
+    )  # inductor imports what torch itself deprecates
     def test_compiled_by_inductor_equals_eager(self):
         self._compare_compiled("inductor")
 

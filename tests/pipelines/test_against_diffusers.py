@@ -8,11 +8,11 @@ import diffusers
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close
 from PIL import Image
-from pipelines import tiny
 
 import lockstep
+from helpers import assert_close
+from pipelines import tiny
 
 PROMPTS = ["a photo of a cat", "red dog on a blue background, 3d style", "house"]
 SCHEDULERS = {
@@ -83,7 +83,9 @@ def watch_steps(record):
 def compare(ours, theirs, arguments, *, tolerance=1e-5):
     steps, their_steps = [], []
     got = ours(**arguments, generator=torch.Generator().manual_seed(7), output_type="np", **watch_steps(steps)).images
-    wanted = theirs(**arguments, generator=torch.Generator().manual_seed(7), output_type="np", **watch_steps(their_steps)).images
+    wanted = theirs(
+        **arguments, generator=torch.Generator().manual_seed(7), output_type="np", **watch_steps(their_steps)
+    ).images
     assert len(steps) == len(their_steps)
     for index, ((t, latents), (their_t, their_latents)) in enumerate(zip(steps, their_steps, strict=True)):
         assert t == pytest.approx(their_t, abs=1e-4), f"timesteps differ at step {index}"
@@ -93,7 +95,12 @@ def compare(ours, theirs, arguments, *, tolerance=1e-5):
 
 def arguments_for(kind, workflow, batch, guidance):
     size = {} if workflow == "image2image" else {"height": 16, "width": 16}
-    arguments = {"prompt": PROMPTS[:batch] if batch > 1 else PROMPTS[0], "num_inference_steps": 4, "guidance_scale": guidance, **size}
+    arguments = {
+        "prompt": PROMPTS[:batch] if batch > 1 else PROMPTS[0],
+        "num_inference_steps": 4,
+        "guidance_scale": guidance,
+        **size,
+    }
     if guidance > 1:
         arguments["negative_prompt"] = ["blue"] * batch if batch > 1 else "blue"
     if workflow != "text2image":
@@ -162,7 +169,9 @@ def test_eta_and_custom_grids(folders):
     compare(ours, theirs, {**arguments_for("sd1", "text2image", 1, 6.0), "eta": 0.7})
     ours, theirs = both_pipelines(folders["sd1"], "sd1", "text2image", "dpm")
     ours.scheduler = lockstep.DPMSolverMultistepScheduler.from_config(ours.scheduler.config, use_karras_sigmas=False)
-    theirs.scheduler = diffusers.DPMSolverMultistepScheduler.from_config(theirs.scheduler.config, use_karras_sigmas=False)
+    theirs.scheduler = diffusers.DPMSolverMultistepScheduler.from_config(
+        theirs.scheduler.config, use_karras_sigmas=False
+    )
     compare(ours, theirs, {**arguments_for("sd1", "text2image", 1, 6.0), "timesteps": [901, 700, 401, 100]})
     ours, theirs = both_pipelines(folders["sd1"], "sd1", "text2image", "euler")
     compare(ours, theirs, {**arguments_for("sd1", "text2image", 1, 6.0), "sigmas": [14.0, 5.0, 1.0, 0.2]})
@@ -174,7 +183,13 @@ def test_ready_embeddings(folders):
     mine = ours(PROMPTS[:2], negative_prompt=["", "blue"], output=["prompt_embeds", "negative_prompt_embeds"])
     assert_close(mine["prompt_embeds"], embeds)
     assert_close(mine["negative_prompt_embeds"], negative)
-    arguments = {"num_inference_steps": 3, "height": 16, "width": 16, "prompt_embeds": embeds, "negative_prompt_embeds": negative}
+    arguments = {
+        "num_inference_steps": 3,
+        "height": 16,
+        "width": 16,
+        "prompt_embeds": embeds,
+        "negative_prompt_embeds": negative,
+    }
     compare(ours, theirs, arguments)
 
 
@@ -182,7 +197,11 @@ def test_xl_sizes_and_two_prompts(folders):
     ours, theirs = both_pipelines(folders["xl"], "xl", "text2image", "euler")
     arguments = arguments_for("xl", "text2image", 1, 6.0)
     sizes = {"original_size": (64, 48), "crops_coords_top_left": (3, 5), "target_size": (32, 32)}
-    negative = {"negative_original_size": (16, 16), "negative_target_size": (8, 8), "negative_crops_coords_top_left": (1, 2)}
+    negative = {
+        "negative_original_size": (16, 16),
+        "negative_target_size": (8, 8),
+        "negative_crops_coords_top_left": (1, 2),
+    }
     compare(ours, theirs, {**arguments, **sizes, **negative, "prompt_2": "green house", "negative_prompt_2": "noise"})
     arguments.pop("negative_prompt")
     compare(ours, theirs, arguments)
@@ -196,7 +215,11 @@ def test_xl_base_hands_over_to_a_refiner(folders):
     latents = base(**arguments, generator=seeds[0], output_type="latent").images
     assert_close(latents, their_base(**arguments, generator=seeds[1], output_type="latent").images)
     ours, theirs = both_pipelines(folders["xl"], "xl", "image2image", "euler")
-    compare(ours, theirs, {"prompt": "a cat", "image": latents, "num_inference_steps": 8, "denoising_start": 0.6, "guidance_scale": 4.0})
+    compare(
+        ours,
+        theirs,
+        {"prompt": "a cat", "image": latents, "num_inference_steps": 8, "denoising_start": 0.6, "guidance_scale": 4.0},
+    )
 
 
 @pytest.mark.parametrize("guess", [False, True])
@@ -213,7 +236,12 @@ def test_controlnet(folders, tmp_path, guidance, guess):
     for side in (ours, theirs):
         side.set_progress_bar_config(disable=True)
     arguments = arguments_for("sd1", "text2image", 1, guidance)
-    arguments |= {"controlnet_conditioning_scale": 0.7, "guess_mode": guess, "control_guidance_end": 0.75, "num_inference_steps": 4}
+    arguments |= {
+        "controlnet_conditioning_scale": 0.7,
+        "guess_mode": guess,
+        "control_guidance_end": 0.75,
+        "num_inference_steps": 4,
+    }
     steps, their_steps = [], []
     ours(**arguments, control_image=picture(5), generator=torch.Generator().manual_seed(7), **watch_steps(steps))
     theirs(**arguments, image=picture(5), generator=torch.Generator().manual_seed(7), **watch_steps(their_steps))

@@ -6,11 +6,10 @@ import threading
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close
 from PIL import Image
-from pipelines import tiny
 
 import lockstep
+from helpers import assert_close
 from lockstep import Checkpoint
 from lockstep.errors import (
     InjectionError,
@@ -22,6 +21,7 @@ from lockstep.errors import (
     WiringError,
 )
 from lockstep.pipelines.stable_diffusion import before_denoise, decoders, denoise, encoders
+from pipelines import tiny
 
 SMALL = {"height": 16, "width": 16, "num_inference_steps": 4}
 
@@ -31,14 +31,14 @@ def folder(tmp_path_factory):
     return tiny.save_folder(tmp_path_factory.mktemp("sd"))
 
 
-@pytest.fixture()
+@pytest.fixture
 def pipe(folder):
     made = lockstep.StableDiffusionPipeline.from_pretrained(folder)
     made.set_progress_bar_config(disable=True)
     return made
 
 
-@pytest.fixture()
+@pytest.fixture
 def counted(pipe):
     """The pipeline and a list that grows with every forward of one of its models."""
     calls = []
@@ -117,7 +117,9 @@ class HandMade(lockstep.SequentialPipelineBlocks):
 
 
 def test_classic_call_and_hand_made_blocks_are_bit_equal(pipe):
-    by_hand = HandMade().init_pipeline(**{name: part for name, part in pipe.components.items() if part is not None and name != "controlnet"})
+    by_hand = HandMade().init_pipeline(
+        **{name: part for name, part in pipe.components.items() if part is not None and name != "controlnet"}
+    )
     by_hand.set_progress_bar_config(disable=True)
     arguments = {"prompt": "a cat", "seed": 5, "output_type": "pt", **SMALL}
     assert torch.equal(pipe(**arguments).images, by_hand(**arguments).images)
@@ -162,7 +164,9 @@ def test_four_threads_are_bit_equal_to_four_runs_in_sequence(pipe):
     pipe.scheduler = lockstep.EulerAncestralDiscreteScheduler.from_config(pipe.scheduler.config)
 
     def run(k):
-        return pipe(f"cat {k}", seed=k, guidance_scale=3.0 + k, output_type="latent", **{**SMALL, "num_inference_steps": 3 + k}).images
+        return pipe(
+            f"cat {k}", seed=k, guidance_scale=3.0 + k, output_type="latent", **{**SMALL, "num_inference_steps": 3 + k}
+        ).images
 
     wanted = [run(k) for k in range(4)]
     results = [None] * 4
@@ -197,19 +201,29 @@ def test_preloop_checkpoint_captures_what_the_loop_consumes_and_injects_it_again
     saved = Checkpoint(save=True, stop=True)
     pipe(**arguments, checkpoints={"preloop": saved})
     assert {"latents", "timesteps", "prompt_embeds", "negative_prompt_embeds"} <= set(saved.data)
-    again = pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=saved.data, components=saved.components)})
+    again = pipe(
+        **arguments, checkpoints={"preloop": Checkpoint(load=True, data=saved.data, components=saved.components)}
+    )
     assert torch.equal(again.images, wanted)
     partial = {name: value for name, value in saved.data.items() if name != "timesteps"}
     with pytest.raises(InjectionError, match="timesteps"):
         pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
 
 
-@pytest.mark.parametrize("name", ["text_encoding", "after_step_2", "post_loop", "decode", "denoise.001.step", "start.latents"])
+@pytest.mark.parametrize(
+    "name", ["text_encoding", "after_step_2", "post_loop", "decode", "denoise.001.step", "start.latents"]
+)
 def test_every_boundary_is_a_checkpoint(pipe, name):
     saved = Checkpoint(save=True)
     out = pipe("a cat", seed=1, output_type="pt", checkpoints={name: saved}, **SMALL)
     assert saved.data or name == "decode"
-    again = pipe("a cat", seed=1, output_type="pt", checkpoints={name: Checkpoint(load=True, data=saved.data, components=saved.components)}, **SMALL)
+    again = pipe(
+        "a cat",
+        seed=1,
+        output_type="pt",
+        checkpoints={name: Checkpoint(load=True, data=saved.data, components=saved.components)},
+        **SMALL,
+    )
     assert torch.equal(again.images, out.images)
 
 
@@ -266,7 +280,9 @@ def test_guidance_in_one_batch_or_one_by_one(pipe):
     assert_close(pipe(**arguments, batch_guidance=False).images, pipe(**arguments).images, 1e-5)
 
 
-@pytest.mark.parametrize("guider", ["AdaptiveProjectedGuidance", "ClassifierFreeZeroStarGuidance", "FrequencyDecoupledGuidance"])
+@pytest.mark.parametrize(
+    "guider", ["AdaptiveProjectedGuidance", "ClassifierFreeZeroStarGuidance", "FrequencyDecoupledGuidance"]
+)
 def test_other_guiders_take_the_place_of_the_first(pipe, guider):
     plain = pipe("a cat", seed=1, output_type="latent", **SMALL).images
     pipe.guider = getattr(lockstep, guider)()
@@ -280,7 +296,9 @@ def test_a_guider_without_a_scale_refuses_one(pipe):
 
 
 def test_a_pipeline_with_the_tiny_autoencoder(pipe):
-    pipe.vae = tiny.randomize(lockstep.AutoencoderTiny(encoder_block_out_channels=(8,) * 4, decoder_block_out_channels=(8,) * 4), 0)
+    pipe.vae = tiny.randomize(
+        lockstep.AutoencoderTiny(encoder_block_out_channels=(8,) * 4, decoder_block_out_channels=(8,) * 4), 0
+    )
     out = pipe("a cat", image=Image.new("RGB", (32, 32), "red"), strength=0.5, num_inference_steps=4, seed=0).images[0]
     assert out.size == (32, 32)
 
@@ -318,7 +336,10 @@ def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_pat
 
     shutil.copytree(folder, tmp_path / "sd")
     index = json.loads((tmp_path / "sd" / "model_index.json").read_text())
-    index |= {"safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"], "feature_extractor": ["transformers", "CLIPImageProcessor"]}
+    index |= {
+        "safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
+        "feature_extractor": ["transformers", "CLIPImageProcessor"],
+    }
     (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
     assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")("a cat", **SMALL).images) == 1
     index["_class_name"] = "StableDifusionPipeline"

@@ -7,7 +7,9 @@ import torch
 
 import lockstep
 
-WORDS = "a photo of the cat dog house on red blue green background, painting style with big small 3d noise quality".split()
+WORDS = (
+    ["a", "photo", "of", "the", "cat", "dog", "house", "on", "red", "blue", "green", "background,", "painting", "style", "with", "big", "small", "3d", "noise", "quality"]
+)
 
 
 def randomize(model: torch.nn.Module, seed: int) -> torch.nn.Module:
@@ -66,7 +68,9 @@ def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
     """A whole pipeline's folder: `sd1` (epsilon), `sd2` (v-prediction), `xl`, or `refiner`."""
     tok = tokenizer()
     prediction = "v_prediction" if kind == "sd2" else "epsilon"
-    scheduler = lockstep.DDIMScheduler(**BETAS, steps_offset=1, clip_sample=False, set_alpha_to_one=False, prediction_type=prediction)
+    scheduler = lockstep.DDIMScheduler(
+        **BETAS, steps_offset=1, clip_sample=False, set_alpha_to_one=False, prediction_type=prediction
+    )
     if kind in ("sd1", "sd2"):
         more = {"use_linear_projection": True} if kind == "sd2" else {}
         parts = {"tokenizer": tok, "text_encoder": text_encoder(len(tok)), "unet": unet(in_channels, **more)}
@@ -76,7 +80,10 @@ def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
             "text_encoder_2": text_encoder(len(tok), projection=True, seed=4), "unet": unet(in_channels, xl=True),
         }  # fmt: skip
     parts |= {"vae": vae(), "scheduler": scheduler}
-    index = {"_class_name": "StableDiffusionXLPipeline" if kind == "xl" else "StableDiffusionPipeline", "_diffusers_version": "0.42.1"}
+    index = {
+        "_class_name": "StableDiffusionXLPipeline" if kind == "xl" else "StableDiffusionPipeline",
+        "_diffusers_version": "0.42.1",
+    }
     for name, part in parts.items():
         part.save_pretrained(folder / name)
         library = "transformers" if name.startswith(("tokenizer", "text_encoder")) else "diffusers"

@@ -44,7 +44,10 @@ def demo(
         return
     if can_show(out):
         out.print(TerminalPicture(sheet, 96))
-    out.print(f"[bold green]{output}[/]: {len(PROMPTS)} pictures, loaded in {loaded - started:.1f} s, made in {took:.1f} s", highlight=False)
+    out.print(
+        f"[bold green]{output}[/]: {len(PROMPTS)} pictures, loaded in {loaded - started:.1f} s, made in {took:.1f} s",
+        highlight=False,
+    )
     err.print('[dim]Next: lockstep generate "a fox"   ·   lockstep generate --help   ·   lockstep schema[/]')
 
 

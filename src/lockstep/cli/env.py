@@ -12,7 +12,17 @@ import typer
 from .. import __version__
 from .console import out, print_json
 
-PACKAGES = ("torch", "safetensors", "tokenizers", "huggingface_hub", "numpy", "Pillow", "peft", "transformers", "diffusers")
+PACKAGES = (
+    "torch",
+    "safetensors",
+    "tokenizers",
+    "huggingface_hub",
+    "numpy",
+    "Pillow",
+    "peft",
+    "transformers",
+    "diffusers",
+)
 
 
 def describe_machine() -> dict[str, Any]:
@@ -22,7 +32,11 @@ def describe_machine() -> dict[str, Any]:
     from ..attention import available_backends
     from ..models.modeling import computes_bf16, resolve_dtype
 
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else []), *(["mps"] if torch.backends.mps.is_available() else [])]
+    devices = [
+        "cpu",
+        *(["cuda"] if torch.cuda.is_available() else []),
+        *(["mps"] if torch.backends.mps.is_available() else []),
+    ]
     return {
         "lockstep": __version__,
         "python": platform.python_version(),

@@ -65,16 +65,28 @@ class PipelineCommand(TyperCommand):
 def generate(
     context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What the picture has to show.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", is_eager=True, help="A folder, a hub id, or an embedded model.")] = DEFAULT_MODEL,
+    model: Annotated[
+        str, typer.Option("--model", "-m", is_eager=True, help="A folder, a hub id, or an embedded model.")
+    ] = DEFAULT_MODEL,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png file, or a folder.")] = Path("picture.png"),
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Pictures per prompt; picture k has seed + k.")] = 1,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same picture. Chosen and told where it is left out.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Insist on a workflow (text2image, image2image, inpainting …).")] = None,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, help="Pictures per prompt; picture k has seed + k.")
+    ] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same picture. Chosen and told where it is left out.")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option(help="Insist on a workflow (text2image, image2image, inpainting …).")
+    ] = None,
     scheduler: Annotated[str | None, typer.Option(help="ddim, euler, euler_a, dpm, unipc, … or a class name.")] = None,
-    guider: Annotated[str | None, typer.Option(help="A guider, with settings: AdaptiveProjectedGuidance:eta=0.5")] = None,
+    guider: Annotated[
+        str | None, typer.Option(help="A guider, with settings: AdaptiveProjectedGuidance:eta=0.5")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
+    ] = None,
     show: Annotated[bool, typer.Option(help="Show the picture in the terminal where it can.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -95,7 +107,14 @@ def generate(
         for text in (prompts or NO_PROMPT)
     ]  # fmt: skip
     done = time.perf_counter()
-    save(results, paths, prompts, {"load_seconds": ready - started, "run_seconds": done - ready}, show and not quiet, json)
+    save(
+        results,
+        paths,
+        prompts,
+        {"load_seconds": ready - started, "run_seconds": done - ready},
+        show and not quiet,
+        json,
+    )
 
 
 def read_prompts(prompt: str | None, source: Path | None) -> list[str]:
@@ -120,7 +139,9 @@ def described_inputs(model: str, words: list[str]) -> dict[str, Any]:
     return read_options(words, described(model).inputs)
 
 
-def save(results: list[Any], paths: list[Path], prompts: list[str], times: dict[str, float], show: bool, as_json: bool) -> None:
+def save(
+    results: list[Any], paths: list[Path], prompts: list[str], times: dict[str, float], show: bool, as_json: bool
+) -> None:
     """Write the pictures, then say where they are."""
     from ..blocks.manifest import save_png
     from .preview import TerminalPicture, can_show
@@ -129,7 +150,11 @@ def save(results: list[Any], paths: list[Path], prompts: list[str], times: dict[
     for row, result in enumerate(results):
         for index, image in enumerate(result.images):
             path = save_png(image, paths[len(made)], result.manifest, index)
-            entry = {"path": str(path), "prompt": prompts[row] if prompts else None, "seed": result.manifest["seed"][index]}
+            entry = {
+                "path": str(path),
+                "prompt": prompts[row] if prompts else None,
+                "seed": result.manifest["seed"][index],
+            }
             made.append(entry)
             if show and can_show(out) and not as_json:
                 out.print(TerminalPicture(image, 48))

@@ -23,7 +23,9 @@ def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise InputError(f"Unexpected {word!r}. Put a prompt of several words in quotes; inputs are given as --name value.")
+            raise InputError(
+                f"Unexpected {word!r}. Put a prompt of several words in quotes; inputs are given as --name value."
+            )
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
         param = known.get(name) or known.get(name.removeprefix("no_"))
@@ -34,7 +36,9 @@ def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
             continue
         if not equals:
             if not rest:
-                raise InputError(f"--{name.replace('_', '-')} wants {describe_type(param.type_hint)}, and nothing follows it.")
+                raise InputError(
+                    f"--{name.replace('_', '-')} wants {describe_type(param.type_hint)}, and nothing follows it."
+                )
             value = rest.pop(0)
         values[param.name] = read_value(value, param)
     return values

@@ -154,7 +154,7 @@ def norm_groups(module: Any) -> Changes:
 
 def missing_bias(module: Any) -> Changes:
     """A bias was not loaded."""
-    bias = getattr(module, "bias", None)
+    bias: Any = getattr(module, "bias", None)
     if hasattr(bias, "shape") and bool(bias.abs().max() > 0):
         yield lambda: _set(bias, bias * 0, "bias is zero")
 
@@ -236,7 +236,7 @@ def padding(module: Any) -> Changes:
 
 
 def _matrix(module: Any) -> Any:
-    weight = getattr(module, "weight", None)
+    weight: Any = getattr(module, "weight", None)
     return weight if hasattr(weight, "ndim") and weight.ndim == 2 and "Embedding" not in type(module).__name__ else None
 
 

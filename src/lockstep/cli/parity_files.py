@@ -35,8 +35,8 @@ def weights(
     extra = sorted(set(b.params) - {path for m in matches for path in m.b})
     listed = [m for m in matches if m.kind != "same" or (every and m.a != m.b)]
     if json:
-        rows = [{"kind": m.kind, "reference": list(m.a), "candidate": list(m.b)} for m in listed]
-        print_json({"counts": dict(counts), "matches": rows, "only_reference": missing, "only_candidate": extra})
+        told = [{"kind": m.kind, "reference": list(m.a), "candidate": list(m.b)} for m in listed]
+        print_json({"counts": dict(counts), "matches": told, "only_reference": missing, "only_candidate": extra})
     else:
         out.print(
             ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "no parameter in common",

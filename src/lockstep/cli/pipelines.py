@@ -17,7 +17,9 @@ def described(model: str) -> Any:
     return DiffusionPipeline.from_pretrained(model, load=False)
 
 
-def loaded(model: str, *, dtype: str, device: str | None, workflow: str | None, scheduler: str | None, guider: str | None) -> Any:
+def loaded(
+    model: str, *, dtype: str, device: str | None, workflow: str | None, scheduler: str | None, guider: str | None
+) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
 
@@ -36,7 +38,11 @@ def scheduler_class(name: str) -> Any:
     known = {n: getattr(schedulers, n) for n in schedulers.__all__ if n.endswith("Scheduler")}
     short = {_plain(n.removesuffix("Scheduler")): n for n in known}
     short |= {_plain(n.removesuffix("Scheduler")).replace("discrete", "").replace("multistep", ""): n for n in known}
-    short |= {"dpm": "DPMSolverMultistepScheduler", "euler_a": "EulerAncestralDiscreteScheduler", "flow": "FlowMatchEulerDiscreteScheduler"}
+    short |= {
+        "dpm": "DPMSolverMultistepScheduler",
+        "euler_a": "EulerAncestralDiscreteScheduler",
+        "flow": "FlowMatchEulerDiscreteScheduler",
+    }
     found = known.get(name) or known.get(short.get(_plain(name), "")) or known.get(short.get(name.lower(), ""))
     if found is None:
         raise UnknownNameError("scheduler", name, known)
@@ -73,5 +79,7 @@ def target_path(output: Path, index: int, total: int) -> Path:
     if output.suffix.lower() == ".png":
         return output if total == 1 else output.with_stem(f"{output.stem}-{index}")
     if output.suffix and output.suffix.lower() not in (".png",) and not output.is_dir():
-        raise InputError(f"Pictures are written as PNG, which carries the manifest; got {output.name!r}. Use a name that ends in .png.")
+        raise InputError(
+            f"Pictures are written as PNG, which carries the manifest; got {output.name!r}. Use a name that ends in .png."
+        )
     return output / f"picture-{index}.png"

@@ -42,7 +42,11 @@ def replay(
         if not json:
             out.print(f"[bold green]identical[/]: every pixel of {picture} was made again", highlight=False)
         return
-    pixels = f"the largest difference of a pixel is {worst} of 255" if same_size else f"the size is {after.shape}, was {before.shape}"
+    pixels = (
+        f"the largest difference of a pixel is {worst} of 255"
+        if same_size
+        else f"the size is {after.shape}, was {before.shape}"
+    )
     why = "; ".join(changed) or "nothing in the manifest differs: the processor or its libraries compute differently"
     if json:
         raise typer.Exit(5)
@@ -56,9 +60,13 @@ def run_again(manifest: dict[str, Any], model: str | None) -> tuple[Any, Any]:
 
     unplayable = [name for name, value in manifest["inputs"].items() if isinstance(value, dict) and "sha256" in value]
     if unplayable:
-        raise ReplayError(f"The manifest names the inputs {', '.join(unplayable)} by their hash only; such a run cannot be made again.")
+        raise ReplayError(
+            f"The manifest names the inputs {', '.join(unplayable)} by their hash only; such a run cannot be made again."
+        )
     if manifest.get("changed_by"):
-        raise ReplayError(f"The run was changed from outside ({', '.join(manifest['changed_by'])}), which a manifest cannot repeat.")
+        raise ReplayError(
+            f"The run was changed from outside ({', '.join(manifest['changed_by'])}), which a manifest cannot repeat."
+        )
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     pipe = DiffusionPipeline.from_pretrained(model or manifest["model"], dtype=dtype, workflow=manifest["workflow"])
@@ -76,7 +84,11 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
             told.append(f"{key} was {before.get(key)}, is {after.get(key)}")
     for name, was in before.get("components", {}).items():
         now = after.get("components", {}).get(name, {})
-        told += [f"{name}'s {key} was {was[key]}, is {now.get(key)}" for key in was if key != "values" and was[key] != now.get(key)]
+        told += [
+            f"{name}'s {key} was {was[key]}, is {now.get(key)}"
+            for key in was
+            if key != "values" and was[key] != now.get(key)
+        ]
     for name, was in before.get("weights", {}).items():
         if was != after.get("weights", {}).get(name):
             told.append(f"the weights of {name} were {was[:12]}…, are {str(after.get('weights', {}).get(name))[:12]}…")

@@ -17,7 +17,9 @@ def inputs_table(schema: dict[str, Any], title: str) -> Table:
     """Inputs with type, default and meaning."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), title_style="bold")
     for column in ("option", "type", "default", "meaning"):
-        table.add_column(column, style="cyan" if column == "option" else "dim" if column != "meaning" else None, overflow="fold")
+        table.add_column(
+            column, style="cyan" if column == "option" else "dim" if column != "meaning" else None, overflow="fold"
+        )
     workflows = schema["workflows"]
     for entry in schema["inputs"]:
         used = entry.get("workflows", [])
@@ -47,7 +49,9 @@ def schema(
         return
     out.print(f"[bold]{described_schema['pipeline']}[/]: {described_schema['description']}")
     for name, triggers in described_schema["workflows"].items():
-        out.print(f"  [green]{name}[/] {'when given ' + ' and '.join(triggers) if triggers else 'otherwise'}", highlight=False)
+        out.print(
+            f"  [green]{name}[/] {'when given ' + ' and '.join(triggers) if triggers else 'otherwise'}", highlight=False
+        )
     out.print(inputs_table(described_schema, "Inputs"))
     for entry in described_schema["outputs"]:
         out.print(f"gives [cyan]{entry['name']}[/] ({entry['type']}): {entry['description']}", highlight=False)

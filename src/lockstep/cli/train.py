@@ -23,16 +23,22 @@ train = typer.Typer(help="Fine-tune a model on your pictures, or make the embedd
 
 @train.command(epilog=LORA_EXAMPLES)
 def lora(
-    pictures: Annotated[Path, typer.Argument(help="A folder: pictures, each with a .txt of the same name, or a metadata.jsonl.")],
+    pictures: Annotated[
+        Path, typer.Argument(help="A folder: pictures, each with a .txt of the same name, or a metadata.jsonl.")
+    ],
     output: Annotated[Path, typer.Argument(help="The folder for the LoRA file, its checkpoint and sample sheets.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="A folder, a hub id, or an embedded model.")] = DEFAULT_MODEL,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A folder, a hub id, or an embedded model.")
+    ] = DEFAULT_MODEL,
     config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "lora",
 ) -> None:
     """Teach a model a style or a thing from a folder of pictures with captions."""
     from ..training.lora import LoraSettings, train_lora
     from ..training.settings import load_settings
 
-    out.print(f"[bold green]{train_lora(model, pictures, output, load_settings(LoraSettings, config))}[/]", highlight=False)
+    out.print(
+        f"[bold green]{train_lora(model, pictures, output, load_settings(LoraSettings, config))}[/]", highlight=False
+    )
 
 
 @train.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})

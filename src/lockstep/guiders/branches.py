@@ -15,7 +15,12 @@ Predict = Callable[[dict[str, torch.Tensor], int], torch.Tensor]
 
 
 def predict_branches(
-    guider: BaseGuidance, batches: list[SimpleNamespace], denoiser: torch.nn.Module, predict: Predict, *, batched: bool = True
+    guider: BaseGuidance,
+    batches: list[SimpleNamespace],
+    denoiser: torch.nn.Module,
+    predict: Predict,
+    *,
+    batched: bool = True,
 ) -> None:
     """Set `noise_pred` on every branch. `predict(inputs, repeats)` runs the denoiser on inputs of `repeats` branches."""
     if batched and guider.batchable and len(batches) > 1 and _one_shape(guider, batches):

@@ -134,7 +134,11 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
     ) -> None:
         super().__init__(start, stop, enabled)
         self._remember(guidance_scale, guidance_rescale, use_original_formulation)
-        self.momentum, self.max_norm, self.eta = adaptive_projected_guidance_momentum, adaptive_projected_guidance_rescale, eta
+        self.momentum, self.max_norm, self.eta = (
+            adaptive_projected_guidance_momentum,
+            adaptive_projected_guidance_rescale,
+            eta,
+        )
         self.norm_dim = adaptive_projected_guidance_norm_dim
         self._average: Tensor | None = None
 

@@ -22,7 +22,13 @@ from ..errors import ConfigError, InputError
 
 Tensor = torch.Tensor
 # where models keep their stack of transformer blocks; a UNet's is that of its middle
-STACKS = ("blocks", "transformer_blocks", "single_transformer_blocks", "layers", "mid_block.attentions.0.transformer_blocks")
+STACKS = (
+    "blocks",
+    "transformer_blocks",
+    "single_transformer_blocks",
+    "layers",
+    "mid_block.attentions.0.transformer_blocks",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,9 @@ class LayerSkipConfig:
         if not 0 <= self.dropout <= 1:
             raise ConfigError(f"LayerSkipConfig: 'dropout' has to be between 0 and 1, got {self.dropout}.")
         if self.skip_attention_scores and not math.isclose(self.dropout, 1.0):
-            raise ConfigError(f"LayerSkipConfig: 'skip_attention_scores' works with dropout=1 only, got {self.dropout}.")
+            raise ConfigError(
+                f"LayerSkipConfig: 'skip_attention_scores' works with dropout=1 only, got {self.dropout}."
+            )
         if self.skip_attention_scores and self.skip_attention:
             raise ConfigError("LayerSkipConfig: set 'skip_attention' or 'skip_attention_scores', not both.")
 
@@ -62,14 +70,18 @@ class SmoothedEnergyGuidanceConfig:
 def read_configs(owner: str, kind: type, layers: int | list[int] | None, given: Any, **values: Any) -> list[Any]:
     """The layers to disturb, given as indices or as configs (objects or dicts), but not as both."""
     if (layers is None) == (given is None):
-        raise ConfigError(f"{owner}: name the layers to disturb either by index or by config; got {'both' if given else 'neither'}.")
+        raise ConfigError(
+            f"{owner}: name the layers to disturb either by index or by config; got {'both' if given else 'neither'}."
+        )
     if layers is not None:
         return [kind(indices=[layers] if isinstance(layers, int) else list(layers), **values)]
     given = given if isinstance(given, (list, tuple)) else [given]
     try:
         return [one if isinstance(one, kind) else kind(**one) for one in given]
     except TypeError as problem:
-        raise ConfigError(f"{owner}: a config has to be a {kind.__name__} or a dict of its values: {problem}.") from None
+        raise ConfigError(
+            f"{owner}: a config has to be a {kind.__name__} or a dict of its values: {problem}."
+        ) from None
 
 
 def chosen_blocks(model: nn.Module, config: LayerSkipConfig | SmoothedEnergyGuidanceConfig) -> Iterator[nn.Module]:
@@ -110,15 +122,21 @@ class Disturbances:
             for module in block.modules():
                 if _is_self_attention(module) and config.skip_attention_scores:
                     self.replace_attention(module)
-                elif _is_self_attention(module) and config.skip_attention or _is_feed_forward(module) and config.skip_ff:
+                elif (
+                    (_is_self_attention(module) and config.skip_attention) or (_is_feed_forward(module) and config.skip_ff)
+                ):
                     self.replace_output(module, lambda output, hidden: _drop(output, hidden, config.dropout))
 
-    def blur_queries(self, model: nn.Module, config: SmoothedEnergyGuidanceConfig, smooth: Callable[[Tensor], Tensor]) -> None:
+    def blur_queries(
+        self, model: nn.Module, config: SmoothedEnergyGuidanceConfig, smooth: Callable[[Tensor], Tensor]
+    ) -> None:
         for block in chosen_blocks(model, config):
             for module in block.modules():
                 if _is_self_attention(module):
                     if not isinstance(getattr(module, "to_q", None), nn.Module):
-                        raise InputError("Queries can be blurred only where they have a projection of their own: unfuse first.")
+                        raise InputError(
+                            "Queries can be blurred only where they have a projection of their own: unfuse first."
+                        )
                     self.replace_output(module.to_q, lambda output, hidden: smooth(output))  # type: ignore[arg-type]
 
     def replace_output(self, module: nn.Module, change: Callable[[Any, Tensor], Any]) -> None:

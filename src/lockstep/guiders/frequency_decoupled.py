@@ -36,7 +36,9 @@ class FrequencyDecoupledGuidance(BaseGuidance):
         self.guidance_scales = list(guidance_scales)
         self.starts, self.stops = self._per_band("start", start), self._per_band("stop", stop)
         self.rescales = self._per_band("guidance_rescale", guidance_rescale)
-        self.parallel_weights = self._per_band("parallel_weights", 1.0 if parallel_weights is None else parallel_weights)
+        self.parallel_weights = self._per_band(
+            "parallel_weights", 1.0 if parallel_weights is None else parallel_weights
+        )
         super().__init__(min(self.starts), max(self.stops), enabled)
         self.rescale_space = guidance_rescale_space
         self.use_original_formulation = use_original_formulation
@@ -47,7 +49,9 @@ class FrequencyDecoupledGuidance(BaseGuidance):
         if isinstance(value, (int, float)):
             return [float(value)] * wanted
         if len(value) != wanted:
-            raise ConfigError(f"FrequencyDecoupledGuidance: {name!r} needs one value a band ({wanted}), got {len(value)}.")
+            raise ConfigError(
+                f"FrequencyDecoupledGuidance: {name!r} needs one value a band ({wanted}), got {len(value)}."
+            )
         return list(value)
 
     def acts(self) -> bool:

@@ -79,7 +79,9 @@ class DisturbedGuidance(BaseGuidance):
         if pred_uncond is None and weakened is None:
             pred = pred_cond
         elif pred_uncond is None:
-            pred = extrapolate(pred_cond, typing.cast(Tensor, weakened), self.disturbed_scale, self.use_original_formulation)
+            pred = extrapolate(
+                pred_cond, typing.cast(Tensor, weakened), self.disturbed_scale, self.use_original_formulation
+            )
         else:
             pred = extrapolate(pred_cond, pred_uncond, self.guidance_scale, self.use_original_formulation)
             if weakened is not None:
@@ -187,13 +189,17 @@ class SmoothedEnergyGuidance(DisturbedGuidance):
         enabled: bool = True,
     ) -> None:
         super().__init__(start, stop, enabled)
-        check_interval("SmoothedEnergyGuidance", "seg_guidance_start", "seg_guidance_stop", seg_guidance_start, seg_guidance_stop)
+        check_interval(
+            "SmoothedEnergyGuidance", "seg_guidance_start", "seg_guidance_stop", seg_guidance_start, seg_guidance_stop
+        )
         self.guidance_scale, self.guidance_rescale = guidance_scale, guidance_rescale
         self.use_original_formulation = use_original_formulation
         self.disturbed_scale = seg_guidance_scale
         self.disturbed_interval = (seg_guidance_start, seg_guidance_stop)
         self.sigma, self.infinite_from = seg_blur_sigma, seg_blur_threshold_inf
-        self.layers = read_configs("SmoothedEnergyGuidance", SmoothedEnergyGuidanceConfig, seg_guidance_layers, seg_guidance_config)
+        self.layers = read_configs(
+            "SmoothedEnergyGuidance", SmoothedEnergyGuidanceConfig, seg_guidance_layers, seg_guidance_config
+        )
 
     def smooth(self, query: Tensor) -> Tensor:
         return mean_blur(query) if self.sigma > self.infinite_from else gaussian_blur(query, self.sigma)
@@ -225,7 +231,9 @@ class AutoGuidance(TwoBranchGuidance):
         super().__init__(start, stop, enabled)
         self._remember(guidance_scale, guidance_rescale, use_original_formulation)
         if auto_guidance_config is None and dropout is None:
-            raise ConfigError("AutoGuidance: 'dropout' has to say how much of the named layers is dropped (1.0 is all).")
+            raise ConfigError(
+                "AutoGuidance: 'dropout' has to say how much of the named layers is dropped (1.0 is all)."
+            )
         self.layers = read_configs("AutoGuidance", LayerSkipConfig, auto_guidance_layers, auto_guidance_config,
                                    **({} if dropout is None else {"dropout": dropout}))  # fmt: skip
 

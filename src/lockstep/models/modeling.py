@@ -31,9 +31,13 @@ class ModelMixin(ConfigMixin, nn.Module):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
-    ignored_tensors: ClassVar[tuple[str, ...]] = ()  # regexes of tensors in published files that the model does not need
+    ignored_tensors: ClassVar[
+        tuple[str, ...]
+    ] = ()  # regexes of tensors in published files that the model does not need
     tensor_renames: ClassVar[tuple[tuple[str, str], ...]] = ()  # (regex, replacement): published older names -> ours
-    keep_in_fp32: ClassVar[tuple[str, ...]] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+    keep_in_fp32: ClassVar[
+        tuple[str, ...]
+    ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
 
     @classmethod
     def from_pretrained(
@@ -80,7 +84,12 @@ class ModelMixin(ConfigMixin, nn.Module):
 
     @classmethod
     def from_stored(
-        cls, config: Mapping[str, Any], stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
+        cls,
+        config: Mapping[str, Any],
+        stored: Mapping[str, StoredTensor],
+        *,
+        dtype: torch.dtype | None,
+        device: torch.device,
     ) -> typing.Self:
         """Build on `meta`, check, and assign."""
         with torch.device("meta"):
@@ -102,7 +111,12 @@ class ModelMixin(ConfigMixin, nn.Module):
         return torch.float32 if any(re.search(p, name) for p in self.keep_in_fp32) else wanted
 
     def save_pretrained(
-        self, folder: str | Path, *, variant: str | None = None, max_shard_size: int | str = "10GB", safe_serialization: bool = True
+        self,
+        folder: str | Path,
+        *,
+        variant: str | None = None,
+        max_shard_size: int | str = "10GB",
+        safe_serialization: bool = True,
     ) -> None:
         """Write config and safetensors into a folder that the wider ecosystem loads too."""
         if not safe_serialization:
@@ -111,7 +125,9 @@ class ModelMixin(ConfigMixin, nn.Module):
             raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
         meta = [name for name, tensor in self.state_dict().items() if tensor.is_meta]
         if meta:
-            raise WeightsError(f"{type(self).__name__} has no values to save: {len(meta)} tensors are on 'meta', first {meta[0]!r}.")
+            raise WeightsError(
+                f"{type(self).__name__} has no values to save: {len(meta)} tensors are on 'meta', first {meta[0]!r}."
+            )
         save_weights(self.state_dict(), Path(folder), self.weights_name, variant, max_shard_size)
         self.save_config(folder)
 
@@ -186,7 +202,9 @@ class ModelMixin(ConfigMixin, nn.Module):
         chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)
         if set(chosen) != set(able):
             odd = sorted(set(chosen) ^ set(able))
-            raise InputError(f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}.")
+            raise InputError(
+                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}."
+            )
         for name, module in able.items():
             module.set_processor(chosen[name])
 
@@ -229,7 +247,9 @@ def check_tensors(
         lines.append(f"… and {len(wrong) - 5} more of another shape.")
     if lines:
         raise WeightsError(
-            f"These weights do not fit this {owner}: " + " ".join(lines) + " Is the config the one that belongs to the file?"
+            f"These weights do not fit this {owner}: "
+            + " ".join(lines)
+            + " Is the config the one that belongs to the file?"
         )
 
 

@@ -73,7 +73,9 @@ def _shards(index: Path) -> list[Path]:
         raise FileFormatError(f"{index} names the file {outside[0]!r} outside of its own folder.")
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
-        raise NotFoundError(f"{index} names {len(names)} shards, of which {len(missing)} are not there: {', '.join(missing)}.")
+        raise NotFoundError(
+            f"{index} names {len(names)} shards, of which {len(missing)} are not there: {', '.join(missing)}."
+        )
     return [index.parent / name for name in names]
 
 
@@ -171,7 +173,9 @@ def save_weights(
         weight_map = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
         total = sum(t.numel() * t.element_size() for t in tensors.values())
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        files.write_text(folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n")
+        files.write_text(
+            folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n"
+        )
     return [folder / name for name in names]
 
 

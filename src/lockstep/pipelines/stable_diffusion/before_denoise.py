@@ -20,7 +20,9 @@ Tensor = torch.Tensor
 UNET = ComponentSpec("unet", UNet2DConditionModel)
 VAE = ComponentSpec("vae", AutoencoderKL | AutoencoderTiny)
 SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
-CROP_BOX = OutputParam("crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in.")
+CROP_BOX = OutputParam(
+    "crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in."
+)
 
 
 class SetTimesteps(ModularPipelineBlocks):
@@ -136,7 +138,11 @@ class AddNoise(ModularPipelineBlocks):
     """The start picture with as much noise as the first timestep has."""
 
     expected_components = [SCHEDULER]
-    inputs = [*needs("image_latents", "timesteps"), "generator", InputParam.template("latents", description="Ready noised latents.")]
+    inputs = [
+        *needs("image_latents", "timesteps"),
+        "generator",
+        InputParam.template("latents", description="Ready noised latents."),
+    ]
     outputs = ["latents"]
 
     def __call__(self, components: Any, state: Any) -> None:
@@ -166,7 +172,9 @@ class PreparePainting(ModularPipelineBlocks):
         channels = components.unet.config.in_channels
         if channels not in (4, 9):
             raise InputError(f"Painting wants a denoiser with 4 or 9 input channels, this one has {channels}.")
-        if inputs.padding_mask_crop is not None and any(isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)):
+        if inputs.padding_mask_crop is not None and any(
+            isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
+        ):
             raise InputError("'padding_mask_crop' wants 'image' and 'mask_image' as single PIL pictures.")
 
     def __call__(self, components: Any, state: Any) -> None:
@@ -199,7 +207,9 @@ class PreparePainting(ModularPipelineBlocks):
         if state.strength == 1.0 or given:
             state.latents = state.noise * components.scheduler.init_noise_sigma
         else:
-            state.latents = components.scheduler.add_noise(state.image_latents, state.noise, state.timesteps[:1].repeat(shape[0]))
+            state.latents = components.scheduler.add_noise(
+                state.image_latents, state.noise, state.timesteps[:1].repeat(shape[0])
+            )
 
 
 class PrepareControl(ModularPipelineBlocks):
@@ -209,7 +219,9 @@ class PrepareControl(ModularPipelineBlocks):
     outputs = [OutputParam("control_pixels", Tensor, "The control picture as the ControlNet reads it.")]
 
     def __call__(self, components: Any, state: Any) -> None:
-        processor = VaeImageProcessor(vae_scale_factor=components.vae_scale_factor, do_convert_rgb=True, do_normalize=False)
+        processor = VaeImageProcessor(
+            vae_scale_factor=components.vae_scale_factor, do_convert_rgb=True, do_normalize=False
+        )
         pixels = processor.preprocess(state.control_image, height=state.height, width=state.width).float()
         state.control_pixels = repeated(pixels, len(state.prompt_embeds), "control_image").to(state.prompt_embeds)
 
@@ -225,7 +237,9 @@ def check_size(components: Any, inputs: Any) -> None:
         value = getattr(inputs, name)
         if isinstance(value, int) and value % factor:
             near = max(round(value / factor), 1) * factor
-            raise InputError(f"{name!r} has to be a multiple of {factor} for this autoencoder, got {value}; {near} is near.")
+            raise InputError(
+                f"{name!r} has to be a multiple of {factor} for this autoencoder, got {value}; {near} is near."
+            )
 
 
 def pixel_size(components: Any, state: Any) -> tuple[int, int]:
@@ -248,7 +262,9 @@ def first_noise(shape: tuple[int, ...], state: Any, device: torch.device) -> Ten
     if state.latents is None:
         return randn_tensor(shape, state.generator, device, state.prompt_embeds.dtype)
     if tuple(state.latents.shape) != shape:
-        raise InputError(f"'latents' has to have the shape {list(shape)} for this size and number of pictures, got {list(state.latents.shape)}.")
+        raise InputError(
+            f"'latents' has to have the shape {list(shape)} for this size and number of pictures, got {list(state.latents.shape)}."
+        )
     return state.latents.to(device)
 
 

@@ -40,11 +40,15 @@ class PasteCrop(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         if inputs.output_type != "pil":
-            raise InputError(f"'padding_mask_crop' pastes PIL pictures; it wants output_type='pil', got {inputs.output_type!r}.")
+            raise InputError(
+                f"'padding_mask_crop' pastes PIL pictures; it wants output_type='pil', got {inputs.output_type!r}."
+            )
 
     def __call__(self, components: Any, state: Any) -> None:
         processor = picture_processor(components)
-        state.images = [processor.apply_overlay(state.mask_image, state.image, one, state.crop_box) for one in state.images]
+        state.images = [
+            processor.apply_overlay(state.mask_image, state.image, one, state.crop_box) for one in state.images
+        ]
 
 
 class AutoPasteCrop(AutoPipelineBlocks):

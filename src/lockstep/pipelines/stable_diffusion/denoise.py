@@ -54,7 +54,13 @@ class Predict(ModularPipelineBlocks):
     """The denoiser's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
     expected_components = [UNET, GUIDER]
-    inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", "timestep_cond", "cross_attention_kwargs", ONE_BATCH]
+    inputs = [
+        *needs("model_input", "timesteps", "prompt_embeds"),
+        "negative_prompt_embeds",
+        "timestep_cond",
+        "cross_attention_kwargs",
+        ONE_BATCH,
+    ]
     outputs = ["noise_pred"]
 
     def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
@@ -91,7 +97,9 @@ class Predict(ModularPipelineBlocks):
         """Conditions that are added to the time embedding."""
         return None
 
-    def residuals(self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]) -> dict[str, Any]:
+    def residuals(
+        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
         """What a ControlNet adds to the denoiser's skips."""
         return {}
 
@@ -102,20 +110,26 @@ class PredictWithControl(Predict):
     expected_components = [*Predict.expected_components, ComponentSpec("controlnet", ControlNetModel, optional=True)]
     inputs = [
         *Predict.inputs,
-        InputParam("control_pixels", Tensor, required=True, description="The control picture as the ControlNet reads it."),
+        InputParam(
+            "control_pixels", Tensor, required=True, description="The control picture as the ControlNet reads it."
+        ),
         *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
     ]
 
     def check(self, components: Any, inputs: Any) -> None:
         if components.controlnet is None:
-            raise InputError("'control_image' needs a ControlNet: load the pipeline with controlnet=ControlNetModel.from_pretrained(…).")
+            raise InputError(
+                "'control_image' needs a ControlNet: load the pipeline with controlnet=ControlNetModel.from_pretrained(…)."
+            )
         if inputs.control_guidance_start >= inputs.control_guidance_end:
             raise InputError(
                 f"'control_guidance_start' ({inputs.control_guidance_start}) has to be before "
                 f"'control_guidance_end' ({inputs.control_guidance_end})."
             )
 
-    def residuals(self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]) -> dict[str, Any]:
+    def residuals(
+        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
         net, steps = components.controlnet, len(state.timesteps)
         step = components.guider.get_state()["step"]
         acts = step / steps >= state.control_guidance_start and (step + 1) / steps <= state.control_guidance_end
@@ -124,7 +138,9 @@ class PredictWithControl(Predict):
         rows = len(state.prompt_embeds)
         if guess and components.guider.is_unconditional and len(sample) == rows:
             return {}
-        seen = sample[-rows:] if guess else sample  # guessing, the net sees the branch with the prompt alone: it comes last
+        seen = (
+            sample[-rows:] if guess else sample
+        )  # guessing, the net sees the branch with the prompt alone: it comes last
         down, mid = net(
             seen,
             t,
@@ -153,7 +169,9 @@ class SchedulerStep(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         if inputs.eta and "eta" not in _step_arguments(components.scheduler):
-            raise InputError(f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use DDIMScheduler.")
+            raise InputError(
+                f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use DDIMScheduler."
+            )
 
     def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
         given = {"eta": state.eta, "generator": state.generator}

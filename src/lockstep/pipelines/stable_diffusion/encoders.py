@@ -18,7 +18,9 @@ from ...tokenizers import CLIPTokenizer
 
 Tensor = torch.Tensor
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")
-READY_EMBEDS = [InputParam.template(name, required=False, given=True) for name in ("prompt_embeds", "negative_prompt_embeds")]
+READY_EMBEDS = [
+    InputParam.template(name, required=False, given=True) for name in ("prompt_embeds", "negative_prompt_embeds")
+]
 
 
 class SetGuidance(ModularPipelineBlocks):
@@ -31,7 +33,9 @@ class SetGuidance(ModularPipelineBlocks):
         for name, unset in (("guidance_scale", None), ("guidance_rescale", 0.0)):
             if getattr(inputs, name) != unset and not hasattr(components.guider, name):
                 kind = type(components.guider).__name__
-                raise InputError(f"{kind} has no {name!r}; give its own settings when you make it: pipe.guider = {kind}(…).")
+                raise InputError(
+                    f"{kind} has no {name!r}; give its own settings when you make it: pipe.guider = {kind}(…)."
+                )
 
     def __call__(self, components: Any, state: Any) -> None:
         guider: BaseGuidance = components.guider
@@ -53,7 +57,13 @@ class EncodePrompt(ModularPipelineBlocks):
         ComponentSpec("text_encoder", CLIPTextModel),
         replace(GUIDER, config={"guidance_scale": 7.5}),
     ]
-    inputs = [InputParam.template("prompt", required=False), "negative_prompt", "clip_skip", "num_images_per_prompt", *READY_EMBEDS]
+    inputs = [
+        InputParam.template("prompt", required=False),
+        "negative_prompt",
+        "clip_skip",
+        "num_images_per_prompt",
+        *READY_EMBEDS,
+    ]
     outputs = ["prompt_embeds", "negative_prompt_embeds"]
 
     def check(self, components: Any, inputs: Any) -> None:
@@ -103,19 +113,25 @@ def check_prompts(inputs: Any) -> None:
     if inputs.prompt_embeds is not None and inputs.negative_prompt_embeds is not None:
         wanted, got = tuple(inputs.prompt_embeds.shape), tuple(inputs.negative_prompt_embeds.shape)
         if wanted != got:
-            raise InputError(f"'negative_prompt_embeds' needs the shape of 'prompt_embeds', {list(wanted)}, got {list(got)}.")
+            raise InputError(
+                f"'negative_prompt_embeds' needs the shape of 'prompt_embeds', {list(wanted)}, got {list(got)}."
+            )
     if isinstance(inputs.prompt, list) and not inputs.prompt:
         raise InputError("'prompt' is an empty list; give at least one text.")
     if isinstance(inputs.negative_prompt, list):
         rows = num_rows(inputs.prompt, inputs.prompt_embeds)
         if len(inputs.negative_prompt) != rows:
-            raise InputError(f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got {len(inputs.negative_prompt)}.")
+            raise InputError(
+                f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got {len(inputs.negative_prompt)}."
+            )
 
 
 def check_clip_skip(clip_skip: int | None, encoder: Any) -> None:
     layers = encoder.config.num_hidden_layers if encoder is not None else None
     if clip_skip is not None and layers is not None and not 0 <= clip_skip < layers:
-        raise InputError(f"'clip_skip' leaves out layers at the end; the text encoder has {layers}, so it takes 0 to {layers - 1}, got {clip_skip}.")
+        raise InputError(
+            f"'clip_skip' leaves out layers at the end; the text encoder has {layers}, so it takes 0 to {layers - 1}, got {clip_skip}."
+        )
 
 
 def num_rows(prompt: str | Sequence[str] | None, embeds: Tensor | None) -> int:

@@ -132,7 +132,10 @@ class DescribeSizes(ModularPipelineBlocks):
 
     @staticmethod
     def check_width(unet: Any, count: int, pooled: int) -> None:
-        wanted, got = unet.config.projection_class_embeddings_input_dim, unet.config.addition_time_embed_dim * count + pooled
+        wanted, got = (
+            unet.config.projection_class_embeddings_input_dim,
+            unet.config.addition_time_embed_dim * count + pooled,
+        )
         if wanted != got:
             raise InputError(
                 f"The denoiser wants {wanted} numbers of size and pooled text, got {got} ({count} sizes of "

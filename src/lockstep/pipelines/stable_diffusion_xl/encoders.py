@@ -84,12 +84,18 @@ class EncodePrompt(ModularPipelineBlocks):
         self, components: Any, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
     ) -> tuple[Tensor, Tensor]:
         layer = -2 if clip_skip is None else -(clip_skip + 2)
-        pairs = [(components.tokenizer, components.text_encoder, texts), (components.tokenizer_2, components.text_encoder_2, texts_2)]
+        pairs = [
+            (components.tokenizer, components.text_encoder, texts),
+            (components.tokenizer_2, components.text_encoder_2, texts_2),
+        ]
         columns, pooled = [], None
         for tokenizer, encoder, rows in pairs:
             if encoder is None:  # the refiner has the second encoder alone
                 continue
-            outputs = [encoder(ids.to(encoder.device), output_hidden_states=True) for ids, _ in token_pieces(tokenizer, rows, count)]
+            outputs = [
+                encoder(ids.to(encoder.device), output_hidden_states=True)
+                for ids, _ in token_pieces(tokenizer, rows, count)
+            ]
             columns.append(torch.cat([output.hidden_states[layer] for output in outputs], dim=1))
             pooled = getattr(outputs[0], "text_embeds", None)
         dtype = components.text_encoder_2.dtype
