@@ -98,7 +98,7 @@ def _causes(report: Report) -> str:
             f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at {code(cause.at)}</p></article>"
         )
     return _section(
-        "Cause", "".join(made), "Proven by recomputation: one thing is changed, and the error that remains is measured."
+        "Why", "".join(made), "Proven by recomputation: one thing is changed, and the error that remains is measured."
     )
 
 
@@ -221,7 +221,7 @@ def _config(report: Report) -> str:
     if not report.config:
         return ""
     columns = list(report.config[0])
-    rows = [[code(row.get(column, "")) for column in columns] for row in report.config]
+    rows = [[code(value) if (value := row[column]) != "" else "" for column in columns] for row in report.config]
     return _section("Configuration", _table(columns, rows))
 
 
