@@ -32,7 +32,7 @@ demo: $(VENV)/.core  ## make a sheet of pictures with the embedded model
 
 test: $(VENV)/.test  ## run the tests (RUN_SLOW=1 adds the slow ones)
 	@echo "== running the tests on $$(nproc) processes"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q $(TESTS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
 
 style: $(VENV)/.test  ## put the code into its format
 	@$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks

@@ -46,9 +46,13 @@ def main() -> int:
         result = explain(options.name, options.traces, Path(folder), seconds=options.seconds)
     print(result.sentence())
     for number, cause in enumerate(result.causes, 1):
-        print(f"cause {number}: {cause.name} at {cause.at}\n  {cause.why}\n  with it: {cause.evidence.get('with it', 'not compared again')}")
+        print(
+            f"cause {number}: {cause.name} at {cause.at}\n  {cause.why}\n  with it: {cause.evidence.get('with it', 'not compared again')}"
+        )
     print(f"{time.perf_counter() - began:.0f} s")
-    explained = result.verdict in ("PASS", "NOISE") or (result.causes and _is_clean(result.causes[-1].evidence.get("with it", "")))
+    explained = result.verdict in ("PASS", "NOISE") or (
+        result.causes and _is_clean(result.causes[-1].evidence.get("with it", ""))
+    )
     return 0 if explained else 1
 
 

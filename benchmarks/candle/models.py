@@ -38,7 +38,9 @@ class Side:
 def weight(name: str, shape: list[int]) -> torch.Tensor:
     """A weight by its name alone, as the traces' README describes it."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    draw = np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    draw = (
+        np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    )
     if name.endswith("weight") and len(shape) == 1:
         draw = 1 + 0.1 * draw
     elif name.endswith("bias"):
@@ -87,7 +89,9 @@ class Loop:
     def __init__(self, unet: UNet2DConditionModel, vae: AutoencoderKL, scheduler: DDIMScheduler) -> None:
         self.unet, self.vae, self.scheduler = unet, vae, scheduler
 
-    def __call__(self, noise: torch.Tensor, prompt_embeds: torch.Tensor, negative_prompt_embeds: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self, noise: torch.Tensor, prompt_embeds: torch.Tensor, negative_prompt_embeds: torch.Tensor
+    ) -> torch.Tensor:
         embeds = torch.cat([negative_prompt_embeds, prompt_embeds])
         self.scheduler.set_timesteps(STEPS)
         latents = noise * self.scheduler.init_noise_sigma

@@ -148,7 +148,8 @@ def _is_right(ref: Reference, fault: Fault, paths: set[str]) -> Callable[[str], 
     """The first instance that was changed: its own code, its result, or what it hands to a part of it."""
     trace = ref.opened
     order = {path: i for i, path in reversed(list(enumerate(e.key.path for e in trace.entries)))}
-    modules = sorted((p for p in paths if p in order), key=lambda p: order[p])
+    began = {p: min((i for path, i in order.items() if path == p or path.startswith(f"{p}.")), default=-1) for p in paths}
+    modules = sorted((p for p in paths if began[p] >= 0), key=lambda p: began[p])
 
     def right(node: str) -> bool:
         if any(fnmatchcase(node, pattern) for pattern in fault.where):

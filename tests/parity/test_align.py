@@ -198,3 +198,28 @@ def test_traces_with_nothing_in_common_are_invalid(tmp_path):
     result = compare(a, b)
     assert result.verdict is Verdict.INVALID
     assert "no value" in result.reasons[0]
+
+
+def test_a_result_wrapped_in_another_way_is_found_by_its_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    last, first = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 3, 4))
+    a = write(tmp_path / "a.trace", ("-", "m.encoder", "out", last), ("-", "m", "out", last))
+    b = write(
+        tmp_path / "b.trace",
+        ("-", "m.encoder", "out.0", first),
+        ("-", "m.encoder", "out.1", last),
+        ("-", "m", "out", last),
+    )
+    result = compare(a, b)
+    assert result.verdict is Verdict.PASS, result.sentence()
+    assert str(result.nodes[0].other) == "-|m.encoder|out.1"
+
+
+def test_another_view_of_the_same_numbers_is_the_same(tmp_path):
+    values = np.random.default_rng(0).standard_normal((2, 8, 16))
+    a = write(tmp_path / "a.trace", ("-", "m.norm", "out", values), ("-", "m", "out", values))
+    b = write(tmp_path / "b.trace", ("-", "m.norm", "out", values.reshape(2, 8, 4, 4)), ("-", "m", "out", values))
+    assert compare(a, b).verdict is Verdict.PASS
+    moved = values.reshape(2, 8, 4, 4).swapaxes(2, 3)
+    c = write(tmp_path / "c.trace", ("-", "m.norm", "out", moved), ("-", "m", "out", values * 1.01))
+    assert "shape" in compare(a, c).first.problem

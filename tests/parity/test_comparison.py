@@ -351,3 +351,13 @@ def test_the_whole_pipeline_and_a_fault_in_it(tmp_path):
     assert result.first.path == "unet.mid_block.attentions.0.transformer_blocks.0.ff.net.0/gelu.0"
     assert result.first.step == "denoise:00"
     assert Trace.open(tmp_path / "c.trace").complete
+
+
+def test_weights_in_a_temporary_place_are_mentioned(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "gone"))
+    model = tiny.transformer()
+    model.name_or_path = str(tmp_path / "gone" / "weights")
+    a = run(model, tmp_path)
+    result = compare(a, a)
+    assert result.verdict is Verdict.PASS
+    assert any("temporary place" in reason for reason in result.reasons)

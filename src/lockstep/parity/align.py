@@ -180,6 +180,10 @@ class _Work:
         self.left_a = {entry.seq: entry for entry in a.entries}
         self.left_b = {entry.seq: entry for entry in b.entries}
         self.pairs: list[Pair] = []
+        self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
+        for entry in b.entries:
+            if not entry.key.is_input and not entry.key.is_operation:
+                self._outputs[entry.key.node].append(entry)
 
     def take(self, left: Entry, right: Entry, how: str) -> None:
         self.pairs.append(Pair(left, right, how))
@@ -223,11 +227,25 @@ class _Work:
             partner = self.partner_path(left.key.path)
             if partner is None:
                 continue
-            for slot in _slot_names(left.key.slot):
-                right = self.b.get(Key(left.key.step, partner[0], slot, left.key.call))
-                if right is not None and right.seq in self.left_b and _similar_operation(left, right):
-                    self.take(left, right, partner[1])
-                    break
+            right = self._same_slot(left, partner[0])
+            if right is not None and _similar_operation(left, right):
+                self.take(left, right, partner[1])
+
+    def _same_slot(self, left: Entry, path: str) -> Entry | None:
+        """The slot of that name; or, where a result is wrapped in another way, the slot that holds the same numbers."""
+        found = self.b.get(Key(left.key.step, path, left.key.slot, left.key.call))
+        if found is not None and found.seq in self.left_b:
+            return found
+        aliases = [self.b.get(Key(left.key.step, path, slot, left.key.call)) for slot in _slot_names(left.key.slot)]
+        known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
+        if not known:
+            return None
+        others = [e for e in self._results(left.key.step, path, left.key.call) if e.shape == left.shape]
+        return next((e for e in others if (self.b.sketch(e) == self.a.sketch(left)).all()), known[0])
+
+    def _results(self, step: str, path: str, call: int) -> list[Entry]:
+        """What is left of the results of one call of B."""
+        return [e for e in self._outputs[step, path, call] if e.seq in self.left_b]
 
     def by_alias(self) -> None:
         table = dict(ALIASES) | {y: x for x, y in ALIASES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ class _Measurement:
             left, right = rows(self.a.array(a), pair.rows_a).shape, rows(self.b.array(b), pair.rows_b).shape
         else:
             left, right = a.shape, b.shape
-        if _squeezed(left) != _squeezed(right):
+        if _squeezed(left) != _squeezed(right) and not self._same_numbers(a, b):
             return f"shape {list(left)} in the reference, {list(right)} in the candidate"
         stats_a, stats_b = self.a.stats(a), self.b.stats(b)
         if (stats_a.nan, stats_a.inf) != (stats_b.nan, stats_b.inf):
@@ -215,6 +216,13 @@ class _Measurement:
                 f"{stats_b.nan} and {stats_b.inf} in the candidate"
             )
         return ""
+
+    def _same_numbers(self, a: Entry, b: Entry) -> bool:
+        """Another view of the same elements in the same order, such as height and width as one axis."""
+        if math.prod(a.shape) != math.prod(b.shape) or not a.is_float or not b.is_float:
+            return False
+        error = sketch_error(self.a.sketch(a), self.b.sketch(b), self.a.stats(a).l2)
+        return error <= prior((a.dtype, b.dtype), self.limits.pass_length, self.limits.prior)
 
     def _measure(self, node: NodeResult, pair: Pair) -> None:
         if node.exact:
@@ -357,7 +365,17 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
             f"{first['a']!r} and {first['b']!r}"
         )
     for side, trace in (("reference", a), ("candidate", b)):
-        if trace.exception is not None and trace is a:
+        for name, source in _temporary_sources(trace):
             result.reasons.append(
-                f"the {side} run ended with {trace.exception.get('type')}: {trace.exception.get('message')}"
+                f"the {side}'s {name} was loaded from {source}, a temporary place: the weights may be gone tomorrow"
             )
+    if a.exception is not None:
+        result.reasons.append(f"the reference run ended with {a.exception.get('type')}: {a.exception.get('message')}")
+
+
+def _temporary_sources(trace: Trace) -> list[tuple[str, str]]:
+    sources = trace.meta.get("sources")
+    if not isinstance(sources, dict):
+        return []
+    places = tuple({f"{tempfile.gettempdir()}/", "/tmp/", "/var/tmp/"})
+    return [(name, path) for name, path in sources.items() if isinstance(path, str) and path.startswith(places)]

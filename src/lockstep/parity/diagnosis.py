@@ -164,7 +164,7 @@ class _Search:
 
     def _behind(self, trial: Trial, node: NodeResult, cause: Cause) -> Comparison | None:
         """What is left with this cause in force too: everywhere it applies if that explains more than here alone."""
-        best: tuple[int, Edit, Comparison | None] | None = None
+        best: tuple[int, Edit, Comparison] | None = None
         wide = widened(trial.edit, self._sites())
         for edit in [wide, trial.edit] if wide is not None else [trial.edit]:
             again = self._compared_again([*self.held, edit])
@@ -174,7 +174,7 @@ class _Search:
             reach = again.first.order if over and again.first is not None else 1 << 60
             if best is None or reach > best[0]:
                 best = (reach, edit, again)
-        if best is None or best[2] is None:
+        if best is None:
             return None
         reach, edit, again = best
         self.held.append(edit)
@@ -263,9 +263,15 @@ class _Search:
         results = list(self._results_of(path, key, comparison, reference))
         checks = [(read.slot, found) for found, read in results]
         inner = Read(key.path, key.slot, self._relative_call(path, key), site)
-        outer = [(found, read) for found, read in results if found.before > found.tau and read.slot != key.slot]
+        outer = [
+            (found, read)
+            for found, read in results
+            if found.before > found.tau and (path, read.slot) != (key.path, key.slot)
+        ]
         coarse = not key.is_operation and key.path == path and self._is_coarse(path)
-        for chosen, read in [(goal, inner), *outer]:
+        # operations are numbered, and one more or less on the other side moves the numbers: results first for those
+        order = [*outer, (goal, inner)] if site is not None else [(goal, inner), *outer]
+        for chosen, read in order:
             yield Probe(self.modules, path, *captured, read, chosen, self.held, checks), focus, coarse
 
     def _results_of(self, path: str, key: Key, comparison: Comparison, reference: Trace) -> Iterator[tuple[Goal, Read]]:
@@ -339,15 +345,17 @@ class _Search:
                 kept.extend([_copied(args), _copied(kwargs)])
                 raise Reached(torch.zeros(()))
 
+        def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            before(module, args, kwargs)
+            return original(*args, **kwargs)
+
         try:
             with torch.no_grad(), PipelineProbe.edited(self.live, self.held), ExitStack() as stack:
                 if path in self.modules:
                     stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
                 else:
                     owner, _, method = path.rpartition(".")
-                    watch_attribute(
-                        stack, self.modules[owner], method, lambda m, f, a, k: before(m, a, k) or f(*a, **k)
-                    )
+                    watch_attribute(stack, self.modules[owner], method, around)
                 self.live.run(self.own)
         except Reached:
             pass
@@ -406,9 +414,9 @@ class _Search:
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
             yield own_frame_edits(probe, survey, focus)
-            yield operand_edits(probe, survey)
             if not probe.key.is_operation:
                 yield deep_edits(probe.everywhere, singly=False)
+            yield operand_edits(probe, survey)
             return
         yield attribute_edits(probe, differing)
         yield parameter_edits(probe, self.weights)

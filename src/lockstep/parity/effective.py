@@ -127,6 +127,7 @@ def describe_target(target: Target, modules: Mapping[str, nn.Module]) -> dict[st
         "dtype": dtypes.most_common(1)[0][0] if dtypes else "",
         "dtypes": dict(dtypes),
         "config": {name: describe_config(part) for name, part in {**target.modules, **target.schedulers}.items()},
+        "sources": {name: source for name, part in target.modules.items() if (source := weights_source(part))},
         "modules": describe_modules(modules),
         "schedulers": {name: describe_scheduler(s) for name, s in target.schedulers.items()},
         "pipeline": type(target.pipeline).__qualname__ if target.pipeline is not None else "",
@@ -139,6 +140,14 @@ def describe_target(target: Target, modules: Mapping[str, nn.Module]) -> dict[st
 
 def _version(name: str) -> str:
     return str(getattr(sys.modules.get(name), "__version__", ""))
+
+
+def weights_source(module: nn.Module) -> str:
+    """The folder or name that the weights were loaded from, if the object remembers it."""
+    config = getattr(module, "config", None)
+    inside = config.get("_name_or_path") if isinstance(config, Mapping) else getattr(config, "_name_or_path", None)
+    known = [value for value in (getattr(module, "name_or_path", None), inside) if isinstance(value, str) and value]
+    return known[0] if known else ""
 
 
 class Fingerprints:

@@ -29,8 +29,13 @@ class Sketcher:
     """Holds the scratch memory (a few MB), so that sketching allocates next to nothing."""
 
     def __init__(self) -> None:
-        self._converted: dict[torch.dtype, torch.Tensor] = {}
-        self._halves: dict[torch.dtype, torch.Tensor] = {}
+        self._scratch: dict[tuple[str, torch.dtype], torch.Tensor] = {}
+
+    def _memory(self, use: str, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        """Kept between calls: fresh pages cost more than the arithmetic."""
+        if (use, dtype) not in self._scratch:
+            self._scratch[use, dtype] = torch.empty(*shape, dtype=dtype)
+        return self._scratch[use, dtype]
 
     def __call__(self, tensor: torch.Tensor) -> tuple[np.ndarray, Stats]:
         """Sketch (equal to numpy's to the last bit) and statistics (to about 1e-7)."""
@@ -49,28 +54,28 @@ class Sketcher:
         work = torch.float32 if flat.dtype in _SMALL_FLOATS else torch.float64
         total = torch.zeros(WIDTH, dtype=torch.float64)
         if n < FOLD_FROM:
-            values = flat.to(torch.float64)
+            values = self._memory("block", torch.float64, BLOCK)[:n].copy_(flat)
             squares, summed = torch.dot(values, values).item(), values.sum().item()
             _bucket(total, values, 0)
         else:
             squares = summed = 0.0
             for number, start in enumerate(range(0, n, BLOCK * TILE_ROWS)):
                 part = flat[start : start + BLOCK * TILE_ROWS]
-                coefficients = torch.empty(-(-part.numel() // TILE), 1, WIDTH, dtype=work)
+                tiles = -(-part.numel() // TILE)
+                coefficients = self._memory("coefficients", work, BLOCK // WIDTH, 1, WIDTH)[:tiles]
                 for begin in range(0, part.numel(), _PIECE * TILE):
                     piece = self._convert(part[begin : begin + _PIECE * TILE], work)
                     squares += _squares(piece)
                     summed += piece.sum().item()
                     self._fold(piece, coefficients[begin // TILE :])
-                _bucket(total, coefficients.view(-1).to(torch.float64), number)
+                block = self._memory("block", torch.float64, BLOCK)[: tiles * WIDTH]
+                _bucket(total, block.copy_(coefficients.view(-1)), number)
         return total.numpy(), Stats(n, squares**0.5, summed / n, low, high)
 
     def _convert(self, piece: torch.Tensor, work: torch.dtype) -> torch.Tensor:
         if piece.dtype is work:
             return piece
-        if work not in self._converted:
-            self._converted[work] = torch.empty(_PIECE * TILE, dtype=work)
-        return self._converted[work][: piece.numel()].copy_(piece)
+        return self._memory("converted", work, _PIECE * TILE)[: piece.numel()].copy_(piece)
 
     def _fold(self, piece: torch.Tensor, out: torch.Tensor) -> None:
         """Whole tiles as they lie, and the rest of the tensor padded by zeros to one more."""
@@ -84,12 +89,9 @@ class Sketcher:
 
     def _fold_tiles(self, rows: torch.Tensor, out: torch.Tensor) -> None:
         signs = _tile_signs(rows.dtype)
-        if rows.dtype not in self._halves:
-            self._halves[rows.dtype] = torch.empty(_PIECE, TILE_ROWS // 2, WIDTH, dtype=rows.dtype)
         half = TILE_ROWS // 2
-        rows = torch.addcmul(
-            rows[:, :half], rows[:, half:], signs[half:], out=self._halves[rows.dtype][: rows.shape[0]]
-        )
+        halves = self._memory("halves", rows.dtype, _PIECE, half, WIDTH)[: rows.shape[0]]
+        rows = torch.addcmul(rows[:, :half], rows[:, half:], signs[half:], out=halves)
         while half > 2:
             half //= 2
             rows = rows[:, :half].addcmul_(rows[:, half : 2 * half], signs[half : 2 * half])
@@ -121,9 +123,10 @@ def _squares(values: torch.Tensor) -> float:
 
 
 def _bucket(total: torch.Tensor, coefficients: torch.Tensor, number: int) -> None:
+    """Adds to `total`; the coefficients are scratch and are left with their signs applied."""
     bucket, sign = _hash_block(number)
     count = coefficients.numel()
-    total += torch.bincount(bucket[:count], coefficients * sign[:count], WIDTH)
+    total += torch.bincount(bucket[:count], coefficients.mul_(sign[:count]), WIDTH)
 
 
 def _extremes(flat: torch.Tensor) -> tuple[float, float]:

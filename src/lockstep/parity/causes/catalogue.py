@@ -38,7 +38,9 @@ def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
         yield from make(example, sites)
 
 
-def own_frame_edits(probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()) -> Iterator[Edit]:
+def own_frame_edits(
+    probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()
+) -> Iterator[Edit]:
     """Operations that the probed module itself calls, the suspect one first; and those of children that only this side has."""
     own = [site for site in survey.sites if _is_own(site.path, probe) or site.path in unseen]
     own.reverse()  # the nearest to the bad value first
@@ -63,7 +65,16 @@ def _same_shapes(sites: list[Site], survey: Survey) -> list[list[Site]]:
     return [group for group in found.values() if len(group) > 1]
 
 
-_FIRST_KINDS = ("gelu", "group_norm", "layer_norm", "rms_norm", "scaled_dot_product_attention", "silu", "sigmoid", "softmax")
+_FIRST_KINDS = (
+    "gelu",
+    "group_norm",
+    "layer_norm",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "silu",
+    "sigmoid",
+    "softmax",
+)
 
 
 def deep_edits(survey: Survey, singly: bool = True) -> Iterator[Edit]:
@@ -207,7 +218,12 @@ def swapped_weights(probe: Probe) -> Iterator[Edit]:
             for second in members[i + 1 :]:
                 left, right = first.rpartition(".")[2], second.rpartition(".")[2]
                 to_first, to_second = _weights_of(probe, second, first), _weights_of(probe, first, second)
-                yield Edit("swapped_weights", f"the weights of `{left}` and `{right}` exchanged", (*to_first, *to_second), rank=3)
+                yield Edit(
+                    "swapped_weights",
+                    f"the weights of `{left}` and `{right}` exchanged",
+                    (*to_first, *to_second),
+                    rank=3,
+                )
                 yield Edit("tied_weight", f"`{right}` uses the weights of `{left}`", to_second, rank=3)
                 yield Edit("tied_weight", f"`{left}` uses the weights of `{right}`", to_first, rank=3)
 
@@ -224,14 +240,18 @@ def input_edits(probe: Probe) -> Iterator[Edit]:
             continue
         for axis in range(1, tensor.ndim):
             name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
-            yield _changed_input(name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a))
+            yield _changed_input(
+                name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
+            )
             if tensor.shape[axis] % 2 == 0:
                 yield _changed_input("half_swap", f"input {index} with its halves swapped along axis {axis}", probe, index, lambda x, a=axis: x.roll(x.shape[a] // 2, a))  # fmt: skip
             for other in range(axis + 1, tensor.ndim):
                 if tensor.shape[axis] == tensor.shape[other]:
                     yield _changed_input("axes_swapped", f"input {index} with axes {axis} and {other} swapped", probe, index, lambda x, a=axis, b=other: x.transpose(a, b))  # fmt: skip
         for words, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
-            yield _changed_input("precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype))
+            yield _changed_input(
+                "precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype)
+            )
 
 
 def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
@@ -332,7 +352,8 @@ def _replaced(site: Site, index: int, label: str, probe: Probe) -> Edit:
         return call.operand(index, call.values[label].reshape(call.args[index].shape))
 
     words = f"operand {index} of `{site.op}.{site.index}` is {_label_words(label, probe)}"
-    return Edit("wrong_operand", words, (OperationChange(frozenset([site]), apply),), rank=5, needs=(label,))
+    cause = "random_offset" if re.search(r"/rand\w*\.\d+$", label) else "wrong_operand"
+    return Edit(cause, words, (OperationChange(frozenset([site]), apply),), rank=5, needs=(label,))
 
 
 def _replaced_input(path: str, label: str, probe: Probe) -> Edit:

@@ -94,7 +94,7 @@ class OperationChange:
     """What to compute at some sites instead."""
 
     sites: frozenset[Site]
-    apply: Callable[[Call], Any]
+    apply: Callable[..., Any]  # of the Call
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ModuleChange:
     """What goes into, or comes out of, one module instead; `apply(values, args, kwargs, result)`."""
 
     path: str
-    apply: Callable[[dict[str, Any], tuple[Any, ...], dict[str, Any], Any], Any]
+    apply: Callable[..., Any]
     before: bool = False  # True: gives (args, kwargs) before the call; False: gives the result
 
 
@@ -119,7 +119,7 @@ class ParameterChange:
 
     path: str  # of the owner
     name: str
-    make: Callable[[torch.Tensor], torch.Tensor | None]
+    make: Callable[..., torch.Tensor | None]
 
 
 Change = OperationChange | ModuleChange | AttributeChange | ParameterChange
@@ -239,7 +239,9 @@ class Edited:
         self.values: dict[str, Any] = {}
 
     def __enter__(self) -> Edited:
-        changes = [c for edit in self._edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)]
+        changes = [
+            c for edit in self._edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)
+        ]
         try:
             for change in changes:
                 if isinstance(change, AttributeChange):
@@ -314,7 +316,7 @@ def _set_attribute(stack: ExitStack, module: nn.Module, change: AttributeChange)
 
 def _set_parameter(stack: ExitStack, module: nn.Module, change: ParameterChange) -> None:
     """Swapped in the module's own table, so that neither the parameter object nor its data is touched."""
-    table = module._parameters if change.name in module._parameters else module._buffers
+    table: dict[str, Any] = module._parameters if change.name in module._parameters else module._buffers
     before = table[change.name]
     assert before is not None
     made = change.make(before.detach())

@@ -76,7 +76,7 @@ def edit(
     name: str,
     detail: str,
     sites: frozenset[Site],
-    apply: Callable[[Call], Any],
+    apply: Callable[..., Any],
     rank: int = 5,
     needs: tuple[str, ...] = (),
     **more: Any,

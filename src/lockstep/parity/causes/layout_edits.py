@@ -46,7 +46,19 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                         lambda c, a=a, b=b: c.run().transpose(a, b),
                         rank=2,
                     )
-    if example.op in ("linear", "conv2d", "embedding", "sin", "cos", "cat", "getitem", "matmul", "flatten", "reshape", "view"):
+    if example.op in (
+        "linear",
+        "conv2d",
+        "embedding",
+        "sin",
+        "cos",
+        "cat",
+        "getitem",
+        "matmul",
+        "flatten",
+        "reshape",
+        "view",
+    ):
         axis = 1 if example.op == "conv2d" else -1
         yield from _axis_orders(shape[axis], axis, sites)
 

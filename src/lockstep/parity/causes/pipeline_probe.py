@@ -109,15 +109,18 @@ class PipelineProbe(Probe):
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             try:
-                with record(
-                    self.live.target,
-                    Path(folder, "t.trace"),
-                    keep=keep,
-                    level=level,
-                    weights=False,
-                    name=self.live.name,
-                    adjust=adjust,
-                ), self.edited(self.live, [*self.held, *edits], observed if observe else None):
+                with (
+                    record(
+                        self.live.target,
+                        Path(folder, "t.trace"),
+                        keep=keep,
+                        level=level,
+                        weights=False,
+                        name=self.live.name,
+                        adjust=adjust,
+                    ),
+                    self.edited(self.live, [*self.held, *edits], observed if observe else None),
+                ):
                     self.live.run(self.own)
             except Reached as reached:
                 return reached.value

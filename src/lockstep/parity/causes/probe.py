@@ -63,7 +63,13 @@ class Trial:
     def order(self) -> tuple[float, ...]:
         """Exact ones first, then by residual in steps of a factor 2; the more specific name among equals."""
         level = 0.0 if self.exact else 1 + max(0.0, _log2(self.residual / max(self.goal.node.prior, 1e-12)))
-        return (float(self.broken), float(not (self.checked and self.whole)), level, float(self.edit.rank), self.residual)
+        return (
+            float(self.broken),
+            float(not (self.checked and self.whole)),
+            level,
+            float(self.edit.rank),
+            self.residual,
+        )
 
 
 def _log2(x: float) -> float:

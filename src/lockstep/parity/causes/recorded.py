@@ -85,10 +85,17 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
                 continue
             residual = sketch_error(wanted, trace.sketch(other), norm)
             if residual <= node.tau and not _twin(a, left, other.key):
-                name = "random_offset" if other.key.slot == "rng" else "wrong_operand"
+                name = "random_offset" if other.key.slot == "rng" and _is_draw(a, left) else "wrong_operand"
                 found.append(Finding(name, f"the value is {side} `{other.key}`", residual, 3))
                 break
     return found
+
+
+def _is_draw(trace: Trace, entry: Entry) -> bool:
+    """True if the value is one of the run's random draws, as it was drawn."""
+    norm = trace.stats(entry).l2
+    draws = [e for e in trace.entries if e.key.slot == "rng" and e.shape == entry.shape]
+    return any(sketch_error(trace.sketch(entry), trace.sketch(draw), norm) < 1e-2 for draw in draws)
 
 
 def _twin(a: Trace, left: Entry, key: Key) -> bool:
@@ -122,7 +129,9 @@ def _combined(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x
     """Both values are sums of the same earlier values with other weights: guidance, steps, noise levels."""
     if x.size < 16 or not (node.key.path.startswith("@") or node.key.is_input):
         return []
-    labels, xs, ys = [], [], []
+    labels: list[str] = []
+    xs: list[Array] = []
+    ys: list[Array] = []
     for label, p, q in _sources(node, a, b, left, right):
         if len(labels) < MAX_SOURCES:
             labels.append(label)

@@ -99,7 +99,9 @@ def _constant_edits(example: Example, index: int, value: float, sites: Sites) ->
         tried += [500.0, 1000.0, 10000.0, 100000.0, 1e6]
     if example.op == "div" and index == 1 and value:
         words = f"times the rounded inverse of {value:.6g} instead of a division by it"
-        yield edit("rounding", words, sites, lambda c: c.args[0] * torch.tensor(1 / value, dtype=c.args[0].dtype), rank=4)
+        yield edit(
+            "rounding", words, sites, lambda c: c.args[0] * torch.tensor(1 / value, dtype=c.args[0].dtype), rank=4
+        )
     for new in dict.fromkeys(tried):
         if new != value and math.isfinite(new):
             yield constant(example.op, cause, index, value, new, sites)
@@ -316,7 +318,13 @@ def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
             yield edit("pooling_kind", f"{words} instead of the {example.op}", sites, lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim), rank=2)  # fmt: skip
     for other in range(1, len(example.operands[0])):
         if other != dim % len(example.operands[0]) and keep:
-            yield edit("reduced_axis", f"`{example.op}` over axis {other}", sites, lambda c, d=other: getattr(c.args[0], c.op)(d, keepdim=True), rank=3)
+            yield edit(
+                "reduced_axis",
+                f"`{example.op}` over axis {other}",
+                sites,
+                lambda c, d=other: getattr(c.args[0], c.op)(d, keepdim=True),
+                rank=3,
+            )
 
 
 def _tiled(call: Call) -> torch.Tensor:
@@ -346,9 +354,9 @@ def _selection_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 if other != part:
                     yield edit("wrong_index", f"index {other} instead of {part}", sites, _at(position, other), rank=3)
         elif isinstance(part, slice) and part.step in (2, None) and part != slice(None):
-            for other in _other_slices(part):
+            for lanes in _other_slices(part):
                 yield edit(
-                    "slice_lanes", f"[{_words(other)}] instead of [{_words(part)}]", sites, _at(position, other), rank=3
+                    "slice_lanes", f"[{_words(lanes)}] instead of [{_words(part)}]", sites, _at(position, lanes), rank=3
                 )
 
 

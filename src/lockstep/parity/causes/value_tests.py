@@ -188,19 +188,11 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
                     0,
                 )
             )
-    offset = _find(x, y[:8]) or _find(y, x[:8])
-    if offset:
-        moved = y if _find(x, y[:8]) else x
-        length = x.size - offset
-        left, right = (x[offset:], moved[:length]) if moved is y else (x[:length], y[offset:])
-        found.append(
-            Finding(
-                "random_offset",
-                f"the draws are the same stream {offset} values apart",
-                relative_l2(x, np.r_[x[:offset], x[:length] + right - left]),
-                0,
-            )
-        )
+    for first, second, words in ((x, y, "ahead of"), (y, x, "behind")):
+        offset = _find(first, second[:8])
+        if offset:
+            rest = float(np.linalg.norm(first[offset:] - second[: x.size - offset]) / np.linalg.norm(x))
+            found.append(Finding("random_offset", f"the same stream, {offset} values {words} the reference", rest, 0))
     lag = _repeats(b)
     if lag and not _repeats(a):
         found.append(Finding("patch_noise", f"the draw repeats each value over {lag} neighbours", 0.0, 1))
