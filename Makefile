@@ -28,7 +28,7 @@ setup: $(VENV)/.core  ## make .venv with Lockstep in it
 
 demo: $(VENV)/.core  ## make a sheet of pictures with the embedded model
 	@echo "== drawing a sheet of pictures with the embedded model"
-	@$(BIN)/lockstep demo
+	@OMP_WAIT_POLICY=passive $(BIN)/lockstep demo
 
 test: $(VENV)/.test  ## run the tests (RUN_SLOW=1 adds the slow ones)
 	@echo "== running the tests on $$(nproc) processes"

@@ -38,7 +38,9 @@ def main() -> int:
                     outcomes += run_model(model, dtype, seed, Path(folder), options)
     print_summary(outcomes, time.perf_counter() - began)
     if options.json:
-        rows = [{**vars(o), "fault": o.fault.name, "model": o.fault.model, "harmless": o.fault.harmless} for o in outcomes]
+        rows = [
+            {**vars(o), "fault": o.fault.name, "model": o.fault.model, "harmless": o.fault.harmless} for o in outcomes
+        ]
         options.json.write_text(json.dumps(rows, indent=1))
     return 0
 

@@ -12,7 +12,9 @@ RULES: dict[str, Callable[[torch.Tensor, torch.Tensor], bool]] = {
     "max_diff < 1e-3": lambda a, b: float((a - b).abs().max()) < 1e-3,
     "cosine > 0.9999": lambda a, b: float(torch.cosine_similarity(a, b, dim=0)) > 0.9999,
     "mean of tensors": lambda a, b: abs(float(a.mean() - b.mean())) <= 1e-3 * max(abs(float(a.mean())), 1e-3),
-    "50 % statistics": lambda a, b: all(abs(x - y) <= 0.5 * max(abs(x), 1e-12) for x, y in zip(_statistics(a), _statistics(b), strict=True)),
+    "50 % statistics": lambda a, b: all(
+        abs(x - y) <= 0.5 * max(abs(x), 1e-12) for x, y in zip(_statistics(a), _statistics(b), strict=True)
+    ),
     "L1 hash": lambda a, b: float(a.abs().sum()) == float(b.abs().sum()),
     "|d| < 1e-5": lambda a, b: float((a - b).norm()) < 1e-5,
 }
@@ -24,7 +26,11 @@ def _statistics(x: torch.Tensor) -> tuple[float, float, float, float]:
 
 def layer_outputs(target: Any, call: Callable[[], Any]) -> dict[str, list[torch.Tensor]]:
     """Outputs of every module, in the order of the calls."""
-    roots = {"model": target} if isinstance(target, nn.Module) else {k: v for k, v in vars(target).items() if isinstance(v, nn.Module)}
+    roots = (
+        {"model": target}
+        if isinstance(target, nn.Module)
+        else {k: v for k, v in vars(target).items() if isinstance(v, nn.Module)}
+    )
     found: dict[str, list[torch.Tensor]] = {}
     handles = []
 

@@ -134,7 +134,10 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 30.0) 
     found = {}
     if not fault.run:
         outputs = layer_outputs(candidate, lambda: ref.call(candidate))
-        found = {rule: (at is not None, at is not None and right(f"{at}|out")) for rule, at in flagged(ref.outputs, outputs).items()}
+        found = {
+            rule: (at is not None, at is not None and right(f"{at}|out"))
+            for rule, at in flagged(ref.outputs, outputs).items()
+        }
     return Outcome(
         fault, ref.dtype, ref.seed, result.verdict.value, nodes[0] if nodes else "",
         next((i for i, node in enumerate(nodes[:3], 1) if right(node)), None),
@@ -148,7 +151,9 @@ def _is_right(ref: Reference, fault: Fault, paths: set[str]) -> Callable[[str], 
     """The first instance that was changed: its own code, its result, or what it hands to a part of it."""
     trace = ref.opened
     order = {path: i for i, path in reversed(list(enumerate(e.key.path for e in trace.entries)))}
-    began = {p: min((i for path, i in order.items() if path == p or path.startswith(f"{p}.")), default=-1) for p in paths}
+    began = {
+        p: min((i for path, i in order.items() if path == p or path.startswith(f"{p}.")), default=-1) for p in paths
+    }
     modules = sorted((p for p in paths if began[p] >= 0), key=lambda p: began[p])
 
     def right(node: str) -> bool:
@@ -188,7 +193,10 @@ def _record(ref: Reference, fault: Fault, candidate: Any, trace: Path) -> Any:
             candidate = candidate.to(memory_format=torch.channels_last)
         elif fault.run == "fp64":
             candidate = candidate.double()
-            given = [t.double() if t.is_floating_point() and t.ndim > 1 else t for t in inputs(ref.name, ref.seed, DTYPES[ref.dtype])]
+            given = [
+                t.double() if t.is_floating_point() and t.ndim > 1 else t
+                for t in inputs(ref.name, ref.seed, DTYPES[ref.dtype])
+            ]
             call = lambda: candidate(*given)
         elif fault.run in ("batch copy", "half batch"):
             call, adjust = _other_batch(ref, fault.run, candidate)
@@ -211,7 +219,12 @@ def _other_batch(ref: Reference, run: str, candidate: nn.Module) -> tuple[Callab
 
     def adjust(key: Any, tensor: torch.Tensor) -> torch.Tensor:
         shape = shapes.get(key)
-        if shape and tensor.ndim == len(shape) and tensor.shape[0] == 2 * shape[0] and tuple(tensor.shape[1:]) == shape[1:]:
+        if (
+            shape
+            and tensor.ndim == len(shape)
+            and tensor.shape[0] == 2 * shape[0]
+            and tuple(tensor.shape[1:]) == shape[1:]
+        ):
             return tensor[: shape[0]]
         return tensor
 

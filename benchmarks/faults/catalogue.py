@@ -94,10 +94,13 @@ VAE = [
     _f("zeros for the circular border", "vae", setting(m.Decoder, "conv_out", "padding_mode", "circular"), "padding_mode"),
 ]  # fmt: skip
 
-_POOLED = ("pooled = x[torch.arange(x.shape[0]), input_ids.argmax(dim=-1)]", "pooled = x[torch.arange(x.shape[0]), torch.full((x.shape[0],), -1)]")
+_POOLED = (
+    "pooled = x[torch.arange(x.shape[0]), input_ids.argmax(dim=-1)]",
+    "pooled = x[torch.arange(x.shape[0]), torch.full((x.shape[0],), -1)]",
+)
 CLIP = [
     _f("GELU for quick GELU", "clip", line(m.QuickGELU, ("x * torch.sigmoid(1.702 * x)", "F.gelu(x)")), "gelu_variant"),
-    _f("no causal mask", "clip", line(m.ClipAttention, (".tril()", "")), "causal_mask", "left_out"),
+    _f("no causal mask", "clip", line(m.ClipAttention, (".tril()", "")), "causal_mask", "attention_mask"),
     _f("last token pooled", "clip", line(m.CLIP, _POOLED), "pooling_index"),
     _f("positions from 1", "clip", line(m.CLIP, ("torch.arange(input_ids.shape[1])", "torch.arange(1, input_ids.shape[1] + 1)")), "position_offset", "index_offset"),
     _f("final norm left out", "clip", line(m.CLIP, ("x = self.final_layer_norm(x)", "x = x + 0")), "left_out"),
@@ -186,7 +189,10 @@ _SDPA = (
     ('weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)', ""),
     ("torch.matmul(weights, v)", "F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale)"),
 )
-_BY_HAND = ("h = F.scaled_dot_product_attention(q, k, v)", "h = torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v")
+_BY_HAND = (
+    "h = F.scaled_dot_product_attention(q, k, v)",
+    "h = torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v",
+)
 HARMLESS = [
     *[_c(f"{run} ({model})", model, run) for model in ("unet", "dit", "vae", "clip") for run in ("rerun", "threads", "math kernel", "batch copy", "fp64", "channels last" if model in ("unet", "vae") else "half batch")],
     *[_c(f"{run} (pipeline)", "pipeline", run) for run in ("rerun", "threads", "math kernel")],

@@ -56,7 +56,11 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, context: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.to_q, self.to_k, self.to_v = nn.Linear(width, width, bias=False), nn.Linear(context, width, bias=False), nn.Linear(context, width, bias=False)
+        self.to_q, self.to_k, self.to_v = (
+            nn.Linear(width, width, bias=False),
+            nn.Linear(context, width, bias=False),
+            nn.Linear(context, width, bias=False),
+        )
         self.to_out = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor, context: torch.Tensor | None = None) -> torch.Tensor:
@@ -97,7 +101,11 @@ class SpatialTransformer(nn.Module):
     def __init__(self, width: int, context: int, heads: int) -> None:
         super().__init__()
         self.norm = nn.GroupNorm(4, width, eps=1e-6)
-        self.proj_in, self.block, self.proj_out = nn.Linear(width, width), TransformerBlock(width, context, heads), nn.Linear(width, width)
+        self.proj_in, self.block, self.proj_out = (
+            nn.Linear(width, width),
+            TransformerBlock(width, context, heads),
+            nn.Linear(width, width),
+        )
 
     def forward(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         residual = x
@@ -133,14 +141,20 @@ class UNet(nn.Module):
         time = 4 * width
         self.time_proj, self.time_embedding = Timesteps(width), TimeEmbedding(width, time)
         self.conv_in = nn.Conv2d(4, width, 3, padding=1)
-        self.down_res, self.down_attn, self.down = ResBlock(width, width, time), SpatialTransformer(width, context, heads), Downsample(width)
+        self.down_res, self.down_attn, self.down = (
+            ResBlock(width, width, time),
+            SpatialTransformer(width, context, heads),
+            Downsample(width),
+        )
         self.mid_res1, self.mid_attn = ResBlock(width, 2 * width, time), SpatialTransformer(2 * width, context, heads)
         self.mid_res2 = ResBlock(2 * width, 2 * width, time)
         self.up = Upsample(2 * width)
         self.up_res, self.up_attn = ResBlock(3 * width, width, time), SpatialTransformer(width, context, heads)
         self.norm_out, self.conv_out = nn.GroupNorm(4, width), nn.Conv2d(width, 4, 3, padding=1)
 
-    def forward(self, sample: torch.Tensor, timestep: torch.Tensor, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, sample: torch.Tensor, timestep: torch.Tensor, encoder_hidden_states: torch.Tensor
+    ) -> torch.Tensor:
         emb = self.time_embedding(self.time_proj(timestep.expand(sample.shape[0])).to(sample.dtype))
         x = self.conv_in(sample)
         skip = self.down_attn(self.down_res(x, emb), encoder_hidden_states)
@@ -232,10 +246,15 @@ class DiT(nn.Module):
         self.caption = nn.Linear(24, width)
         self.rotary = Rotary(width // heads)
         self.blocks = nn.ModuleList(DiTBlock(width, heads) for _ in range(depth))
-        self.norm_out, self.modulation_out = nn.LayerNorm(width, eps=1e-6, elementwise_affine=False), nn.Linear(width, 2 * width)
+        self.norm_out, self.modulation_out = (
+            nn.LayerNorm(width, eps=1e-6, elementwise_affine=False),
+            nn.Linear(width, 2 * width),
+        )
         self.proj_out = nn.Linear(width, 4 * patch * patch)
 
-    def forward(self, sample: torch.Tensor, timestep: torch.Tensor, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, sample: torch.Tensor, timestep: torch.Tensor, encoder_hidden_states: torch.Tensor
+    ) -> torch.Tensor:
         batch, channels, height, width = sample.shape
         p = self.patch
         x = sample.reshape(batch, channels, height // p, p, width // p, p)
@@ -278,7 +297,11 @@ class PaddedDownsample(nn.Module):
 class Encoder(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.conv_in, self.res, self.down = nn.Conv2d(3, width, 3, padding=1), ResBlock(width, width, None), PaddedDownsample(width)
+        self.conv_in, self.res, self.down = (
+            nn.Conv2d(3, width, 3, padding=1),
+            ResBlock(width, width, None),
+            PaddedDownsample(width),
+        )
         self.mid, self.attn = ResBlock(width, 2 * width, None), VaeAttention(2 * width)
         self.norm_out, self.conv_out = nn.GroupNorm(4, 2 * width, eps=1e-6), nn.Conv2d(2 * width, 8, 3, padding=1)
 
@@ -290,7 +313,11 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.conv_in, self.mid, self.attn = nn.Conv2d(4, 2 * width, 3, padding=1), ResBlock(2 * width, 2 * width, None), VaeAttention(2 * width)
+        self.conv_in, self.mid, self.attn = (
+            nn.Conv2d(4, 2 * width, 3, padding=1),
+            ResBlock(2 * width, 2 * width, None),
+            VaeAttention(2 * width),
+        )
         self.up, self.res = Upsample(2 * width), ResBlock(2 * width, width, None)
         self.norm_out, self.conv_out = nn.GroupNorm(4, width, eps=1e-6), nn.Conv2d(width, 3, 3, padding=1)
 
@@ -330,7 +357,9 @@ class ClipAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
         scores = torch.matmul(q * self.scale, k.transpose(-1, -2))
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
         weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
@@ -341,7 +370,12 @@ class ClipLayer(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.layer_norm1, self.self_attn = nn.LayerNorm(width), ClipAttention(width, heads)
-        self.layer_norm2, self.fc1, self.act, self.fc2 = nn.LayerNorm(width), nn.Linear(width, 4 * width), QuickGELU(), nn.Linear(4 * width, width)
+        self.layer_norm2, self.fc1, self.act, self.fc2 = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            QuickGELU(),
+            nn.Linear(4 * width, width),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.self_attn(self.layer_norm1(x))
@@ -351,7 +385,9 @@ class ClipLayer(nn.Module):
 class CLIP(nn.Module):
     """Text encoder with pooling at the end token (arXiv:2103.00020)."""
 
-    def __init__(self, vocabulary: int = 100, width: int = 24, heads: int = 4, depth: int = 2, length: int = 16) -> None:
+    def __init__(
+        self, vocabulary: int = 100, width: int = 24, heads: int = 4, depth: int = 2, length: int = 16
+    ) -> None:
         super().__init__()
         self.token_embedding, self.position_embedding = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
         self.layers = nn.ModuleList(ClipLayer(width, heads) for _ in range(depth))

@@ -22,7 +22,9 @@ class StepOutput:
 class Scheduler:
     """DDIM (arXiv:2010.02502), eta 0."""
 
-    def __init__(self, prediction_type: str = "epsilon", steps_offset: int = 1, timestep_spacing: str = "leading") -> None:
+    def __init__(
+        self, prediction_type: str = "epsilon", steps_offset: int = 1, timestep_spacing: str = "leading"
+    ) -> None:
         self.prediction_type, self.steps_offset, self.timestep_spacing = prediction_type, steps_offset, timestep_spacing
         self.num_train_timesteps = 1000
         self.set_alpha_to_one = False
@@ -37,7 +39,9 @@ class Scheduler:
     def set_timesteps(self, count: int) -> None:
         self.steps = count
         if self.timestep_spacing == "trailing":
-            self.timesteps = (self.num_train_timesteps - torch.arange(count) * (self.num_train_timesteps // count) - 1).long()
+            self.timesteps = (
+                self.num_train_timesteps - torch.arange(count) * (self.num_train_timesteps // count) - 1
+            ).long()
         elif self.timestep_spacing == "linspace":
             self.timesteps = torch.linspace(0, self.num_train_timesteps - 1, count).round().flip(0).long()
         else:
@@ -55,7 +59,9 @@ class Scheduler:
             original, noise = model_output, (sample - root * model_output) / rest
         else:
             original, noise = root * sample - rest * model_output, root * model_output + rest * sample
-        result = alpha_previous.sqrt().to(sample.dtype) * original + (1 - alpha_previous).sqrt().to(sample.dtype) * noise
+        result = (
+            alpha_previous.sqrt().to(sample.dtype) * original + (1 - alpha_previous).sqrt().to(sample.dtype) * noise
+        )
         return StepOutput(result)
 
 
@@ -65,7 +71,9 @@ class Pipeline:
     def __init__(self, text_encoder: CLIP, unet: UNet, vae: VAE, scheduler: Scheduler) -> None:
         self.text_encoder, self.unet, self.vae, self.scheduler = text_encoder, unet, vae, scheduler
 
-    def __call__(self, guidance_scale: float = 4.0, num_inference_steps: int = STEPS, generator: torch.Generator | None = None) -> SimpleNamespace:
+    def __call__(
+        self, guidance_scale: float = 4.0, num_inference_steps: int = STEPS, generator: torch.Generator | None = None
+    ) -> SimpleNamespace:
         dtype = self.vae.post_quant_conv.weight.dtype
         embeds = self.text_encoder(torch.tensor(IDS))[0]
         negative = self.text_encoder(torch.tensor(EMPTY_IDS))[0]

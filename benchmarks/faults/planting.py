@@ -68,7 +68,9 @@ def setting(cls: type, child: str, name: str, value: Any) -> Callable[[Any], set
     return plant
 
 
-def weight(cls: type, child: str, name: str, change: Callable[[torch.Tensor, Any], torch.Tensor]) -> Callable[[Any], set[str]]:
+def weight(
+    cls: type, child: str, name: str, change: Callable[[torch.Tensor, Any], torch.Tensor]
+) -> Callable[[Any], set[str]]:
     """`change(tensor, instance)` becomes the weight of `child` in every instance of `cls`."""
 
     def plant(target: Any) -> set[str]:

@@ -20,8 +20,12 @@ def _said(outcome: Outcome) -> bool:
 
 def print_summary(outcomes: list[Outcome], seconds: float) -> None:
     harmless = [o for o in outcomes if o.fault.harmless]
-    print(f"\n{len(outcomes)} cases in {seconds:.0f} s; {len(harmless)} of them ({_percent(len(harmless), len(outcomes)).strip()}) are harmless\n")
-    print(f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'cause 3':>9}   {'harmless':>8}{'false BUG':>11}")
+    print(
+        f"\n{len(outcomes)} cases in {seconds:.0f} s; {len(harmless)} of them ({_percent(len(harmless), len(outcomes)).strip()}) are harmless\n"
+    )
+    print(
+        f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'cause 3':>9}   {'harmless':>8}{'false BUG':>11}"
+    )
     for dtype in dict.fromkeys(o.dtype for o in outcomes):
         for model in [*dict.fromkeys(o.fault.model for o in outcomes), "all"]:
             _row(f"{dtype} {model}", [o for o in outcomes if o.dtype == dtype and model in (o.fault.model, "all")])
@@ -42,7 +46,9 @@ def _row(label: str, outcomes: list[Outcome]) -> None:
     ]
     false = sum(o.verdict == "BUG" for o in harmless)
     cells = "".join(f"{_percent(c, n):>9}" for c in counts[1:])
-    print(f"{label:18}{n:>8}{_percent(counts[0], n):>10}{cells}   {len(harmless):>8}{_percent(false, len(harmless)):>11}")
+    print(
+        f"{label:18}{n:>8}{_percent(counts[0], n):>10}{cells}   {len(harmless):>8}{_percent(false, len(harmless)):>11}"
+    )
 
 
 def _cost(outcomes: list[Outcome]) -> None:

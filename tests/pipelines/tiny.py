@@ -7,9 +7,28 @@ import torch
 
 import lockstep
 
-WORDS = (
-    ["a", "photo", "of", "the", "cat", "dog", "house", "on", "red", "blue", "green", "background,", "painting", "style", "with", "big", "small", "3d", "noise", "quality"]
-)
+WORDS = [
+    "a",
+    "photo",
+    "of",
+    "the",
+    "cat",
+    "dog",
+    "house",
+    "on",
+    "red",
+    "blue",
+    "green",
+    "background,",
+    "painting",
+    "style",
+    "with",
+    "big",
+    "small",
+    "3d",
+    "noise",
+    "quality",
+]
 
 
 def randomize(model: torch.nn.Module, seed: int) -> torch.nn.Module:

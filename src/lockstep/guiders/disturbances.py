@@ -122,8 +122,8 @@ class Disturbances:
             for module in block.modules():
                 if _is_self_attention(module) and config.skip_attention_scores:
                     self.replace_attention(module)
-                elif (
-                    (_is_self_attention(module) and config.skip_attention) or (_is_feed_forward(module) and config.skip_ff)
+                elif (_is_self_attention(module) and config.skip_attention) or (
+                    _is_feed_forward(module) and config.skip_ff
                 ):
                     self.replace_output(module, lambda output, hidden: _drop(output, hidden, config.dropout))
 
