@@ -35,10 +35,10 @@ test: $(VENV)/.test  ## run the tests (RUN_SLOW=1 adds the slow ones)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
 
 style: $(VENV)/.test  ## put the code into its format
-	@$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks
+	@$(BIN)/ruff format src tests benchmarks examples && $(BIN)/ruff check --fix src tests benchmarks examples
 
 quality: $(VENV)/.test  ## check format, lint, types and generated stubs
-	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks && $(BIN)/ruff check src tests benchmarks
+	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks examples && $(BIN)/ruff check src tests benchmarks examples
 	@echo "== types" && $(BIN)/mypy
 	@echo "== generated stubs" && $(BIN)/python -m lockstep.blocks.stubs --check
 

@@ -14,26 +14,18 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import track
 from rich.table import Table
 
+from .embedded_sheets import generate
 from .machine import console, print_machine
 
 SIDE = 32
-SEEN = [
-    "a red heart", "a dog", "a cat", "a slice of pizza", "a rocket, 3d style", "the sun", "a rose", "a banana",
-    "an elephant", "a fire", "a christmas tree", "a snowman", "a penguin", "a rainbow", "a hamburger", "an octopus",
-    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style", "a mushroom, noto style",
-    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera", "a cactus, noto style",
-    "an umbrella", "a birthday cake", "a soccer ball",
-]  # fmt: skip
-UNSEEN_TOGETHER = 16
 
 
 class Gallery:
@@ -57,20 +49,8 @@ def shrink(picture: np.ndarray) -> np.ndarray:
     return picture.reshape(SIDE, factor, SIDE, factor, 3).astype(np.float32).mean((1, 3)) / 255
 
 
-def generate(pipe: Any, prompts: Sequence[str], options: argparse.Namespace) -> list[np.ndarray]:
-    """Pictures for prompts, every one with the first seed."""
-    made = []
-    for part in track(list(chunks(prompts, options.batch)), description="pictures", console=console, transient=True):
-        images = pipe(
-            part, num_inference_steps=options.steps, guidance_scale=options.guidance, seed=options.seed
-        ).images
-        made += [np.asarray(image) for image in images]
-    return made
-
-
-def chunks(values: Sequence[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(values), size):
-        yield list(values[start : start + size])
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {"num_inference_steps": options.steps, "guidance_scale": options.guidance, "seed": options.seed}
 
 
 def spread(values: Sequence[Any], count: int) -> list[Any]:
@@ -87,7 +67,7 @@ def measure_retrieval(pipe: Any, table: Any, rgba: np.ndarray, options: argparse
         gallery = Gallery([table.render(item, rgba) for item in items], [item.concept for item in items])
         asked = spread(items, options.concepts)
         prompts = [table.caption(item) for item in asked]
-        pictures = generate(pipe, prompts, options)
+        pictures = generate(pipe, prompts, batch=options.batch, **settings(options))
         ranks = gallery.ranks(pictures, [item.concept for item in asked])
         results[style] = {
             "concepts": len(asked),
@@ -113,7 +93,7 @@ def measure_colours(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.N
 
     items = spread([item for item in table.held_out if item.kind == "colour" and item.core], options.colours)
     prompts = [table.prompt(item) for item in items]
-    pictures = generate(pipe, prompts, options)
+    pictures = generate(pipe, prompts, batch=options.batch, **settings(options))
     named = [name_colour(picture) for picture in pictures]
     true = [name_colour(table.render(item, rgba)) for item in items]
     labels = [f"{prompt}: {name}" for prompt, name in zip(prompts, named, strict=True)]
@@ -147,15 +127,6 @@ def save(path: Path, pictures: Sequence[np.ndarray], labels: Sequence[str], colu
     console.print(f"[dim]{save_sheet(path, pictures, labels, columns)}[/]")
 
 
-def save_prompt_sheets(pipe: Any, table: Any, options: argparse.Namespace) -> None:
-    """The two sheets of the model card: seen prompts, and compositions that no training picture shows."""
-    save(options.out / "prompts.png", generate(pipe, SEEN, options), SEEN)
-    both = spread([item for item in table.held_out if item.kind == "both" and item.core], UNSEEN_TOGETHER // 2)
-    colour = spread([item for item in table.held_out if item.kind == "colour" and item.core], UNSEEN_TOGETHER // 2)
-    prompts = [table.prompt(item) for item in [*colour, *both]]
-    save(options.out / "compositions.png", generate(pipe, prompts, options), prompts)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
@@ -181,10 +152,9 @@ def main() -> None:
     pipe.set_progress_bar_config(disable=True)
     table, (rgba, _) = load_items(options.work), load_pictures(options.work)
     options.out.mkdir(parents=True, exist_ok=True)
-    save_prompt_sheets(pipe, table, options)
     results = {
         "model": str(options.model),
-        "settings": {"steps": options.steps, "guidance": options.guidance, "seed": options.seed},
+        "settings": settings(options),
         "seconds_per_picture_25_steps": measure_speed(pipe, options),
         "colours": measure_colours(pipe, table, rgba, options),
         "retrieval": measure_retrieval(pipe, table, rgba, options),

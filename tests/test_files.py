@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from lockstep import files
-from lockstep.errors import FileFormatError, LockstepError, NotFoundError
+from lockstep.errors import FileFormatError, InputError, LockstepError, NotFoundError
 
 
 @pytest.fixture
@@ -45,6 +45,35 @@ def test_a_hub_id_is_found_in_the_local_cache(no_network, tmp_path):
     (refs / "main").write_text("0" * 40)
     path = files.resolve_file("owner/name", "config.json", cache_dir=tmp_path)
     assert files.read_json(path) == {"a": 1}
+
+
+def test_what_is_no_folder_says_what_it_is_and_what_is_meant(tmp_path):
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet" / "config.json").write_text("{}")
+    (tmp_path / "vae").symlink_to(tmp_path / "moved")
+    with pytest.raises(NotFoundError, match="is a file; give the folder"):
+        files.resolve_folder(tmp_path / "unet" / "config.json")
+    with pytest.raises(NotFoundError, match=r"No subfolder 'transformer' in .* There: unet, vae \(a broken link\)"):
+        files.resolve_folder(tmp_path, subfolder="transformer")
+    with pytest.raises(NotFoundError, match="Did you mean subfolder='unet'"):
+        files.resolve_file(tmp_path, "config.json")
+    for nothing in (None, 5, ""):
+        with pytest.raises(InputError, match="path, or by a hub id"):
+            files.resolve_folder(nothing)
+
+
+def test_json_with_a_byte_order_mark_is_read_and_a_number_too_long_refused(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf{}")
+    assert files.read_json(tmp_path / "a.json") == {}
+    (tmp_path / "b.json").write_text('{"a": ' + "9" * 5000 + "}")
+    with pytest.raises(FileFormatError, match=r"b\.json is not valid JSON"):
+        files.read_json(tmp_path / "b.json")
+
+
+def test_a_git_lfs_pointer_is_called_one(tmp_path):
+    (tmp_path / "w.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(FileFormatError, match="git lfs pull"):
+        files.read_safetensors_header(tmp_path / "w.safetensors")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
@@ -82,7 +111,9 @@ def test_header_of_a_good_file(tmp_path):
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 3, "cut off"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 9, "extra data"),
         ({"a": {"dtype": "F32", "shape": [1]}}, b"", "damaged"),
-        ({"a": 3}, b"", "damaged"),
+        ({"a": 3}, b"", "tensor 'a' wants"),
+        ({"a": {"dtype": ["F32"], "shape": [1], "data_offsets": [0, 4]}}, b"\0" * 4, "tensor 'a' wants"),
+        ({"a": {"dtype": "F32", "shape": None, "data_offsets": [0, 4]}}, b"\0" * 4, "tensor 'a' wants"),
         (b"[]", b"", "damaged"),
         (b"\xff\xfe", b"", "damaged"),
         (b'{"a":' * 100_000, b"", "damaged"),

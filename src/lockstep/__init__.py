@@ -18,6 +18,7 @@ _DEFINES = {
     "models.modeling": ["ModelMixin"],
     "models.unets.unet_2d_condition": ["UNet2DConditionModel"],
     "models.controlnets.controlnet": ["ControlNetModel"],
+    "models.controlnets.multi": ["MultiControlNetModel"],
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
     "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
     "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],

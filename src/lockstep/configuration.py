@@ -7,17 +7,18 @@ survives a round trip) and reported by `unknown_config_keys`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union
 
 from . import __version__, files
-from .errors import ConfigError
+from .errors import ConfigError, UnsupportedError
 
 Init = TypeVar("Init", bound=Callable[..., None])
 DEFAULTED = "_use_default_values"  # the key under which a config says which of its values nobody gave
@@ -96,17 +97,23 @@ class ConfigMixin:
     @property
     def unknown_config_keys(self) -> list[str]:
         """Keys that came with the file and that this class does not use."""
-        return [key for key in self._config if key not in config_defaults(type(self)) and not key.startswith("_")]
+        known = {*config_defaults(type(self)), *self.ignored_config_keys}
+        return [key for key in self._config if key not in known and not key.startswith("_")]
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | str | Path, **overrides: Any) -> typing.Self:
         """Build from a config (a mapping, or a folder or file that has one) with some values replaced."""
-        values = dict(config) if isinstance(config, Mapping) else cls.load_config(config)
-        known = config_defaults(cls)
+        if not isinstance(config, Mapping):
+            path = cls.config_path(config)
+            with naming_config(path):
+                return cls.from_config(files.read_json(path), **overrides)
+        values, known = dict(config), config_defaults(cls)
         unknown = sorted(set(overrides) - set(known))
         if unknown:
             raise ConfigError(f"{cls.__name__} has no config value {unknown[0]!r}. It has: {', '.join(known)}.")
         defaulted = values.pop(DEFAULTED, ())
+        if not isinstance(defaulted, (list, tuple)):
+            raise ConfigError(f"{cls.__name__}: config value {DEFAULTED!r} wants a list of names, got {defaulted!r}.")
         values = {**{key: value for key, value in values.items() if key not in defaulted}, **overrides}
         built = cls(**{key: value for key, value in values.items() if key in known})
         kept = {key: value for key, value in values.items() if key not in known and key not in cls.ignored_config_keys}
@@ -116,10 +123,14 @@ class ConfigMixin:
     @classmethod
     def load_config(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> dict[str, Any]:
         """Read the config of a local folder, a file, or a hub id."""
-        path = Path(name_or_path)
-        if not path.is_file():
-            path = files.resolve_file(name_or_path, cls.config_name, subfolder=subfolder, **hub)
-        return files.read_json(path)
+        return files.read_json(cls.config_path(name_or_path, subfolder=subfolder, **hub))
+
+    @classmethod
+    def config_path(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Path:
+        """The config file of a local folder or hub id, or the file itself where one is named."""
+        if isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
+            return Path(name_or_path)
+        return files.resolve_file(name_or_path, cls.config_name, subfolder=subfolder, **hub)
 
     @classmethod
     def class_name_in_config(cls) -> dict[str, Any]:
@@ -136,6 +147,15 @@ class ConfigMixin:
         path = Path(folder) / self.config_name
         files.write_text(path, self.config_to_json())
         return path
+
+
+@contextlib.contextmanager
+def naming_config(path: Path) -> Iterator[None]:
+    """Within the block, an error about a config says which file the config came from."""
+    try:
+        yield
+    except (ConfigError, UnsupportedError) as problem:
+        raise type(problem)(f"{problem} (Read from {path}.)") from problem.__cause__
 
 
 def _to_json(value: Any) -> Any:
@@ -186,7 +206,7 @@ def fits(value: Any, annotation: Any) -> bool:
         items = [a for a in arguments if a is not Ellipsis]
         return isinstance(value, (list, tuple)) and all(any(fits(v, a) for a in items) for v in value)
     if annotation is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # NaN is no setting
     if annotation is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if origin is not None:

@@ -91,7 +91,12 @@ class ReplayError(LockstepError):
     """A picture cannot be made again from its manifest."""
 
 
+def close_to(name: object, known: Iterable[str]) -> str | None:
+    """The known name that is written most like this one, if one is."""
+    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)), None)
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """`: did you mean 'prompt'?` when something known is close, else a full stop."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
-    return f": did you mean {close[0]!r}?" if close else "."
+    close = close_to(name, known)
+    return f": did you mean {close!r}?" if close else "."

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import FileFormatError, NotFoundError
+from .errors import FileFormatError, InputError, NotFoundError
 
 EMBEDDED = {"lockstep/emoji": "embedded/emoji"}  # models that come inside the package
+HUB_ARGUMENTS = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
 PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch.save writes
+LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
 MAX_HEADER = 100 * 2**20
 ITEM_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
@@ -34,26 +36,45 @@ class TensorInfo:
     end: int
 
 
-def resolve_folder(name_or_path: str | Path, *, patterns: list[str] | None = None, **hub: Any) -> Path:
+def resolve_folder(
+    name_or_path: str | Path, *, subfolder: str | None = None, patterns: list[str] | None = None, **hub: Any
+) -> Path:
     """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded, or found in the cache)."""
+    if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
+        raise InputError(f"A model is named by a path, or by a hub id of the form 'owner/name', got {name_or_path!r}.")
     path = Path(name_or_path)
-    if path.is_dir():
-        return path
-    if str(name_or_path) in EMBEDDED:
-        return Path(__file__).parent / EMBEDDED[str(name_or_path)]
-    if not looks_like_hub_id(name_or_path):
+    if str(name_or_path) in EMBEDDED and not path.is_dir():
+        path = Path(__file__).parent / EMBEDDED[str(name_or_path)]
+    elif path.is_file():
+        raise NotFoundError(f"{path} is a file; give the folder that it is in.")
+    elif not path.is_dir() and not looks_like_hub_id(name_or_path):
         raise NotFoundError(f"{str(name_or_path)!r} is not a folder here, nor a hub id of the form 'owner/name'.")
-    return _download(str(name_or_path), patterns, hub)
+    elif not path.is_dir():
+        path = _download(str(name_or_path), patterns, hub)
+    folder = path / (subfolder or "")
+    if not folder.is_dir():
+        raise NotFoundError(f"No subfolder {subfolder!r} in {str(name_or_path)!r}. There: {listing(path)}.")
+    return folder
 
 
 def resolve_file(name_or_path: str | Path, file_name: str, *, subfolder: str | None = None, **hub: Any) -> Path:
     """One file of a model's folder; the error lists what is there instead."""
-    inside = f"{subfolder}/{file_name}" if subfolder else file_name
-    path = resolve_folder(name_or_path, patterns=[inside], **hub) / inside
+    patterns = [f"{subfolder}/{file_name}" if subfolder else file_name]
+    folder = resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)
+    path = folder / file_name
     if not path.is_file():
-        listing = ", ".join(sorted(p.name for p in path.parent.iterdir())) if path.parent.is_dir() else "no such folder"
-        raise NotFoundError(f"No {inside!r} in {str(name_or_path)!r}. There: {listing or 'nothing'}.")
+        deeper = sorted(p.parent.name for p in folder.glob(f"*/{file_name}"))
+        advice = f" Did you mean subfolder={deeper[0]!r}?" if deeper and not subfolder else ""
+        raise NotFoundError(f"No {file_name!r} in {folder}. There: {listing(folder)}.{advice}")
     return path
+
+
+def listing(folder: Path) -> str:
+    """What is in a folder, for an error message; a link that leads nowhere is called one."""
+    if not folder.is_dir():
+        return "no such folder"
+    names = (p.name if p.exists() else f"{p.name} (a broken link)" for p in sorted(folder.iterdir()))
+    return ", ".join(names) or "nothing"
 
 
 def looks_like_hub_id(name: str | Path) -> bool:
@@ -73,7 +94,7 @@ def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> P
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
         where = "in the local cache (offline)" if hub["local_files_only"] else "on the hub or in the local cache"
         raise NotFoundError(
-            f"{hub_id!r} is no folder here and was not found {where}: {problem}. "
+            f"{hub_id!r} is no folder here and was not found {where}: {str(problem).rstrip('.')}. "
             "Give the path of a downloaded folder, or go online (unset HF_HUB_OFFLINE)."
         ) from problem
 
@@ -81,10 +102,10 @@ def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> P
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))  # an editor may have put a byte order mark
     except FileNotFoundError:
         raise NotFoundError(f"There is no file {path}.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:
         raise FileFormatError(f"{path} is not valid JSON: {problem}.") from None
     if not isinstance(value, dict):
         raise FileFormatError(f"{path} has to hold a JSON object, but it holds a {type(value).__name__}.")
@@ -119,6 +140,8 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
                 f"{path} is a pickle, not safetensors. Loading a pickle can run code; convert it where you trust it: "
                 "`safetensors.torch.save_file(torch.load(path, weights_only=True), target)`."
             )
+        if start == LFS_MAGIC:
+            raise FileFormatError(f"{path} is a Git LFS pointer, not the weights. Fetch them with `git lfs pull`.")
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
         if not 0 < length <= min(MAX_HEADER, size - 8):
             raise FileFormatError(
@@ -127,22 +150,28 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
         raw = file.read(length)
     try:
         header = json.loads(raw)
-        metadata = header.pop("__metadata__", {})
-        tensors = {name: _tensor_info(entry, 8 + length) for name, entry in header.items()}
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise FileFormatError(
-            f"{path} has a damaged safetensors header: {type(problem).__name__}: {problem}."
-        ) from None
+    except (ValueError, RecursionError) as problem:
+        raise FileFormatError(f"{path} has a damaged safetensors header, which is not JSON: {problem}.") from None
+    if not isinstance(header, dict):
+        raise FileFormatError(f"{path} has a damaged safetensors header: a {type(header).__name__}, not an object.")
+    metadata = header.pop("__metadata__", {})
+    tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in header.items()}
     _check_layout(path, tensors, 8 + length, size)
     return tensors, metadata if isinstance(metadata, dict) else {}
 
 
-def _tensor_info(entry: dict[str, Any], base: int) -> TensorInfo:
-    start, end = entry["data_offsets"]
-    shape = entry["shape"]
-    if not all(type(n) is int and n >= 0 for n in (*shape, start, end)):
-        raise ValueError(f"offsets and sizes have to be whole numbers, got {entry}")
-    return TensorInfo(entry["dtype"], tuple(shape), base + start, base + end)
+def _tensor_info(path: Path, name: str, entry: Any, base: int) -> TensorInfo:
+    try:
+        (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
+        sound = isinstance(dtype, str) and all(type(n) is int and n >= 0 for n in (*shape, start, end))
+    except (KeyError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise FileFormatError(
+            f"{path} has a damaged safetensors header: tensor {name!r} wants a dtype, a shape and two data_offsets "
+            f"in whole numbers, got {entry!r}."
+        )
+    return TensorInfo(dtype, tuple(shape), base + start, base + end)
 
 
 def _check_layout(path: Path, tensors: dict[str, TensorInfo], base: int, size: int) -> None:

@@ -254,7 +254,9 @@ def load_image(path: str | Path) -> Image.Image:
     """A picture file as RGB, turned upright."""
     try:
         with Image.open(path) as file:
-            return ImageOps.exif_transpose(file).convert("RGB")
+            picture = ImageOps.exif_transpose(file).convert("RGB")
+        picture.filename = str(path)  # type: ignore[attr-defined]  # a manifest tells where a picture came from
+        return picture
     except FileNotFoundError:
         raise NotFoundError(f"There is no picture at {path}.") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:

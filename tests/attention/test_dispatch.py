@@ -279,6 +279,9 @@ def test_tensors_that_do_not_fit_are_refused():
         ((query, key[:, :3], value), "as many values as keys"),
         ((query, key[:, :, :2], value[:, :, :2]), "4 query heads and 2 key heads"),
         ((query, key.double(), value.double()), "one dtype"),
+        ((query, key.to("meta"), value), "one device, got cpu, meta and cpu"),
+        ((query.long(), key.long(), value.long()), "floating-point tensors, got torch.int64"),
+        ((query.numpy(), key, value), "floating-point tensors, got ndarray"),
     ]:
         with pytest.raises(InputError, match=words):
             dispatch_attention_fn(*bad, attn_mask=torch.ones(KEYS, dtype=torch.bool))
@@ -286,9 +289,17 @@ def test_tensors_that_do_not_fit_are_refused():
         (torch.ones(KEYS + 1, dtype=torch.bool), r"broadcasts to \(2, 4, 10, 7\)"),
         (torch.ones(1, 1, 1, 1, KEYS, dtype=torch.bool), "broadcasts"),
         (torch.ones(KEYS, dtype=torch.long), "mask.bool"),
+        (torch.ones(KEYS, dtype=torch.bool, device="meta"), "a tensor on cpu, got one on meta"),
+        ([True] * KEYS, "a tensor on cpu, got list"),
     ]:
         with pytest.raises(InputError, match=words):
             dispatch_attention_fn(query, key, value, attn_mask=mask)
+    with pytest.raises(InputError, match="dropout_p from 0 up to but not 1, got 1.5"):
+        dispatch_attention_fn(query, key, value, dropout_p=1.5)
+    with pytest.raises(InputError, match="0 key heads"):
+        dispatch_attention_fn(query, key[:, :, :0], value[:, :, :0], enable_gqa=True)
+    with pytest.raises(UnknownNameError, match="attention backend"):
+        get_backend(["native"])
     with pytest.raises(InputError, match="not both"):
         dispatch_attention_fn(query, key, value, attn_mask=torch.ones(KEYS, dtype=torch.bool), is_causal=True)
 

@@ -147,6 +147,17 @@ def test_wrong_values_are_refused():
         pipe("cat", checkpoints={"preloop": Checkpoint(load=True, data=saved.data, components={"sheduler": None})})
 
 
+def test_an_injected_value_of_another_type_is_refused_before_any_model_runs():
+    saved = Checkpoint(save=True, stop=True)
+    pipe = tiny.pipeline()
+    pipe("cat", seed=1, checkpoints={"preloop": saved})
+    calls = pipe.denoiser.calls
+    wrong = Checkpoint(load=True, data={**saved.data, "latents": "noise"})
+    with pytest.raises(InputError, match="'latents', which wants Tensor"):
+        pipe("cat", seed=1, checkpoints={"preloop": wrong})
+    assert pipe.denoiser.calls == calls
+
+
 def test_arrays_of_another_framework_can_be_injected():
     pipe = tiny.pipeline()
     saved, _ = captured(pipe, "post_loop")

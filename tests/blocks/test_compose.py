@@ -100,6 +100,20 @@ def test_auto_blocks_take_the_first_trigger_that_is_given():
     assert run({"choice": choice}, image=torch.ones(1), mask_image=torch.ones(1)) == [("paint",)]
 
 
+def test_a_choice_keeps_its_triggers_when_a_branch_goes():
+    choice = auto(
+        ["mask_image", "image", None], {"paint": note("paint"), "picture": note("picture"), "text": note("text")}
+    )
+    without = choice.removed("paint")
+    assert run({"choice": without}, image=torch.ones(1)) == [("picture",)]
+    assert run({"choice": without}) == [("text",)]
+    assert "if image" in SequentialPipelineBlocks({"choice": without}).draw()
+    assert run({"choice": choice.removed("text")}) == []
+    assert run({"choice": choice}, image=torch.ones(1), mask_image=torch.ones(1)) == [("paint",)]
+    with pytest.raises(WiringError, match="'more' would have none"):
+        choice.inserted("more", note("more"))
+
+
 def test_auto_blocks_without_a_default_are_skipped():
     assert run({"choice": auto(["image"], {"picture": note("picture")})}) == []
 

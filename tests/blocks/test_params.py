@@ -72,7 +72,7 @@ def test_strings_in_declarations_are_templates():
         ("height", 100, r"a multiple of 8 \(96 or 104 are near\), got 100"),
         ("height", 0, "at least 8"),
         ("strength", 1.5, "at most 1.0, got 1.5"),
-        ("strength", float("nan"), "a number, got nan"),
+        ("strength", float("nan"), "a finite number, got nan"),
         ("num_inference_steps", 0, "at least 1, got 0"),
         ("num_inference_steps", True, "wants int, got bool True"),
         ("control_guidance_start", [0.2, -0.1], "at least 0.0, got -0.1"),

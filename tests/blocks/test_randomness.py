@@ -115,13 +115,27 @@ def test_copy_generator_draws_the_same_and_is_independent():
         ({"prompt": "a"}, 1),
         ({"prompt": ["a", "b"], "num_images_per_prompt": 3}, 6),
         ({"prompt_embeds": torch.zeros(2, 5)}, 2),
-        ({"latents": torch.zeros(5, 4), "prompt": "a"}, 5),
+        ({"latents": torch.zeros(5, 4)}, 5),
+        ({"prompt": ["a"] * 4, "image": [torch.zeros(3, 8, 8)] * 2, "mask_image": torch.zeros(3, 8, 8)}, 4),
         ({"prompt": None, "image": torch.zeros(3, 3, 8, 8)}, 3),
         ({}, 1),
     ],
 )
 def test_count_samples(values, samples):
     assert count_samples(values) == samples
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"prompt": ["a"] * 3, "image": [torch.zeros(3, 8, 8)] * 2},
+        {"prompt": "a", "image": torch.zeros(2, 3, 8, 8)},
+        {"prompt": "a", "latents": torch.zeros(5, 4)},
+    ],
+)
+def test_rows_that_do_not_fit_the_samples_are_refused(values):
+    with pytest.raises(InputError, match="samples"):
+        count_samples(values)
 
 
 def test_seeds():

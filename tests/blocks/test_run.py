@@ -1,8 +1,11 @@
 """The engine: events, callbacks, interrupts, threads, progress."""
 
+import copy
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
@@ -91,11 +94,42 @@ def test_callback_names_are_checked_before_any_model_runs():
     pipe = tiny.pipeline()
     with pytest.raises(UnknownNameError, match="did you mean 'latents'"):
         pipe("cat", callback_on_step_end=lambda *a: {}, callback_on_step_end_tensor_inputs=["latnts"])
-    with pytest.raises(InputError, match="callback_on_step_end wants a function, got int 3"):
+    with pytest.raises(InputError, match="callback_on_step_end wants a function of .*, got int 3"):
         pipe("cat", callback_on_step_end=3)
     assert tiny.forwards(pipe) == 0
     with pytest.raises(UnknownNameError, match="returned by callback_on_step_end 'noise_pred'"):
         pipe("cat", callback_on_step_end=lambda *a: {"noise_pred": None})
+
+
+@pytest.mark.parametrize("callback", [lambda pipe, step: {}, 3])
+def test_a_callback_that_cannot_be_called_is_refused_before_any_model_runs(callback):
+    pipe = tiny.pipeline()
+    with pytest.raises(InputError, match="step, timestep, values"):
+        pipe("cat", callback_on_step_end=callback)
+    assert pipe.denoiser.calls == 0
+
+
+def test_a_callback_gives_names_with_values():
+    with pytest.raises(InputError, match="list"):
+        tiny.pipeline()("cat", callback_on_step_end=lambda *_: [1])
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"output": 3}, {"return_dict": "no"}, {"preview": "yes"}, {"callback_on_step_end_tensor_inputs": "latents"}],
+)
+def test_options_of_another_type_are_refused_before_any_model_runs(option):
+    pipe = tiny.pipeline()
+    with pytest.raises(InputError, match=f"{next(iter(option))}.* wants"):
+        pipe("cat", **option)
+    assert pipe.text_encoder.calls == 0
+
+
+def test_a_copied_pipeline_gives_the_same_picture():
+    pipe = tiny.pipeline()
+    for twin in (copy.deepcopy(pipe), pickle.loads(pickle.dumps(pipe))):
+        assert torch.equal(twin("cat", seed=np.int64(1)).images, pipe("cat", seed=1).images)
+        assert twin.denoiser is not pipe.denoiser
 
 
 def test_callback_can_ask_for_any_value():

@@ -8,33 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lockstep.cli.app import run
 from lockstep.cli.pipelines import make_guider, scheduler_class
 from lockstep.cli.preview import TerminalPicture
 from lockstep.errors import UnknownNameError
 from pipelines import tiny
 
 QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
-
-
-@pytest.fixture
-def lockstep(capsys, tmp_path, monkeypatch):
-    """Runs the command in a folder of its own: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words):
-        with pytest.raises(SystemExit) as leave:
-            run([str(word) for word in words])
-        captured = capsys.readouterr()
-        return leave.value.code, captured.out, captured.err
-
-    return call
 
 
 def test_generate_writes_a_png_that_replay_makes_again(lockstep, folder, tmp_path):
@@ -112,6 +91,16 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
         (["generate", "a cat", "-m", "{folder}", "--image", "nowhere.png"], 3, "nowhere.png"),
         (["generate", "a cat", "-m", "no/such/folder"], 3, "no/such/folder"),
         (["generate", "a", "cat", "-m", "{folder}"], 2, "quotes"),
+        (["generate", "a cat", "-m", "{folder}", "--sed", "3"], 2, "did you mean '--seed'"),
+        (["generate", "a cat", "-m", "{folder}", "--prompt", "a dog"], 2, "one of them"),
+        (["generate", "a cat", "-m", "{folder}", "--height", "16", "--height", "24"], 2, "twice"),
+        (["generate", "a cat", "-m", "{folder}", "--latents", "x"], 2, "Unknown option"),
+        (["generate", "a cat", "-m", "{folder}", "--output-type", "np"], 2, "Unknown option"),
+        (["generate", "a cat", "-m", "{folder}", "--device", "gpu"], 2, "gpu"),
+        (["generate", "a cat", "-m", "{folder}", "--guider", "AdaptiveProjected:eta"], 2, "name=value"),
+        (["generate", "--from", "{folder}/unet/diffusion_pytorch_model.safetensors", "-m", "{folder}"], 2, "UTF-8"),
+        (["generate", "a cat", "-m", "{folder}", "-o", "{folder}/model_index.json/a.png"], 2, "cannot be made"),
+        (["replay", "{folder}/model_index.json"], 3, "not a picture"),
         (["schema", "{folder}", "--workflow", "text2video"], 2, "text2image"),
     ],
 )
@@ -127,6 +116,72 @@ def test_errors_as_json(lockstep):
     code, out, _ = lockstep("generate", "a cat", "-m", "no/such/folder", "--json")
     assert code == 3
     assert json.loads(out)["error"] == "NotFoundError"
+
+
+def test_usage_errors_as_json_too(lockstep):
+    code, out, _ = lockstep("generate", "a cat", "--seed", "x", "--json")
+    assert (code, json.loads(out)["exit_code"]) == (2, 2)
+
+
+def test_what_cannot_be_written_is_told_before_anything_is_computed(lockstep, folder, tmp_path, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.nn.Module, "__call__", lambda *_, **__: pytest.fail("a model ran"))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", "closed/a.png", *QUICK)
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_pictures_are_kept_when_a_later_prompt_fails(lockstep, folder, tmp_path, monkeypatch):
+    from lockstep.errors import NonFiniteError
+    from lockstep.pipelines.stable_diffusion.decoders import Decode
+
+    decode, calls = Decode.__call__, []
+
+    def fail_the_second_time(self, components, state):
+        calls.append(1)
+        if len(calls) == 2:
+            raise NonFiniteError("planted")
+        return decode(self, components, state)
+
+    monkeypatch.setattr(Decode, "__call__", fail_the_second_time)
+    (tmp_path / "prompts.txt").write_text("a cat\na dog\n")
+    assert lockstep("generate", "--from", "prompts.txt", "-m", folder, "-o", "p.png", *QUICK)[0] == 4
+    assert (tmp_path / "p-0.png").is_file()
+    assert not (tmp_path / "p-1.png").exists()
+
+
+def test_quiet_says_only_where_the_pictures_are_and_a_prompt_may_look_like_an_option(lockstep, folder):
+    code, out, err = lockstep("generate", "-m", folder, "-q", *QUICK, "--", "--a cat")
+    assert (code, err) == (0, "")
+    assert out.startswith("picture.png")
+
+
+def test_a_run_from_a_picture_is_replayed_from_that_picture(lockstep, folder, tmp_path):
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / "in.png")
+    words = ["--image", "in.png", "--seed", 3, "--num-inference-steps", 4]
+    assert lockstep("generate", "a cat", "-m", folder, *words)[0] == 0
+    assert lockstep("replay", "picture.png")[0] == 0
+    (tmp_path / "in.png").rename(tmp_path / "moved.png")
+    code, _, err = lockstep("replay", "picture.png")
+    assert (code, "--input image=" in err) == (5, True)
+    assert lockstep("replay", "picture.png", "--input", "image=moved.png")[0] == 0
+    Image.new("RGB", (16, 16)).save(tmp_path / "in.png")
+    code, _, err = lockstep("replay", "picture.png")
+    assert (code, "pixels differ" in err) == (5, True)
+
+
+def test_controlnets_from_the_command_line(lockstep, folder, tmp_path):
+    from lockstep import ControlNetModel, UNet2DConditionModel
+
+    unet = UNet2DConditionModel.from_pretrained(folder, subfolder="unet")
+    ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16)).save_pretrained(tmp_path / "net")
+    Image.new("RGB", (16, 16), "red").save(tmp_path / "edges.png")
+    both = ["--controlnet", "net", "--control-image", "edges.png"] * 2
+    words = [*both, "--controlnet-conditioning-scale", "0.5,0.2", "--num-inference-steps", 2]
+    code, _, err = lockstep("generate", "a cat", "-m", folder, *words)
+    assert code == 0, err
 
 
 def test_schema_and_blocks_read_no_weights(lockstep, folder, tmp_path):
@@ -165,6 +220,18 @@ def test_help_lists_the_inputs_of_the_model(lockstep, folder):
 def test_help_needs_no_torch():
     code = "import sys; sys.argv = ['lockstep', '--help']\nfrom lockstep.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_threads_wait_without_spinning_unless_told_otherwise(monkeypatch, capsys):
+    from lockstep.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["lockstep", "--version"])
+    for told, wanted in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        environment = {} if told is None else {"OMP_WAIT_POLICY": told}
+        monkeypatch.setattr("os.environ", environment)
+        with pytest.raises(SystemExit):
+            main()
+        assert environment["OMP_WAIT_POLICY"] == wanted
 
 
 def test_names_of_schedulers_and_guiders():

@@ -78,5 +78,5 @@ def test_upsample(size):
 
 
 def test_unknown_activation():
-    with pytest.raises(ConfigError, match="'softsign'. Known: gelu, mish, relu, silu, swish"):
+    with pytest.raises(ConfigError, match="one of gelu, mish, relu, silu, swish, got 'softsign'"):
         get_activation("softsign")

@@ -10,7 +10,15 @@ from safetensors.torch import save_file
 from torch import nn
 
 from lockstep.configuration import register_to_config
-from lockstep.errors import FileFormatError, InputError, NotFoundError, UnknownNameError, UnsupportedError, WeightsError
+from lockstep.errors import (
+    ConfigError,
+    FileFormatError,
+    InputError,
+    NotFoundError,
+    UnknownNameError,
+    UnsupportedError,
+    WeightsError,
+)
 from lockstep.models.modeling import ModelMixin, computes_bf16, resolve_dtype
 from lockstep.models.weights import parse_size
 
@@ -98,6 +106,13 @@ def test_shards_missing_doubled_or_outside_are_refused(tmp_path):
     index.write_text(json.dumps({"weight_map": outside}))
     with pytest.raises(FileFormatError, match="outside"):
         Small.from_pretrained(tmp_path)
+    lie = {**content["weight_map"], "linear.bias": shards[-1]}
+    index.write_text(json.dumps({"weight_map": lie}))
+    with pytest.raises(FileFormatError, match=f"'linear.bias' is in {shards[-1]}, but it is in"):
+        Small.from_pretrained(tmp_path)
+    index.write_text(json.dumps({"weight_map": {**content["weight_map"], "phantom": shards[0]}}))
+    with pytest.raises(FileFormatError, match=f"'phantom' is in {shards[0]}, but it is in no shard"):
+        Small.from_pretrained(tmp_path)
     index.write_text(json.dumps(content))
     (tmp_path / shards[0]).rename(tmp_path / "hidden")
     with pytest.raises(NotFoundError, match=shards[0]):
@@ -129,10 +144,48 @@ def test_what_cannot_be_saved_or_switched_on_raises(tmp_path):
         Small().save_pretrained(tmp_path / "file")
 
 
+def test_errors_name_the_config_the_weights_and_the_class_that_was_meant(folder):
+    config = json.loads((folder / "config.json").read_text())
+    state = Small().state_dict()
+    save_file(
+        {**{k: v for k, v in state.items() if k != "linear.bias"}, "other": torch.ones(1)}, folder / Small.weights_name
+    )
+    with pytest.raises(WeightsError, match=r"model\.safetensors do not fit this Small: .*'linear\.bias'.*'other'"):
+        Small.from_pretrained(folder)
+    for change, error in (
+        ({"width": "8"}, r"'width' wants int, got str '8'\. .*config\.json"),
+        ({"width": -8}, r"sizes that tensors can have: .*config\.json"),
+        ({"_class_name": "AutoencoderKL"}, r"the config is that of AutoencoderKL\. .*config\.json"),
+        ({"_use_default_values": None}, r"_use_default_values.*config\.json"),
+    ):
+        (folder / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(ConfigError, match=error):
+            Small.from_pretrained(folder)
+
+
+def test_arguments_that_cannot_be_had_are_refused_before_anything_is_read(folder):
+    for arguments, error in (
+        ({"dtype": torch.int8}, "floating point"),
+        ({"dtype": "fp16", "torch_dtype": "bf16"}, "two names of one argument"),
+        ({"device": "gpu"}, "'gpu' cannot be used here"),
+        ({"device": "xla"}, "'xla' cannot be used here"),
+        ({"variant": "../fp16"}, "word in a file's name"),
+    ):
+        with pytest.raises(InputError, match=error):
+            Small.from_pretrained(folder, **arguments)
+    with pytest.raises(UnsupportedError, match="only safetensors"):
+        Small.from_pretrained(folder, use_safetensors=False)
+    Small.from_pretrained(folder, use_safetensors=True, low_cpu_mem_usage=True)
+    with pytest.raises(InputError, match="word in a file's name"):
+        Small().save_pretrained(folder, variant=16)
+
+
 def test_sizes_are_read_as_people_write_them():
     assert (parse_size("10GB"), parse_size("500MB"), parse_size("1KiB"), parse_size(7)) == (10**10, 5 * 10**8, 1024, 7)
-    with pytest.raises(InputError, match="10GB"):
-        parse_size("much")
+    assert (parse_size("1.5GB"), parse_size(2e9)) == (1_500_000_000, 2 * 10**9)
+    for size in ("much", 0, -5, "0.1", None):
+        with pytest.raises(InputError, match="10GB"):
+            parse_size(size)
 
 
 CAST_AND_MEASURE = """

@@ -49,7 +49,7 @@ def mask():
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("tiny")
-    made = {kind: tiny.save_folder(root / kind, kind) for kind in ("sd1", "sd2", "xl")}
+    made = {kind: tiny.save_folder(root / kind, kind) for kind in tiny.CLASSES}
     return made | {"sd1_9": tiny.save_folder(root / "sd1_9", "sd1", in_channels=9)}
 
 
@@ -214,39 +214,89 @@ def test_xl_base_hands_over_to_a_refiner(folders):
     seeds = [torch.Generator().manual_seed(3) for _ in range(2)]
     latents = base(**arguments, generator=seeds[0], output_type="latent").images
     assert_close(latents, their_base(**arguments, generator=seeds[1], output_type="latent").images)
-    ours, theirs = both_pipelines(folders["xl"], "xl", "image2image", "euler")
-    compare(
-        ours,
-        theirs,
-        {"prompt": "a cat", "image": latents, "num_inference_steps": 8, "denoising_start": 0.6, "guidance_scale": 4.0},
+    rest = {"prompt": "a cat", "image": latents, "num_inference_steps": 8, "denoising_start": 0.6}
+    for folder in (folders["xl"], folders["refiner"]):  # the same model goes on, or the refiner does
+        ours, theirs = both_pipelines(folder, "xl", "image2image", "euler")
+        compare(ours, theirs, {**rest, "guidance_scale": 4.0})
+
+
+@pytest.mark.parametrize("guidance", [{"guidance_scale": 1.0}, {"negative_prompt": "blue"}, {}])
+def test_the_refiner_is_told_an_aesthetic_score(folders, guidance):
+    ours, theirs = both_pipelines(folders["refiner"], "xl", "image2image", "euler")
+    assert isinstance(ours, lockstep.StableDiffusionXLPipeline)
+    scores = {"aesthetic_score": 7.0, "negative_aesthetic_score": 1.5}
+    compare(ours, theirs, {"prompt": PROMPTS[:2], "image": picture(), "strength": 0.6, **scores, **guidance})
+
+
+def test_a_saved_refiner_stays_one(folders, tmp_path):
+    lockstep.DiffusionPipeline.from_pretrained(folders["refiner"]).save_pretrained(tmp_path)
+    again = diffusers.DiffusionPipeline.from_pretrained(tmp_path)
+    assert type(again).__name__ == "StableDiffusionXLImg2ImgPipeline"
+    assert again.config.requires_aesthetics_score
+
+
+THEIR_CONTROL = {
+    "text2image": diffusers.StableDiffusionControlNetPipeline,
+    "image2image": diffusers.StableDiffusionControlNetImg2ImgPipeline,
+    "inpainting": diffusers.StableDiffusionControlNetInpaintPipeline,
+}
+
+
+@pytest.fixture(scope="module")
+def controlled(folders, tmp_path_factory):
+    """Folders with one ControlNet, and with two."""
+    unet = lockstep.UNet2DConditionModel.from_pretrained(folders["sd1"], subfolder="unet")
+    small = {"conditioning_embedding_out_channels": (8, 16)}
+    nets = [tiny.randomize(lockstep.ControlNetModel.from_unet(unet, **small), seed) for seed in (9, 10)]
+    found = {}
+    for count, controlnet in ((1, nets[0]), (2, nets)):
+        found[count] = tmp_path_factory.mktemp(f"control{count}")
+        lockstep.StableDiffusionPipeline.from_pretrained(folders["sd1"], controlnet=controlnet).save_pretrained(
+            found[count]
+        )
+    return found
+
+
+def compare_controlled(folder, workflow, arguments, pictures):
+    ours, theirs, *_ = load_both(folder, THEIR_CONTROL[workflow])
+    plain = workflow == "text2image"
+    steps, their_steps = [], []
+    seeds = [torch.Generator().manual_seed(7) for _ in range(2)]
+    ours(**arguments, control_image=pictures, generator=seeds[0], **watch_steps(steps))
+    theirs(
+        **arguments, **{"image" if plain else "control_image": pictures}, generator=seeds[1], **watch_steps(their_steps)
     )
+    for index, ((_, latents), (_, wanted)) in enumerate(zip(steps, their_steps, strict=True)):
+        assert_close(latents, wanted, 1e-5, f"latents after step {index}")
 
 
 @pytest.mark.parametrize("guess", [False, True])
 @pytest.mark.parametrize("guidance", [1.0, 5.0])
-def test_controlnet(folders, tmp_path, guidance, guess):
-    unet = lockstep.UNet2DConditionModel.from_pretrained(folders["sd1"], subfolder="unet")
-    net = tiny.randomize(lockstep.ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16)), 9)
-    net.save_pretrained(tmp_path)
-    control = {"controlnet": lockstep.ControlNetModel.from_pretrained(tmp_path)}
-    ours = lockstep.StableDiffusionPipeline.from_pretrained(folders["sd1"], **control)
-    theirs = diffusers.StableDiffusionControlNetPipeline.from_pretrained(
-        folders["sd1"], controlnet=diffusers.ControlNetModel.from_pretrained(tmp_path)
-    )
-    for side in (ours, theirs):
-        side.set_progress_bar_config(disable=True)
-    arguments = arguments_for("sd1", "text2image", 1, guidance)
-    arguments |= {
-        "controlnet_conditioning_scale": 0.7,
-        "guess_mode": guess,
-        "control_guidance_end": 0.75,
-        "num_inference_steps": 4,
-    }
-    steps, their_steps = [], []
-    ours(**arguments, control_image=picture(5), generator=torch.Generator().manual_seed(7), **watch_steps(steps))
-    theirs(**arguments, image=picture(5), generator=torch.Generator().manual_seed(7), **watch_steps(their_steps))
-    for index, ((_, latents), (_, wanted)) in enumerate(zip(steps, their_steps, strict=True)):
-        assert_close(latents, wanted, 1e-5, f"latents after step {index}")
+def test_controlnet(controlled, guidance, guess):
+    arguments = {"controlnet_conditioning_scale": 0.7, "guess_mode": guess, "control_guidance_end": 0.75}
+    arguments |= arguments_for("sd1", "text2image", 1, guidance)
+    compare_controlled(controlled[1], "text2image", arguments, picture(5))
+
+
+@pytest.mark.parametrize("workflow", ["image2image", "inpainting"])
+def test_controlnet_with_a_start_picture(controlled, workflow):
+    arguments = {**arguments_for("sd1", workflow, 1, 5.0), "controlnet_conditioning_scale": 0.7}
+    compare_controlled(controlled[1], workflow, arguments, picture(5))
+
+
+@pytest.mark.parametrize("workflow", THEIR_CONTROL)
+def test_two_controlnets(controlled, workflow):
+    arguments = {"controlnet_conditioning_scale": [0.7, 0.3], "control_guidance_end": [0.5, 1.0]}
+    arguments |= arguments_for("sd1", workflow, 1, 5.0)
+    compare_controlled(controlled[2], workflow, arguments, [picture(5), picture(6)])
+
+
+def test_the_control_picture_decides_on_the_size(controlled):
+    arguments = {"prompt": "a cat", "num_inference_steps": 2}
+    wide = picture(5).resize((32, 16))
+    compare_controlled(controlled[1], "text2image", arguments, wide)
+    ours, *_ = load_both(controlled[1], THEIR_CONTROL["text2image"])
+    assert ours(**arguments, control_image=wide, image=picture()).images[0].size == (32, 16)
 
 
 def test_what_lockstep_saves_diffusers_loads(folders, tmp_path):

@@ -1,6 +1,8 @@
 """What a person relies on: errors before compute, one thing in two faces, seeds, threads, checkpoints, the NaN guard."""
 
 import inspect
+import json
+import shutil
 import threading
 
 import numpy as np
@@ -70,6 +72,22 @@ def picture():
         ({"prompt": "x", "control_image": Image.new("RGB", (16, 16))}, InputError, ["controlnet"]),
         ({"prompt": "x", "workflow": "text2video"}, UnknownNameError, ["text2image"]),
         ({"prompt": "x", "image": Image.new("RGB", (16, 16)), "strength": 0.01}, InputError, ["strength", "no step"]),
+        ({"prompt": "x", "guidance_scale": float("inf")}, InputError, ["guidance_scale", "finite"]),
+        ({"prompt": "x", "image": Image.new("RGB", (1, 1))}, InputError, ["1x1", "smaller"]),
+        ({"prompt": "x", "image": np.full((16, 16, 3), 255.0)}, InputError, ["0 to 1", "255"]),
+        ({"prompt": "x", "image": [Image.new("RGB", (16, 16))] * 2}, InputError, ["'image' has 2", "1 samples"]),
+        ({"prompt": "x", "latents": torch.zeros(1, 4, 3, 3)}, InputError, ["[1, 4, 8, 8]", "[1, 4, 3, 3]"]),
+        ({"prompt": ["x", "y"], "latents": torch.zeros(1, 4, 8, 8)}, InputError, ["1 rows", "2 samples"]),
+        (
+            {
+                "prompt": "x",
+                "image": Image.new("RGB", (16, 16)),
+                "mask_image": Image.new("L", (16, 16)),
+                "padding_mask_crop": 2,
+            },
+            InputError,
+            ["all black"],
+        ),
     ],
 )
 def test_mistakes_are_named_before_any_model_runs(counted, arguments, error, words):
@@ -93,6 +111,7 @@ def test_the_signature_and_the_help_show_the_real_inputs(pipe):
     assert list(parameters)[0] == "prompt"
     assert {"guidance_scale", "num_inference_steps", "strength", "seed", "generator", "checkpoints"} <= set(parameters)
     assert parameters["num_inference_steps"].default == 50
+    assert inspect.signature(pipe.__call__) == inspect.signature(pipe)
     assert "Number of denoising steps" in pipe.__doc__
     assert "Number of denoising steps" in type(pipe).__call__.__doc__
     schema = pipe.schema()
@@ -303,6 +322,117 @@ def test_a_pipeline_with_the_tiny_autoencoder(pipe):
     assert out.size == (32, 32)
 
 
+def test_ready_embeddings_need_no_text_encoder_and_latents_no_autoencoder(folder, pipe):
+    wanted = pipe("a cat", seed=1, output_type="latent", **SMALL).images
+    embeds = pipe("a cat", output=["prompt_embeds", "negative_prompt_embeds"])
+    bare = {"text_encoder": None, "tokenizer": None, "vae": None, "safety_checker": None, "use_safetensors": True}
+    small = lockstep.DiffusionPipeline.from_pretrained(folder, **bare)
+    assert torch.equal(
+        small(**embeds, seed=1, output_type="latent", height=64, width=64, num_inference_steps=4).images, wanted
+    )
+    with pytest.raises(InputError, match="text_encoder"):
+        small("a cat", output_type="latent")
+    with pytest.raises(InputError, match="negative_prompt_embeds"):
+        small(prompt_embeds=embeds["prompt_embeds"], output_type="latent")
+    with pytest.raises(InputError, match="vae"):
+        small(**embeds)
+
+
+def test_hand_made_blocks_of_the_general_class_know_the_size_of_a_latent(folder, pipe):
+    class Mine(lockstep.SequentialPipelineBlocks):
+        """Text to image."""
+
+        block_classes = HandMade.block_classes
+
+    made = lockstep.DiffusionPipeline.from_pretrained(folder, blocks=Mine())
+    assert torch.equal(
+        made("a cat", seed=1, output_type="pt", **SMALL).images, pipe("a cat", seed=1, output_type="pt", **SMALL).images
+    )
+
+
+def test_saved_blocks_of_ones_own_are_asked_for(folder, tmp_path):
+    class Mine(lockstep.SequentialPipelineBlocks):
+        """Text to image."""
+
+        block_classes = HandMade.block_classes
+
+    lockstep.DiffusionPipeline.from_pretrained(folder, blocks=Mine()).save_pretrained(tmp_path)
+    with pytest.raises(LoadError, match=r"blocks=Mine\(\)"):
+        lockstep.DiffusionPipeline.from_pretrained(tmp_path)
+    lockstep.DiffusionPipeline.from_pretrained(tmp_path, blocks=Mine())("a cat", **SMALL)
+
+
+def test_a_mistyped_component_is_not_set(pipe):
+    with pytest.raises(UnknownNameError, match="did you mean 'scheduler'"):
+        pipe.schedular = pipe.scheduler
+    pipe.my_note = "anything else may be kept on a pipeline"
+
+
+def test_devices_are_checked(pipe):
+    with pytest.raises(InputError, match="gpu"):
+        pipe.to("gpu")
+
+
+def test_previews_are_small_pictures(pipe):
+    events = list(pipe.stream("a cat", preview=True, height=128, width=80, num_inference_steps=2))
+    previews = [event.value for event in events if event.kind == "preview"]
+    assert [shown[0].size for shown in previews] == [(40, 64)] * 2
+
+
+@pytest.mark.parametrize("more", [{}, {"image": Image.new("RGB", (16, 16))}])
+def test_a_painting_model_wants_a_mask(tmp_path, more):
+    painter = lockstep.DiffusionPipeline.from_pretrained(tiny.save_folder(tmp_path, in_channels=9))
+    with pytest.raises(InputError, match="mask_image"):
+        painter("a cat", **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"denoising_end": 0.0}, "denoising_end"),
+        ({"denoising_end": 0.01}, "denoising_end"),
+        ({"image": Image.new("RGB", (16, 16)), "denoising_start": 1.0}, "denoising_start"),
+        ({"prompt_2": ["a", "b"]}, "prompt_2"),
+        ({"original_size": (1, 2, 3)}, "original_size"),
+    ],
+)
+def test_mistakes_with_xl_are_named_before_any_model_runs(xl_folder, arguments, words):
+    pipe = lockstep.DiffusionPipeline.from_pretrained(xl_folder)
+    for model in (pipe.unet, pipe.vae, pipe.text_encoder):
+        model.register_forward_pre_hook(lambda *_: pytest.fail("a model ran"))
+    with pytest.raises(InputError, match=words):
+        pipe("a cat", num_inference_steps=5, **arguments)
+
+
+@pytest.fixture(scope="module")
+def xl_folder(tmp_path_factory):
+    return tiny.save_folder(tmp_path_factory.mktemp("xl"), "xl")
+
+
+@pytest.mark.parametrize("name", ["StableDiffusionInpaintPipeline", "StableDiffusionImg2ImgPipeline"])
+def test_folders_under_the_fields_other_names(folder, tmp_path, name):
+    shutil.copytree(folder, tmp_path / "named")
+    index = json.loads((folder / "model_index.json").read_text())
+    (tmp_path / "named" / "model_index.json").write_text(json.dumps({**index, "_class_name": name}))
+    pipe = lockstep.DiffusionPipeline.from_pretrained(tmp_path / "named")
+    assert type(pipe) is lockstep.StableDiffusionPipeline
+    pipe.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "model_index.json").read_text())["_class_name"] == name
+
+
+def test_several_controlnets_want_a_picture_and_numbers_each(folder):
+    unet = lockstep.UNet2DConditionModel.from_pretrained(folder, subfolder="unet")
+    nets = [lockstep.ControlNetModel.from_unet(unet, conditioning_embedding_out_channels=(8, 16)) for _ in range(2)]
+    pipe = lockstep.StableDiffusionPipeline.from_pretrained(folder, controlnet=nets)
+    picture = Image.new("RGB", (16, 16))
+    with pytest.raises(InputError, match="each of 2 ControlNets"):
+        pipe("a cat", control_image=picture)
+    with pytest.raises(InputError, match="controlnet_conditioning_scale"):
+        pipe("a cat", control_image=[picture, picture], controlnet_conditioning_scale=[1.0])
+    with pytest.raises(InputError, match="UNet2DConditionModel"):
+        pipe.controlnet = [unet, unet]
+
+
 def test_offload_tiling_and_slicing_are_harmless_here(pipe):
     arguments = {"prompt": "a cat", "seed": 1, "output_type": "pt", "num_images_per_prompt": 2, **SMALL}
     wanted = pipe(**arguments).images
@@ -331,9 +461,6 @@ def test_blocks_can_be_inserted_replaced_and_removed(pipe):
 
 
 def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_path):
-    import json
-    import shutil
-
     shutil.copytree(folder, tmp_path / "sd")
     index = json.loads((tmp_path / "sd" / "model_index.json").read_text())
     index |= {

@@ -83,6 +83,14 @@ def vae(seed: int = 3) -> lockstep.AutoencoderKL:
 BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 
 
+CLASSES = {
+    "sd1": "StableDiffusionPipeline",
+    "sd2": "StableDiffusionPipeline",
+    "xl": "StableDiffusionXLPipeline",
+    "refiner": "StableDiffusionXLImg2ImgPipeline",
+}
+
+
 def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
     """A whole pipeline's folder: `sd1` (epsilon), `sd2` (v-prediction), `xl`, or `refiner`."""
     tok = tokenizer()
@@ -94,23 +102,26 @@ def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
         more = {"use_linear_projection": True} if kind == "sd2" else {}
         parts = {"tokenizer": tok, "text_encoder": text_encoder(len(tok)), "unet": unet(in_channels, **more)}
     else:
-        parts = {
-            "tokenizer": tok, "text_encoder": text_encoder(len(tok)), "tokenizer_2": tok,
-            "text_encoder_2": text_encoder(len(tok), projection=True, seed=4), "unet": unet(in_channels, xl=True),
-        }  # fmt: skip
+        second = {"tokenizer_2": tok, "text_encoder_2": text_encoder(len(tok), projection=True, seed=4)}
+        if kind == "refiner":  # one text encoder, and an aesthetic score in place of the target size
+            one = {"cross_attention_dim": 16, "projection_class_embeddings_input_dim": 5 * 8 + 16}
+            parts = {**second, "unet": unet(in_channels, xl=True, seed=12, **one)}
+        else:
+            first = {"tokenizer": tok, "text_encoder": text_encoder(len(tok))}
+            parts = {**first, **second, "unet": unet(in_channels, xl=True)}
     parts |= {"vae": vae(), "scheduler": scheduler}
-    index = {
-        "_class_name": "StableDiffusionXLPipeline" if kind == "xl" else "StableDiffusionPipeline",
-        "_diffusers_version": "0.42.1",
-    }
+    index = {"_class_name": CLASSES[kind], "_diffusers_version": "0.42.1"}
     for name, part in parts.items():
         part.save_pretrained(folder / name)
         library = "transformers" if name.startswith(("tokenizer", "text_encoder")) else "diffusers"
         index[name] = [library, type(part).__name__]
     if kind == "xl":
         index |= {"force_zeros_for_empty_prompt": True}
+    elif kind == "refiner":
+        index |= {"force_zeros_for_empty_prompt": False, "requires_aesthetics_score": True}
+        index |= {"tokenizer": [None, None], "text_encoder": [None, None]}
     else:
         index |= {"safety_checker": [None, None], "feature_extractor": [None, None], "requires_safety_checker": False}
-    index |= {"image_encoder": [None, None]} | ({"feature_extractor": [None, None]} if kind == "xl" else {})
+    index |= {"image_encoder": [None, None], "feature_extractor": [None, None]}
     (folder / "model_index.json").write_text(json.dumps(index, indent=2))
     return folder

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lockstep.schedulers
-from lockstep.errors import NotFoundError
+from lockstep.errors import ConfigError, InputError, NotFoundError
 from lockstep.schedulers import (
     DDIMInverseScheduler,
     DDIMScheduler,
@@ -414,3 +414,92 @@ def test_lms_weights_are_exact_where_the_reference_rounds():
             worst_theirs = max(worst_theirs, abs(their_weight - exact) / scale)
     assert worst_ours < 1e-12
     assert worst_theirs > 1e-6
+
+
+ONES = torch.ones(SHAPE)
+
+
+def laid(name, steps=4):
+    scheduler = getattr(lockstep.schedulers, name)()
+    scheduler.set_timesteps(steps)
+    return scheduler
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_refuses_what_it_cannot_use(name):
+    """Each is an error of ours before anything is computed; the scheduler is where it was."""
+    scheduler = laid(name)
+    first = scheduler.timesteps[0]
+    for arguments, words in (
+        ((ONES.numpy(), first, ONES), "model_output as a floating-point tensor, got ndarray"),
+        ((ONES, first, ONES.long()), "sample as a floating-point tensor, got torch.int64"),
+        ((ONES + 0j, first, ONES), "model_output as a floating-point tensor, got torch.complex64"),
+        ((ONES[:, :1], first, ONES), "of the sample's shape"),
+        ((ONES, scheduler.timesteps[:2], ONES), "one timestep at a time"),
+        ((ONES, None, ONES), "a number as the timestep, got NoneType"),
+        ((ONES, "first", ONES), "a number as the timestep, got str"),
+    ):
+        with pytest.raises(InputError, match=words):
+            scheduler.step(*arguments)
+    for begin in (-1, 1.5, "0"):
+        with pytest.raises(InputError, match="begin_index wants"):
+            scheduler.set_begin_index(begin)
+    assert scheduler.step_index is None
+    scheduler.step(ONES, first, ONES)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if getattr(laid(name), "sigmas", None) is not None])
+def test_a_run_that_is_over_takes_no_further_step(name):
+    scheduler = laid(name)
+    sample_run(scheduler)
+    with pytest.raises(InputError, match="the run is over"):
+        scheduler.step(ONES, scheduler.timesteps[-1], ONES)
+    scheduler = laid(name)
+    scheduler.set_begin_index(99)
+    with pytest.raises(InputError, match="at index 99"):
+        scheduler.step(ONES, scheduler.timesteps[0], ONES)
+
+
+@pytest.mark.parametrize(
+    "name", ["DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler", "LCMScheduler", "TCDScheduler"]
+)
+def test_a_timestep_that_was_not_trained_is_refused(name):
+    scheduler = laid(name)
+    for timestep in (1000, -1, torch.tensor(5000), 999.0, torch.tensor(999.0)):
+        with pytest.raises(InputError, match="whole number from 0 to 999"):
+            scheduler.step(ONES, timestep, ONES)
+    with pytest.raises(InputError, match="from 0 to 999, got .1000, 0"):
+        scheduler.add_noise(ONES, ONES, torch.tensor([1000] + [0] * (len(ONES) - 1)))
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "FlowMatchHeunDiscreteScheduler"])
+def test_noise_wants_one_timestep_or_one_for_each_sample(name):
+    scheduler = laid(name, 7)
+    for timesteps, words in ((500, "got int"), (scheduler.timesteps[:5], "got 5 values")):
+        with pytest.raises(InputError, match=words):
+            scheduler.add_noise(ONES, ONES, timesteps)
+    alone, each = scheduler.timesteps[2], scheduler.timesteps[2].repeat(len(ONES))
+    assert torch.equal(scheduler.add_noise(ONES, ONES, alone), scheduler.add_noise(ONES, ONES, each))
+
+
+@pytest.mark.parametrize("grid", [[], "fast", [[900.0]], [float("nan"), 1.0], [900.0, None]])
+def test_an_explicit_grid_is_a_list_of_numbers(grid):
+    for name in ("EulerDiscreteScheduler", "DPMSolverMultistepScheduler", "DDPMScheduler", "LCMScheduler"):
+        with pytest.raises(InputError, match="timesteps wants a list of at least one finite number"):
+            getattr(lockstep.schedulers, name)().set_timesteps(timesteps=grid)
+    for name in ("EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler"):
+        with pytest.raises(InputError, match="sigmas wants a list of at least one finite number"):
+            getattr(lockstep.schedulers, name)().set_timesteps(sigmas=grid)
+    with pytest.raises(InputError, match="at least one timestep"):
+        EulerDiscreteScheduler().set_timesteps(sigmas=[0.0])  # the last sigma is where a run ends
+
+
+def test_generators_are_generators():
+    with pytest.raises(InputError, match="torch.Generator or a list of them, got 5"):
+        laid("DDPMScheduler").step(ONES, 750, ONES, generator=5)
+
+
+def test_an_error_about_a_config_names_its_file(tmp_path):
+    (tmp_path / "scheduler_config.json").write_text('{"num_train_timesteps": "1000"}')
+    with pytest.raises(ConfigError, match=r"wants int, got str '1000'\. .*scheduler_config\.json"):
+        DDIMScheduler.from_pretrained(tmp_path, force_download=False)

@@ -107,7 +107,11 @@ def test_threads_do_not_disturb_each_other(tokenizer):
         (lambda t: t(["a", 3]), InputError, ["Text 1", "int"]),
         (lambda t: t(["a", "b\ud800"]), InputError, ["Text 1", "surrogate"]),
         (lambda t: t("a", padding="maximum"), UnknownNameError, ["padding", "max_length"]),
+        (lambda t: t("a", padding=[]), UnknownNameError, ["padding", "max_length"]),
         (lambda t: t("a", truncation="maybe"), UnknownNameError, ["truncation", "maybe"]),
+        (lambda t: t.decode("a"), InputError, ["one row of token ids", "'a'"]),
+        (lambda t: t.decode([-1]), InputError, ["one row of token ids", "-1"]),
+        (lambda t: t.decode([[1]]), InputError, ["batch_decode"]),
         (lambda t: t("a", truncation=True, max_length=1), InputError, ["max_length", "2 special", "got 1"]),
         (lambda t: t("a", truncation=True, max_length="77"), InputError, ["max_length", "'77'"]),
         (lambda t: t("a", return_tensors="tf"), UnknownNameError, ["tf", "pt"]),
@@ -141,6 +145,7 @@ def damaged(tokenizer, folder, name, text):
         ("vocab.json", '{"a": "b"}', FileFormatError, ["vocab.json"]),
         ("merges.txt", "one two three\n", FileFormatError, ["merges.txt"]),
         ("merges.txt", "notintable alsonot\n", FileFormatError, ["merges.txt"]),
+        ("merges.txt", "#version: 0.2\ni n\n", FileFormatError, ["merges.txt", "800 tokens", "1 merges", "cut off"]),
         ("merges.txt", None, NotFoundError, ["merges.txt", "missing", "vocab.json"]),
         ("tokenizer_config.json", "[]", FileFormatError, ["tokenizer_config.json"]),
         ("tokenizer_config.json", '{"model_max_length": "long"}', ConfigError, ["model_max_length", "long"]),
@@ -161,6 +166,12 @@ def test_damaged_files(tokenizer, tmp_path, name, text, error, words):
     with pytest.raises(error) as caught:
         CLIPTokenizer.from_pretrained(tmp_path)
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_an_argument_that_nobody_takes_is_refused(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UnknownNameError, match="did you mean 'model_max_length'"):
+        CLIPTokenizer.from_pretrained(tmp_path, max_length=10)
 
 
 def test_no_such_folder(tmp_path):

@@ -119,7 +119,7 @@ def available_backends() -> list[str]:
 
 def get_backend(name: str) -> AttentionBackend:
     """The backend of that name or alias, if this machine can run it."""
-    backend = _REGISTRY.get(_ALIASES.get(name, name))
+    backend = _REGISTRY.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if backend is None:
         raise UnknownNameError("attention backend", name, backend_names())
     if backend.name not in _USABLE:

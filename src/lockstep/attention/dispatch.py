@@ -64,6 +64,8 @@ def dispatch_attention_fn(
     if parallel_config is not None:
         raise BackendError("Attention over several devices (parallel_config) is not available. Leave it out.")
     check_tensors(query, key, value, enable_gqa)
+    if not 0.0 <= dropout_p < 1.0:
+        raise InputError(f"Attention wants dropout_p from 0 up to but not 1, got {dropout_p}.")
     if attn_mask is not None:
         check_mask(attn_mask, query, key, is_causal)
         attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
@@ -84,6 +86,9 @@ def dispatch_attention_fn(
 
 def check_tensors(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
     """Refuse tensors that do not fit together, before anything is computed."""
+    kinds = [type(one).__name__ for one in (query, key, value) if not isinstance(one, Tensor)]
+    if kinds or not query.is_floating_point():
+        raise InputError(f"Attention wants floating-point tensors, got {kinds[0] if kinds else query.dtype}.")
     if not query.ndim == key.ndim == value.ndim == 4:
         raise InputError(
             "Attention wants query, key and value as (batch, tokens, heads, head width), "
@@ -95,19 +100,24 @@ def check_tensors(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
             f"got query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}."
         )
     heads, key_heads = query.shape[2], key.shape[2]
-    if heads != key_heads and not (enable_gqa and heads % key_heads == 0):
+    if heads != key_heads and not (enable_gqa and key_heads and heads % key_heads == 0):
         raise InputError(
             f"Attention got {heads} query heads and {key_heads} key heads. They have to be equal, or with "
             "enable_gqa=True the first a multiple of the second."
         )
     if not query.dtype == key.dtype == value.dtype:
         raise InputError(f"Attention wants one dtype, got {query.dtype}, {key.dtype} and {value.dtype}.")
+    if not query.device == key.device == value.device:
+        raise InputError(f"Attention wants one device, got {query.device}, {key.device} and {value.device}.")
 
 
 def check_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool) -> None:
     """A mask is bool (true: keep) or a bias, and broadcasts to (batch, heads, query tokens, key tokens)."""
     if is_causal:
         raise InputError("Attention takes a mask or is_causal=True, not both. Put the causal part into the mask.")
+    if not isinstance(mask, Tensor) or mask.device != query.device:
+        got = f"one on {mask.device}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise InputError(f"Attention wants a mask that is a tensor on {query.device}, got {got}.")
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise InputError(f"Attention wants a mask of bool or floating point, got {mask.dtype}. Use mask.bool().")
     wanted, sizes = (query.shape[0], query.shape[2], query.shape[1], key.shape[1]), tuple(mask.shape)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import torch
+import numpy as np
 
-from ..configuration import describe_type
+from ..configuration import describe_type, fits
 from ..errors import InputError, UnknownNameError, UnsupportedError
 from .assembly import Assembly
 from .components import RunComponents
@@ -17,6 +18,12 @@ from .plan import Plan, check_blocks, check_call, check_names, make_plan
 from .randomness import choose_seed, generators_for, seeds_per_sample
 from .run import Run, RunOptions
 
+PLAIN_OPTIONS: dict[str, Any] = {
+    "return_dict": bool,
+    "output": str | list[str] | None,
+    "workflow": str | None,
+    "callback_on_step_end_tensor_inputs": list[str],
+}
 OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 
 
@@ -51,7 +58,11 @@ def _bind(
             raise InputError(f"{name!r} was given twice, by position and by name.")
         values = {name: args[0], **values}
     check_names(assembly.flow, values, OPTION_NAMES, owner)
-    return values, RunOptions(**{name: value for name, value in kwargs.items() if name in OPTION_NAMES})
+    options = {name: value for name, value in kwargs.items() if name in OPTION_NAMES}
+    for name, hint in PLAIN_OPTIONS.items():
+        if name in options and not fits(options[name], hint):
+            raise InputError(f"{name!r} wants {describe_type(hint)}, got {describe_value(options[name])}.")
+    return values, RunOptions(**options)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,16 +80,26 @@ def _check_options(pipe: Any, plan: Plan, options: RunOptions) -> None:
         for name in options.callback_on_step_end_tensor_inputs:
             if name not in plan.names:
                 raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, plan.names)
-        if not callable(options.callback_on_step_end):
-            raise InputError(
-                f"callback_on_step_end wants a function, got {describe_value(options.callback_on_step_end)}."
-            )
+        _check_callback(options.callback_on_step_end)
+    if not isinstance(options.preview, bool) and not callable(options.preview):
+        raise InputError(f"preview wants True or a function of the latents, got {describe_value(options.preview)}.")
     if options.preview is True and not hasattr(pipe, "preview"):
         raise UnsupportedError(
             f"{type(pipe).__name__} has no preview of its own; give a function of the latents: preview=…."
         )
     if not isinstance(options.checkpoints, Mapping):
         raise InputError(f"checkpoints wants {{name: Checkpoint}}, got {describe_value(options.checkpoints)}.")
+
+
+def _check_callback(callback: Any) -> None:
+    try:
+        inspect.signature(callback).bind("pipe", 0, 0, {})
+    except TypeError:
+        raise InputError(
+            f"callback_on_step_end wants a function of (pipe, step, timestep, values), got {describe_value(callback)}."
+        ) from None
+    except ValueError:
+        pass  # a builtin that tells no signature
 
 
 def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) -> list[int] | None:
@@ -104,5 +125,5 @@ def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) ->
 
 def _check_seed(seed: Any) -> None:
     numbers = seed if isinstance(seed, (list, tuple)) else [seed]
-    if any(isinstance(one, (bool, torch.Tensor)) or not isinstance(one, int) for one in numbers):
+    if any(isinstance(one, bool) or not isinstance(one, (int, np.integer)) for one in numbers):
         raise InputError(f"'seed' wants {describe_type(int | list[int])}, got {describe_value(seed)}.")

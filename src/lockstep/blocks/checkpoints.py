@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..configuration import describe_type, fits
 from ..errors import InjectionError, InputError, UnknownNameError
 from .params import describe_value
 from .plan import Plan
@@ -94,11 +95,8 @@ class Checkpoints:
     def names(self) -> list[str]:
         """What a checkpoint can be called in this plan; `000` stands for any step."""
         steps = ["after_step_0"] if self.main_loop is not None else []
-        return [
-            *self.aliases,
-            *steps,
-            *(self._numbered(v.place.path, v.place.loops) for v in self.visits if v.place.block.kind == "leaf"),
-        ]
+        paths = (self._numbered(v.place.path, v.place.loops) for v in self.visits if v.place.block.kind == "leaf")
+        return list(dict.fromkeys([*self.aliases, *steps, *paths]))
 
     @staticmethod
     def _numbered(path: str, loops: Iterable[str]) -> str:
@@ -176,6 +174,7 @@ class Checkpoints:
         known = set(checkpoint.data) | set(checkpoint.expect)
         for value in sorted(known - self.plan.names):
             raise UnknownNameError(f"value in checkpoint {name!r}", value, self.plan.names)
+        self._check_types(name, checkpoint)
         computed = self._made_before(boundary)
         missing = [value for value in self.consumed_after(boundary) if value in computed and value not in known]
         if missing:
@@ -188,6 +187,17 @@ class Checkpoints:
                 f"consumes {listing}: computed here, neither injected nor proven equal. Put them into `data`, or into "
                 "`expect` to have them compared."
             )
+
+    def _check_types(self, name: str, checkpoint: Checkpoint) -> None:
+        """Refuse an injected value of a type that its readers do not take; arrays stand for tensors."""
+        params = [p for v in self.visits if v.place.block.kind == "leaf" for p in v.place.block.inputs]
+        hints = {p.name: p.type_hint for p in params if p.name in checkpoint.data and p.type_hint is not None}
+        for value, hint in hints.items():
+            given = checkpoint.data[value]
+            if given is not None and not isinstance(given, np.ndarray) and not fits(given, hint):
+                raise InputError(
+                    f"Checkpoint {name!r} injects {describe_value(given)} as {value!r}, which wants {describe_type(hint)}."
+                )
 
     # ---- at run time ----
 

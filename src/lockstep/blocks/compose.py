@@ -62,6 +62,9 @@ class CompositeBlocks(ModularPipelineBlocks):
             check_name(name, type(self).__name__)
         self.sub_blocks = NamedBlocks({name: _instance(block) for name, block in zip(names, classes, strict=True)})
 
+    def parts_changed(self) -> None:
+        """Called on a copy of this tree whose parts were inserted, replaced or removed."""
+
     @classmethod
     def from_blocks_dict(cls, blocks_dict: Mapping[str, Any], description: str | None = None) -> Self:
         """A tree from `{name: block}`."""
@@ -175,6 +178,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         twin.sub_blocks = NamedBlocks(self.sub_blocks)
         if not rest:
             edit(twin.sub_blocks, head)
+            twin.parts_changed()
             return twin
         if head not in twin.sub_blocks or not isinstance(twin.sub_blocks[head], CompositeBlocks):
             composites = [name for name, block in twin.sub_blocks.items() if isinstance(block, CompositeBlocks)]
@@ -281,9 +285,18 @@ class ConditionalPipelineBlocks(CompositeBlocks):
                 f"default_block_name of {type(self).__name__}", self.default_block_name, self.sub_blocks
             )
 
+    def parts_changed(self) -> None:
+        if self.default_block_name not in self.sub_blocks:
+            self.default_block_name = None
+
     @property
     def trigger_names(self) -> list[str]:
         return list(dict.fromkeys(name for name in self.block_trigger_inputs if name))
+
+    @property
+    def branch_triggers(self) -> dict[str, str | None]:
+        """Branch -> its trigger, where branches and triggers are paired in order."""
+        return dict(zip(self.sub_blocks, self.block_trigger_inputs, strict=False))
 
     @property
     def trigger_params(self) -> list[InputParam]:
@@ -292,7 +305,7 @@ class ConditionalPipelineBlocks(CompositeBlocks):
 
     def select_block(self, **triggers: Any) -> str | None:
         """The first block whose trigger is there; triggers and blocks are paired in order."""
-        pairs = zip(self.sub_blocks, self.block_trigger_inputs, strict=False)
+        pairs = self.branch_triggers.items()
         return next((name for name, trigger in pairs if trigger and triggers.get(trigger) is not None), None)
 
     def choose(self, values: Mapping[str, Any]) -> str | None:
@@ -320,6 +333,25 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if None in triggers:
             self.default_block_name = list(self.sub_blocks)[triggers.index(None)]
+        self._triggers = super().branch_triggers
+
+    @property
+    def branch_triggers(self) -> dict[str, str | None]:
+        return self._triggers
+
+    def parts_changed(self) -> None:
+        super().parts_changed()
+        for name in self.sub_blocks:
+            if name not in self._triggers:
+                raise WiringError(
+                    f"{type(self).__name__} chooses a branch by its trigger input, and {name!r} would have none. Make a "
+                    "subclass with the branches and triggers that you want, and put it here with replace_block."
+                )
+        self._triggers = {name: self._triggers[name] for name in self.sub_blocks}
+
+    @property
+    def trigger_names(self) -> list[str]:
+        return list(dict.fromkeys(name for name in self._triggers.values() if name))
 
 
 def _instance(block: Any) -> ModularPipelineBlocks:

@@ -50,13 +50,11 @@ def _about(parent: Any, name: str, part: ModularPipelineBlocks) -> str:
 
 
 def _condition(choice: Any, name: str) -> str:
-    triggers = list(choice.block_trigger_inputs)
-    names = list(choice.sub_blocks)
+    triggers = choice.branch_triggers
     if name == choice.default_block_name:
         return "otherwise"
-    paired = len(triggers) == len(names) or len(triggers) == len(names) - 1
-    place = names.index(name)
-    return f"if {triggers[place]}" if paired and place < len(triggers) else "when selected"
+    paired = len(choice.sub_blocks) - len(triggers) in (0, 1)
+    return f"if {triggers[name]}" if paired and triggers.get(name) else "when selected"
 
 
 def mermaid(root: Any) -> str:

@@ -50,15 +50,28 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(one)
 
 
-def refuse(finding: Finding, path: str, block: str, position: Mapping[str, Any]) -> NonFiniteError:
-    """The error that names the block, the step and the value."""
+def damaged_weights(models: Mapping[str, Any]) -> Iterator[str]:
+    """The weights that hold NaN or Inf themselves."""
+    for model, component in models.items():
+        named = component.named_parameters() if isinstance(component, torch.nn.Module) else ()
+        yield from (f"{model}.{name}" for name, weight in named if not bool(torch.isfinite(weight).all()))
+
+
+def refuse(
+    finding: Finding, path: str, block: str, position: Mapping[str, Any], models: Mapping[str, Any]
+) -> NonFiniteError:
+    """The error that names the block, the step, the value and the weights that are to blame, if they are."""
     step = f" at step {position['index']}" if "index" in position else ""
     half = finding.dtype in (torch.float16, torch.bfloat16)
     advice = (
         "Half precision overflows easily: load that model in float32."
         if half
-        else "Look at the weights that this block uses."
+        else "The weights that this block uses are finite: its inputs are out of their range, or it overflows."
     )
+    damaged = list(damaged_weights(models))
+    if damaged:
+        more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+        advice = f"The cause is in the weights: {', '.join(damaged[:3])}{more} hold NaN or Inf. Load the model again."
     return NonFiniteError(
         f"Block {path!r} ({block}){step} made {finding}; what earlier blocks made was finite. {advice} "
         "A block whose output may hold infinities says so with OutputParam(may_be_infinite=True)."

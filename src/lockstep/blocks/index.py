@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import __version__, files
 from ..configuration import describe_type
-from ..errors import FileFormatError, LoadError, NotFoundError
+from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
 from .params import ComponentSpec, public_class
 
 CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
@@ -31,6 +31,18 @@ class Index:
     blocks_name: str | None = None
     entries: dict[str, list[Any]] = field(default_factory=dict)  # component -> [library, class, place]
     configs: dict[str, Any] = field(default_factory=dict)
+
+    def blocks_class(self) -> Any:
+        """The blocks that the index names, where they are Lockstep's own."""
+        if self.blocks_name is None:
+            return None
+        try:
+            return public_class(self.blocks_name, f"the blocks of {self.source}")
+        except UnknownNameError:
+            raise LoadError(
+                f"{self.source!r} was saved with the blocks {self.blocks_name}, which are not part of Lockstep. Give "
+                f"them: from_pretrained(…, blocks={self.blocks_name}())."
+            ) from None
 
     def locate(self, spec: ComponentSpec) -> ComponentSpec | None:
         """The spec with the class and the place that the index names; None where the index has none for it."""

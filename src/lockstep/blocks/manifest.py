@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from PIL.PngImagePlugin import PngInfo
 
 from .. import __version__, files
-from ..errors import FileFormatError
+from ..errors import FileFormatError, InputError
 
 PNG_KEY = "lockstep"
 
@@ -63,6 +63,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "pipeline": type(pipe).__name__,
         "blocks": type(pipe.blocks).__name__,
         "model": pipe.name_or_path,
+        "adapters": pipe.describe_adapters(),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -117,7 +118,10 @@ def encode(value: Any) -> Any:
             "sha256": _hash_array(value),
         }
     if isinstance(value, Image.Image):
-        return {"picture": value.mode, "size": list(value.size), "sha256": hashlib.sha256(value.tobytes()).hexdigest()}
+        name = getattr(value, "filename", None)  # known where the picture was read from a file
+        file = {"file": str(name)} if name else {}
+        digest = hashlib.sha256(value.tobytes()).hexdigest()
+        return {"picture": value.mode, "size": list(value.size), "sha256": digest, **file}
     return str(value)
 
 
@@ -140,9 +144,13 @@ def hash_weights(model: torch.nn.Module) -> str:
 
 def save_png(image: Image.Image, path: str | Path, manifest: Manifest, index: int = 0) -> Path:
     """Write a picture with its manifest inside."""
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise InputError(
+            f"Pictures are written as PNG, which carries the manifest; got {path.name!r}. Use a name that ends in .png."
+        )
     info = PngInfo()
     info.add_itxt(PNG_KEY, manifest.to_json(image=index), zip=True)
-    path = Path(path)
     with files.atomic(path) as temporary:
         image.save(temporary, format="PNG", pnginfo=info)
     return path
@@ -150,11 +158,20 @@ def save_png(image: Image.Image, path: str | Path, manifest: Manifest, index: in
 
 def read_png(path: str | Path) -> dict[str, Any]:
     """The manifest inside a picture."""
-    with Image.open(path) as image:
-        image.load()
-        text = image.info.get(PNG_KEY)
+    try:
+        with Image.open(path) as image:
+            image.load()
+            text = image.info.get(PNG_KEY)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
+        raise FileFormatError(f"{path} is not a picture that can be read: {problem}.") from None
     if text is None:
         raise FileFormatError(
             f"{path} carries no Lockstep manifest. Pictures saved by `lockstep generate` or `output.save` do."
         )
-    return json.loads(text)
+    try:
+        manifest = json.loads(text)
+    except ValueError as problem:
+        raise FileFormatError(f"The manifest in {path} is damaged: {problem}.") from None
+    if not isinstance(manifest, dict) or not {"inputs", "components", "model", "seed", "workflow"} <= manifest.keys():
+        raise FileFormatError(f"The manifest in {path} lacks what a run is made of: inputs, components, model, seed.")
+    return manifest

@@ -54,5 +54,5 @@ class PipelineOutput(Output):
         ]
 
     def __repr__(self) -> str:
-        stopped = f", stopped at {self.stopped_at!r}" if self.stopped_at else ""
-        return f"PipelineOutput({', '.join(self.keys())}{stopped})"
+        stopped = [f"stopped at {self.stopped_at!r}"] if self.stopped_at else []
+        return f"PipelineOutput({', '.join([*self.keys(), *stopped])})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin
@@ -55,19 +56,19 @@ class InputParam:
         """Refuse a value of another type or outside the limits."""
         if value is None and not self.required:
             return
+        for number in value if isinstance(value, (list, tuple)) else [value]:
+            self._check_limits(number, block)
         if self.type_hint is not None and not _accepts(value, self.type_hint):
             raise InputError(
                 f"{self.name!r} (read by {block}) wants {describe_type(self.type_hint)}, got {describe_value(value)}."
             )
-        for number in value if isinstance(value, (list, tuple)) else [value]:
-            self._check_limits(number, block)
 
     def _check_limits(self, number: Any, block: str) -> None:
         if not isinstance(number, (int, float, np.number)):
             return
         wanted = [self._limit(limit, number) for limit in LIMITS]
-        if any(wanted) or number != number:
-            rule = " and ".join(filter(None, wanted)) or "a number"
+        if any(wanted) or not math.isfinite(number):
+            rule = " and ".join(filter(None, wanted)) or "a finite number"
             raise InputError(f"{self.name!r} (read by {block}) has to be {rule}, got {number!r}.")
 
     def _limit(self, limit: str, number: Any) -> str:
@@ -199,6 +200,13 @@ class ComponentSpec:
         if self.default_creation_method == "from_config":
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
+
+    def gathered(self, parts: Iterable[Any]) -> Any:
+        """Several components as the one that stands for them, where the spec has a class for that."""
+        kind = next((hint for hint in get_args(self.type_hint) if getattr(hint, "gathers_several", False)), None)
+        if kind is None:
+            raise InputError(f"Component {self.name!r} wants one {describe_type(self.type_hint)}, got several.")
+        return kind(parts)
 
     def located(self, source: str, **where: Any) -> ComponentSpec:
         """The same spec with a place to load from."""

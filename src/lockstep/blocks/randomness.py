@@ -37,7 +37,7 @@ def choose_seed() -> int:
 
 def seeds_per_sample(seed: int | Sequence[int], samples: int) -> list[int]:
     """One seed per sample."""
-    seeds = [seed + k for k in range(samples)] if isinstance(seed, int) else list(seed)
+    seeds = [int(one) for one in seed] if isinstance(seed, Sequence) else [int(seed) + k for k in range(samples)]
     if len(seeds) != samples:
         raise InputError(f"A list of seeds wants one per sample: {samples} for this call, got {len(seeds)}.")
     for one in seeds:
@@ -58,18 +58,25 @@ def copy_generator(generator: torch.Generator) -> torch.Generator:
 
 def count_samples(values: Mapping[str, Any]) -> int:
     """How many samples a call makes: rows of prompt or picture, times the number for each."""
-    if values.get("latents") is not None:
-        return int(values["latents"].shape[0])
-    rows = next(
-        (_rows(values[name]) for name in ("prompt", "prompt_embeds", "image", "video") if values.get(name) is not None),
-        1,
-    )
-    return rows * (values.get("num_images_per_prompt") or values.get("num_videos_per_prompt") or 1)
+    given = [name for name in ("prompt", "prompt_embeds", "image", "video") if values.get(name) is not None]
+    if not given and values.get("latents") is not None:
+        return len(values["latents"])
+    rows = _rows(given[0], values[given[0]]) if given else 1
+    samples = rows * (values.get("num_images_per_prompt") or values.get("num_videos_per_prompt") or 1)
+    for name in ("image", "mask_image"):
+        pictures = 1 if values.get(name) is None else _rows(name, values[name])
+        if pictures and samples % pictures:
+            raise InputError(
+                f"{name!r} has {pictures} pictures, which do not divide evenly among {samples} samples. Give one for "
+                "all, or one for each prompt."
+            )
+    if values.get("latents") is not None and len(values["latents"]) != samples:
+        raise InputError(f"'latents' has {len(values['latents'])} rows; this call makes {samples} samples.")
+    return samples
 
 
-def _rows(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return int(value.shape[0])
-    if hasattr(value, "ndim"):
-        return int(value.shape[0]) if value.ndim == 4 else 1
-    return len(value) if isinstance(value, (list, tuple)) else 1
+def _rows(name: str, value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return len(value)
+    axes = getattr(value, "ndim", 0)
+    return int(value.shape[0]) if axes == 4 or (axes and name == "prompt_embeds") else 1

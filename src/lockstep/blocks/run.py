@@ -21,6 +21,7 @@ from .components import RunComponents
 from .events import Event
 from .manifest import Manifest, describe_grid, describe_run
 from .output import PipelineOutput
+from .params import describe_value
 from .plan import Plan
 from .state import BlockView, PipelineState
 from .wiring import NUMBER, join
@@ -186,7 +187,8 @@ class Run:
             view = self._call(block, path, position)
             finding = self._finding(view, block)
         if finding:
-            raise guard.refuse(finding, path, type(block).__name__, position)
+            models = {name: self.components.get(name) for name in block.component_names}
+            raise guard.refuse(finding, path, type(block).__name__, position, models)
         for name in set(block.output_names) - set(block.input_names) - set(view._written):
             raise WiringError(
                 f"Block {path!r} ({type(block).__name__}) declares the output {name!r} but did not write it."
@@ -214,6 +216,10 @@ class Run:
         callback, names = self.options.callback_on_step_end, self.options.callback_on_step_end_tensor_inputs
         if callback is not None:
             changed = callback(self.pipe, index, item, {name: getattr(values, name, None) for name in names}) or {}
+            if not isinstance(changed, Mapping):
+                raise InputError(
+                    f"callback_on_step_end returns {{name: value}} or None, got {describe_value(changed)}."
+                )
             for name, value in changed.items():
                 if name not in names:
                     raise UnknownNameError("value returned by callback_on_step_end", name, names)

@@ -50,7 +50,10 @@ PROMPTS = {
 PICTURES = {
     "image": Value(Pictures, "The picture to start from."),
     "mask_image": Value(Pictures, "White where the picture is to be painted anew, black where it stays."),
-    "control_image": Value(Pictures, "The picture that steers the ControlNet (edges, depth, pose …)."),
+    "control_image": Value(
+        Pictures | list[list[Picture]],
+        "The picture that steers the ControlNet (edges, depth, pose …); for several nets a list with one for each.",
+    ),
     "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from."),
     "strength": Value(
         float, "How much of the start picture is replaced: 0 keeps it, 1 ignores it.", 0.8, range=FRACTION
@@ -58,12 +61,17 @@ PICTURES = {
     "padding_mask_crop": Value(
         int, "Crop to the mask with this margin in pixels before painting.", range={"minimum": 0}
     ),
-    "controlnet_conditioning_scale": Value(float | list[float], "Weight of the ControlNet's residuals.", default=1.0),
+    "controlnet_conditioning_scale": Value(
+        float | list[float], "Weight of the ControlNet; a list gives each net its own.", default=1.0
+    ),
     "control_guidance_start": Value(
-        float | list[float], "Part of the steps at which the ControlNet begins.", 0.0, range=FRACTION
+        float | list[float],
+        "Part of the steps at which the ControlNet begins; a list for several.",
+        0.0,
+        range=FRACTION,
     ),
     "control_guidance_end": Value(
-        float | list[float], "Part of the steps at which the ControlNet ends.", 1.0, range=FRACTION
+        float | list[float], "Part of the steps at which the ControlNet ends; a list for several.", 1.0, range=FRACTION
     ),
     "guess_mode": Value(bool, "Let the ControlNet see the picture alone, without the prompt.", default=False),
     "ip_adapter_image": Value(Pictures, "The picture that an image adapter takes its style or content from."),

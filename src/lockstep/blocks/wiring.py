@@ -293,13 +293,15 @@ def _missing_producer(root: ModularPipelineBlocks, flow: Flow, name: str, want: 
     message = (
         f"Block {want.place} needs {name!r} ({describe_type(want.param.type_hint)}), but no block before it makes it."
     )
-    later = [str(visit.place) for visit in flow.visits if name in visit.makes]
+    later = [str(visit.place) for visit in flow.visits if name in visit.makes and visit.place != want.place]
     if later:
         message += f" It is made only later, by {', '.join(later)}: move that block up."
     message += did_you_mean(name, [n for n in flow.made if n != name]).replace(": did", " Did").rstrip(".")
     candidates = sorted({block.__name__ for block in known_blocks(type(root)) if name in _declared_outputs(block)})
     if candidates:
         message += f" Blocks that make it: {', '.join(candidates)}."
+    if want.place.branches:
+        message += f" Or do without that branch: blocks.removed({want.place.branches[-1][0]!r})."
     return f"{message} If the caller gives it, say so: init_pipeline(given=[{name!r}])."
 
 

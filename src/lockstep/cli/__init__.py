@@ -3,6 +3,10 @@
 
 def main() -> None:
     """Entry point of the console script."""
+    import os
+
+    # threads that spin while they wait for each other take the processor from one another on a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from .app import run
 
     run()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
 from .. import __version__
 from ..errors import LockstepError
-from .console import EXIT_CODES, err, fail
+from .console import EXIT_CODES, err, fail, print_json
 from .demo import demo
 from .env import env
 from .generate import EXAMPLES, PipelineCommand, generate
@@ -19,6 +19,17 @@ from .schema import blocks, schema
 from .train import train
 
 CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+INTERRUPTED = 130
+
+
+@runtime_checkable
+class UsageProblem(Protocol):
+    """The parser's own errors know how to show themselves."""
+
+    def show(self) -> None: ...
+    def format_message(self) -> str: ...
+
 
 app = typer.Typer(
     name="lockstep", help="Runs, ports and proves diffusion models.", epilog=CODES, no_args_is_help=True,
@@ -58,16 +69,21 @@ def run(arguments: list[str] | None = None) -> None:
     try:
         try:
             code = app(words, standalone_mode=False)
+            if code == INTERRUPTED:  # the parser takes ctrl-C for itself
+                raise KeyboardInterrupt
         except LockstepError as problem:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
-        code = 130
+        code = INTERRUPTED
     except Exception as problem:
-        if not hasattr(problem, "show"):  # the parser's own errors know how to show themselves
+        if not isinstance(problem, UsageProblem):
             raise
-        problem.show()
         code = 2
+        if "--json" in words:
+            print_json({"error": "UsageError", "message": problem.format_message(), "notes": [], "exit_code": code})
+        else:
+            problem.show()
     sys.exit(code or 0)

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from ..errors import InputError
 from .console import err, out, print_json
-from .pipelines import DEFAULT_MODEL, described, loaded, target_path
+from .pipelines import DEFAULT_MODEL, check_writable, described, loaded, target_path
 
 EXAMPLES = """
 Examples:
@@ -23,6 +23,8 @@ Examples:
   lockstep generate "a fox" --image start.png --strength 0.6 --num-inference-steps 30
 
   lockstep generate "a house" --model ./stable-diffusion-v1-5 --scheduler dpm --guidance-scale 6
+
+  lockstep generate "a dog, clay style" --lora ./my-style:0.8
 
   lockstep generate --from prompts.txt -o sheet/ --json
 """
@@ -36,10 +38,13 @@ class PipelineCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Set the pipeline's own inputs aside, so that their values are not taken for the prompt."""
-        known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+        known = self.own_options(ctx)
         words, own, inputs = list(args), [], []
         while words:
             word = words.pop(0)
+            if word == "--":  # what follows is the prompt, whatever it looks like
+                own += ["--", *words]
+                break
             if not word.startswith("--") or word.partition("=")[0] in known:
                 own.append(word)
                 continue
@@ -50,6 +55,9 @@ class PipelineCommand(TyperCommand):
         ctx.args = [*ctx.args, *inputs]
         return ctx.args
 
+    def own_options(self, ctx: Any) -> set[str]:
+        return {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
         model = ctx.params.get("model") or DEFAULT_MODEL
@@ -57,9 +65,12 @@ class PipelineCommand(TyperCommand):
             pipe = described(model)
         except Exception:  # help has to work for a model that is not there
             return
+        from .inputs import can_be_typed
         from .schema import inputs_table
 
-        out.print(inputs_table(pipe.schema(), f"Inputs of {type(pipe).__name__} ({model}), each as an option"))
+        schema, typed = pipe.schema(), {param.name for param in pipe.inputs if can_be_typed(param)}
+        schema["inputs"] = [entry for entry in schema["inputs"] if entry["name"] in typed]
+        out.print(inputs_table(schema, f"Inputs of {type(pipe).__name__} ({model}), each as an option", typed))
 
 
 def generate(
@@ -82,85 +93,98 @@ def generate(
     guider: Annotated[
         str | None, typer.Option(help="A guider, with settings: AdaptiveProjectedGuidance:eta=0.5")
     ] = None,
+    controlnet: Annotated[
+        list[str] | None,
+        typer.Option(help="A ControlNet's folder or hub id, for --control-image; several may be given."),
+    ] = None,
+    lora: Annotated[
+        list[str] | None, typer.Option(help="A LoRA file or folder, with its strength: style.safetensors:0.8")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
-    show: Annotated[bool, typer.Option(help="Show the picture in the terminal where it can.")] = True,
+    show: Annotated[
+        bool,
+        typer.Option(
+            help="Show the picture in the terminal where it can: as pixels in kitty, ghostty, iTerm2, WezTerm and foot, "
+            "as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
+        ),
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make pictures from words; the manifest inside each PNG lets `lockstep replay` make it again."""
-    prompts = read_prompts(prompt, source)
-    inputs = described_inputs(model, context.args)
+    inputs = described_inputs(model, context)
+    prompts = read_prompts(prompt, inputs.pop("prompt", None), source)
+    count = inputs.pop("num_images_per_prompt", count)
     total = max(len(prompts), 1) * count
     paths = [target_path(output, index, total) for index in range(total)]
+    check_writable(paths)
     started = time.perf_counter()
-    pipe = loaded(model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider)
+    pipe = loaded(
+        model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
+        controlnets=controlnet or (),
+    )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:
         pipe.set_progress_bar_config(disable=True)
-    results = [
-        pipe(**inputs, **({"prompt": text} if text is not None else {}), num_images_per_prompt=count, workflow=workflow,
-             **({} if seed is None else {"seed": seed}))
-        for text in (prompts or NO_PROMPT)
-    ]  # fmt: skip
-    done = time.perf_counter()
-    save(
-        results,
-        paths,
-        prompts,
-        {"load_seconds": ready - started, "run_seconds": done - ready},
-        show and not quiet,
-        json,
-    )
+    shown = show and not quiet and not json
+    made: list[dict[str, Any]] = []
+    for text in prompts or NO_PROMPT:
+        given = {"prompt": text, "seed": seed, "workflow": workflow}
+        result = pipe(**inputs, **_without_none(given), num_images_per_prompt=count)
+        made += save(result, paths[len(made) :], text, shown)  # at once: what is done stays, whatever comes
+    times = {"load_seconds": ready - started, "run_seconds": time.perf_counter() - ready}
+    if json:
+        print_json({"pictures": made, **{name: round(value, 3) for name, value in times.items()}})
+        return
+    for entry in made:
+        out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]", highlight=False)
+    if not quiet:
+        err.print(f"[dim]loaded in {times['load_seconds']:.1f} s, made in {times['run_seconds']:.1f} s[/]")
 
 
-def read_prompts(prompt: str | None, source: Path | None) -> list[str]:
+def read_prompts(prompt: str | None, option: str | None, source: Path | None) -> list[str]:
     """The prompts of the command line or of a file."""
+    given = [text for text in (prompt, option) if text is not None]
+    if len(given) + (source is not None) > 1:
+        raise InputError("Give a prompt, --prompt, or --from FILE: one of them.")
     if source is None:
-        return [] if prompt is None else [prompt]
-    if prompt is not None:
-        raise InputError("Give a prompt or --from FILE, not both.")
+        return given
     if not source.is_file():
         raise InputError(f"--from wants a file with one prompt a line; there is no {source}.")
-    lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines()]
+    try:
+        lines = [line.strip() for line in source.read_text(encoding="utf-8").splitlines()]
+    except ValueError:
+        raise InputError(f"--from wants a text file (UTF-8) with one prompt a line; {source} is none.") from None
     prompts = [line for line in lines if line and not line.startswith("#")]
     if not prompts:
         raise InputError(f"{source} has no prompt in it.")
     return prompts
 
 
-def described_inputs(model: str, words: list[str]) -> dict[str, Any]:
+def described_inputs(model: str, context: Any) -> dict[str, Any]:
     """The pipeline's own inputs among the options, checked before any weight is read."""
     from .inputs import read_options
 
-    return read_options(words, described(model).inputs)
+    return read_options(context.args, described(model).inputs, own=context.command.own_options(context))
 
 
-def save(
-    results: list[Any], paths: list[Path], prompts: list[str], times: dict[str, float], show: bool, as_json: bool
-) -> None:
-    """Write the pictures, then say where they are."""
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def save(result: Any, paths: list[Path], prompt: str | None, show: bool) -> list[dict[str, Any]]:
+    """Write the pictures of one run; where each is, and its seed."""
     from ..blocks.manifest import save_png
     from .preview import TerminalPicture, can_show
 
-    made: list[dict[str, Any]] = []
-    for row, result in enumerate(results):
-        for index, image in enumerate(result.images):
-            path = save_png(image, paths[len(made)], result.manifest, index)
-            entry = {
-                "path": str(path),
-                "prompt": prompts[row] if prompts else None,
-                "seed": result.manifest["seed"][index],
-            }
-            made.append(entry)
-            if show and can_show(out) and not as_json:
-                out.print(TerminalPicture(image, 48))
-    if as_json:
-        print_json({"pictures": made, **{name: round(value, 3) for name, value in times.items()}})
-        return
-    for entry in made:
-        out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]", highlight=False)
-    err.print(f"[dim]loaded in {times['load_seconds']:.1f} s, made in {times['run_seconds']:.1f} s[/]")
+    made = []
+    for index, (image, path) in enumerate(zip(result.images, paths, strict=False)):
+        save_png(image, path, result.manifest, index)
+        made.append({"path": str(path), "prompt": prompt, "seed": result.manifest["seed"][index]})
+        if show and can_show(out):
+            out.print(TerminalPicture(image, 48))
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterable
@@ -12,12 +13,28 @@ from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
 
 PICTURES = ("image", "mask_image", "control_image", "ip_adapter_image")
+OWN_FORM = ("output_type",)  # the command writes PNG files
+PLAIN = (int, float, str, bool)
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
+def can_be_typed(param: Any) -> bool:
+    """Whether a word can stand for an input: a picture's file, a number, a text, a list of them, or JSON."""
+    if param.name in OWN_FORM:
+        return False
+    return param.name in PICTURES or any(_is_plain(kind) for kind in _kinds(param.type_hint))
+
+
+def _is_plain(kind: Any) -> bool:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (list, tuple):
+        return bool(inner) and inner[0] in PLAIN
+    return kind in PLAIN or origin in (Literal, dict)
+
+
+def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = ()) -> dict[str, Any]:
     """`["--guidance-scale", "4"]` -> `{"guidance_scale": 4.0}`; an unknown name says which one is meant."""
-    known = {param.name: param for param in params}
+    known = {param.name: param for param in params if can_be_typed(param)}
     values: dict[str, Any] = {}
     rest = list(words)
     while rest:
@@ -30,7 +47,8 @@ def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
         name = name.replace("-", "_")
         param = known.get(name) or known.get(name.removeprefix("no_"))
         if param is None:
-            raise UnknownNameError("option", f"--{name.replace('_', '-')}", [f"--{n.replace('_', '-')}" for n in known])
+            options = [*own, *(f"--{n.replace('_', '-')}" for n in known)]
+            raise UnknownNameError("option", f"--{name.replace('_', '-')}", options)
         if not equals and _is_bool(param.type_hint) and (not rest or rest[0].startswith("--")):
             values[param.name] = name == param.name
             continue
@@ -40,7 +58,14 @@ def read_options(words: list[str], params: Iterable[Any]) -> dict[str, Any]:
                     f"--{name.replace('_', '-')} wants {describe_type(param.type_hint)}, and nothing follows it."
                 )
             value = rest.pop(0)
-        values[param.name] = read_value(value, param)
+        given = read_value(value, param)
+        if param.name not in values:
+            values[param.name] = given
+        elif param.name in PICTURES:
+            before = values[param.name]
+            values[param.name] = [*(before if isinstance(before, list) else [before]), given]
+        else:
+            raise InputError(f"--{name.replace('_', '-')} was given twice.")
     return values
 
 
@@ -76,6 +101,9 @@ def _as(text: str, kind: Any) -> Any:
             return kind(text)
         if origin is Literal:
             return text if text in inner else None
+        if origin is dict:
+            value = json.loads(text)
+            return value if isinstance(value, dict) else None
         if origin in (list, tuple):
             wanted = inner[0] if inner else str
             parts = [part.strip() for part in text.strip("[]()").split(",") if part.strip()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,44 @@ def described(model: str) -> Any:
 
 
 def loaded(
-    model: str, *, dtype: str, device: str | None, workflow: str | None, scheduler: str | None, guider: str | None
+    model: str,
+    *,
+    dtype: str,
+    device: str | None,
+    workflow: str | None,
+    scheduler: str | None,
+    guider: str | None,
+    loras: Sequence[str] = (),
+    controlnets: Sequence[str] = (),
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
 
+    steps = scheduler_class(scheduler) if scheduler else None  # a mistyped name is told before weights are read
+    guidance = make_guider(guider) if guider else None
     pipe = DiffusionPipeline.from_pretrained(model, dtype=dtype, device=device, workflow=workflow)
-    if scheduler:
-        pipe.scheduler = scheduler_class(scheduler).from_config(pipe.scheduler.config)
-    if guider:
-        pipe.guider = make_guider(guider)
+    if steps is not None:
+        pipe.scheduler = steps.from_config(pipe.scheduler.config)
+    if guidance is not None:
+        pipe.guider = guidance
+    if controlnets:
+        from ..models.controlnets.controlnet import ControlNetModel
+
+        nets = [ControlNetModel.from_pretrained(name, dtype=dtype, device=device) for name in controlnets]
+        pipe.controlnet = nets if len(nets) > 1 else nets[0]
+    for text in loras:
+        file, strength = lora_and_strength(text)
+        pipe.load_lora_weights(file, strength=strength)
     return pipe
+
+
+def lora_and_strength(text: str) -> tuple[str, float]:
+    """`style.safetensors:0.8` -> (file, 0.8); without a number the strength is 1."""
+    file, _, number = text.rpartition(":")
+    try:
+        return (file, float(number)) if file else (text, 1.0)
+    except ValueError:
+        return text, 1.0
 
 
 def scheduler_class(name: str) -> Any:
@@ -63,8 +92,10 @@ def make_guider(text: str) -> Any:
     values: dict[str, Any] = {}
     for pair in filter(None, settings.split(",")):
         key, equals, value = pair.partition("=")
-        if not equals or key not in config_defaults(kind):
-            raise UnknownNameError(f"setting of {kind.__name__} (written name=value)", key, config_defaults(kind))
+        if not equals:
+            raise InputError(f"A setting of {kind.__name__} is written name=value, got {pair!r}.")
+        if key not in config_defaults(kind):
+            raise UnknownNameError(f"setting of {kind.__name__}", key, config_defaults(kind))
         hints = [*_kinds(config_types(kind)[key]), float, int]
         values[key] = next(made for hint in [*hints, str] if (made := _as(value, hint)) is not None)
     return kind(**values)
@@ -74,11 +105,27 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
+def check_writable(paths: Sequence[Path]) -> None:
+    """Make the folders that the pictures go to; refuse, before anything is computed, what cannot be written."""
+    for folder in dict.fromkeys(path.parent for path in paths):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise InputError(
+                f"The folder {folder} cannot be made: {problem.strerror}. Choose another --output."
+            ) from None
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"The folder {folder} cannot be written to. Choose another --output.")
+    for path in paths:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; a picture cannot take its place. Choose another --output.")
+
+
 def target_path(output: Path, index: int, total: int) -> Path:
     """Where picture number `index` goes: the path itself, a numbered neighbour, or a file in a folder."""
     if output.suffix.lower() == ".png":
         return output if total == 1 else output.with_stem(f"{output.stem}-{index}")
-    if output.suffix and output.suffix.lower() not in (".png",) and not output.is_dir():
+    if output.suffix and not output.is_dir():
         raise InputError(
             f"Pictures are written as PNG, which carries the manifest; got {output.name!r}. Use a name that ends in .png."
         )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from .console import out, print_json
+from .inputs import PICTURES, can_be_typed
 from .pipelines import DEFAULT_MODEL, described
 
 Model = Annotated[str, typer.Argument(help="A folder, a hub id, or an embedded model.")]
 
 
-def inputs_table(schema: dict[str, Any], title: str) -> Table:
-    """Inputs with type, default and meaning."""
+def inputs_table(schema: dict[str, Any], title: str, options: Collection[str]) -> Table:
+    """Inputs with type, default and meaning; those that a command line can give are written as options."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), title_style="bold")
     for column in ("option", "type", "default", "meaning"):
         table.add_column(
@@ -25,8 +27,9 @@ def inputs_table(schema: dict[str, Any], title: str) -> Table:
         used = entry.get("workflows", [])
         where = f" [{', '.join(used)}]" if 0 < len(used) < len(workflows) else ""
         default = "required" if entry["required"] else "" if entry["default"] is None else str(entry["default"])
-        name = f"--{entry['name'].replace('_', '-')}"
-        table.add_row(name, entry["type"], default, f"{entry['description']}{where}".replace("[", r"\["))
+        name = f"--{entry['name'].replace('_', '-')}" if entry["name"] in options else entry["name"]
+        kind = "picture file" if entry["name"] in PICTURES else entry["type"]
+        table.add_row(name, kind, default, f"{entry['description']}{where}".replace("[", r"\["))
     return table
 
 
@@ -38,7 +41,8 @@ def schema(
     """Show the inputs of a model's pipeline: types, defaults, and the workflows that read them."""
     from ..errors import UnknownNameError
 
-    described_schema = described(model).schema()
+    pipe = described(model)
+    described_schema = pipe.schema()
     if workflow is not None:
         if workflow not in described_schema["workflows"]:
             raise UnknownNameError("workflow", workflow, described_schema["workflows"])
@@ -52,7 +56,8 @@ def schema(
         out.print(
             f"  [green]{name}[/] {'when given ' + ' and '.join(triggers) if triggers else 'otherwise'}", highlight=False
         )
-    out.print(inputs_table(described_schema, "Inputs"))
+    options = {param.name for param in pipe.inputs if can_be_typed(param)}
+    out.print(inputs_table(described_schema, "Inputs (those without dashes are for Python alone)", options))
     for entry in described_schema["outputs"]:
         out.print(f"gives [cyan]{entry['name']}[/] ({entry['type']}): {entry['description']}", highlight=False)
 

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import NotFoundError, WeightsError
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
-from ..models.modeling import resolve_dtype
+from ..models.modeling import resolve_device, resolve_dtype
 from ..models.weights import StoredTensor, open_weights
 
 LAYER = re.compile(r"(\d+)\.(conv\.[024]\.)?(weight|bias)")
@@ -31,7 +31,7 @@ def load_taesd(
     stored = {f"encoder.layers.{name}": tensor for name, tensor in encoder.items()}
     # The published decoder counts its soft clamp as layer 0; here the clamp is a line of the forward.
     stored |= {f"decoder.layers.{_moved(name, -1)}": tensor for name, tensor in decoder.items()}
-    target = torch.device(device)
+    target = resolve_device(device)
     return AutoencoderTiny.from_stored(config, stored, dtype=resolve_dtype(dtype, target), device=target).eval()
 
 

@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 def get_activation(name: str) -> nn.Module:
     """The activation of that published name."""
     if name.lower() not in ACTIVATIONS:
-        raise ConfigError(f"Unknown activation {name!r}. Known: {', '.join(sorted(ACTIVATIONS))}.")
+        raise ConfigError(f"An activation (act_fn) is one of {', '.join(sorted(ACTIVATIONS))}, got {name!r}.")
     return ACTIVATIONS[name.lower()]()
 
 

@@ -19,12 +19,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .. import attention, files
-from ..configuration import ConfigMixin, config_defaults
-from ..errors import ConfigError, InputError, UnknownNameError, UnsupportedError, WeightsError
-from .weights import StoredTensor, find_weights, open_weights, read_tensors, save_weights
+from ..configuration import ConfigMixin, config_defaults, naming_config
+from ..errors import ConfigError, InputError, LockstepError, UnknownNameError, UnsupportedError, WeightsError
+from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
-HUB_ARGUMENTS = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
+# What other libraries have a switch for and what is the only way here.
+ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
 class ModelMixin(ConfigMixin, nn.Module):
@@ -56,18 +57,34 @@ class ModelMixin(ConfigMixin, nn.Module):
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
-        hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in HUB_ARGUMENTS}
+        hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
+        check_always(config_and_hub)
         unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
         if unknown:
-            known = [*config_defaults(cls), *HUB_ARGUMENTS, "subfolder", "variant", "dtype", "torch_dtype", "device"]
+            known = [
+                *config_defaults(cls),
+                *files.HUB_ARGUMENTS,
+                *ALWAYS,
+                "subfolder",
+                "variant",
+                "dtype",
+                "torch_dtype",
+                "device",
+            ]
             raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
-        target = torch.device(device or "cpu")
+        if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
+            raise InputError(f"dtype and torch_dtype are two names of one argument, got {dtype} and {torch_dtype}.")
+        target = resolve_device(device)
         wanted = resolve_dtype(dtype if dtype is not None else torch_dtype, target)
         patterns = [f"{subfolder}/*" if subfolder else "*", "*.json"]
-        folder = files.resolve_folder(name_or_path, patterns=patterns, **hub) / (subfolder or "")
-        config = {**cls.load_config(folder), **config_and_hub}
-        stored = cls.stored_tensors(open_weights(find_weights(folder, cls.weights_name, variant)))
-        return cls.from_stored(config, stored, dtype=wanted, device=target).eval()
+        folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)
+        path = cls.config_path(folder)
+        config = {**files.read_json(path), **config_and_hub}
+        with naming_config(path):
+            cls.check_class(config)
+            model = cls.on_meta(config)
+        stored = cls.stored_tensors(open_folder(folder, cls.weights_name, variant))
+        return model.assign(stored, dtype=wanted, device=target).eval()
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
@@ -91,20 +108,39 @@ class ModelMixin(ConfigMixin, nn.Module):
         dtype: torch.dtype | None,
         device: torch.device,
     ) -> typing.Self:
-        """Build on `meta`, check, and assign."""
-        with torch.device("meta"):
-            model = cls.from_config(config)
-        expected = model.state_dict()
-        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-        check_tensors(cls.__name__, shapes, {name: (t.info.shape, t.path.name) for name, t in stored.items()})
-        dtypes = {name: model._dtype_of(name, stored[name], dtype) for name in expected}
+        """A model of this config with the values of a file."""
+        return cls.on_meta(config).assign(stored, dtype=dtype, device=device)
+
+    @classmethod
+    def check_class(cls, config: Mapping[str, Any]) -> None:
+        """Refuse the config of another class: its values would be taken for this one's."""
+        said = config.get("_class_name")
+        if said is not None and said not in (base.__name__ for base in cls.__mro__):
+            raise ConfigError(f"{cls.__name__} was asked for, but the config is that of {said}.")
+
+    @classmethod
+    def on_meta(cls, config: Mapping[str, Any]) -> typing.Self:
+        """The model without values, and without the memory for them."""
+        try:
+            with torch.device("meta"):
+                return cls.from_config(config)
+        except RuntimeError as problem:
+            if isinstance(problem, LockstepError):
+                raise
+            raise ConfigError(f"{cls.__name__} wants sizes that tensors can have: {problem}.") from None
+
+    def assign(
+        self, stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
+    ) -> typing.Self:
+        """Take the values of a file, after checking that they are the ones that this model wants."""
+        expected = {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
+        check_tensors(type(self).__name__, expected, stored)
+        dtypes = {name: self._dtype_of(name, stored[name], dtype) for name in expected}
         ordered = {name: stored[name] for name in expected}
-        model.load_state_dict(dict(read_tensors(ordered, dtypes, device)), assign=True)
-        return model
+        self.load_state_dict(dict(read_tensors(ordered, dtypes, device)), assign=True)
+        return self
 
     def _dtype_of(self, name: str, stored: StoredTensor, wanted: torch.dtype | None) -> torch.dtype:
-        from .weights import DTYPES
-
         own = DTYPES[stored.info.dtype]
         if wanted is None or not own.is_floating_point:
             return own
@@ -230,26 +266,28 @@ def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: A
     return module(*args, **kwargs)
 
 
-def check_tensors(
-    owner: str, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[tuple[int, ...], str]]
-) -> None:
+def check_tensors(owner: str, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, StoredTensor]) -> None:
     """Refuse weights that do not fit a model: names missing or left over, or another shape."""
     missing = [name for name in expected if name not in found]
     extra = [name for name in found if name not in expected]
-    wrong = [name for name in expected if name in found and tuple(found[name][0]) != expected[name]]
-    lines = [f"Wanted but not in the file ({len(missing)} of {len(expected)}): {_some(missing)}."] if missing else []
+    wrong = [name for name in expected if name in found and found[name].info.shape != expected[name]]
+    lines = [f"Wanted but not there ({len(missing)} of {len(expected)}): {_some(missing)}."] if missing else []
     if extra:
-        lines.append(f"In the file but not wanted ({len(extra)}): {_some(extra)}.")
+        lines.append(f"There but not wanted ({len(extra)}): {_some(extra)}.")
     for name in wrong[:5]:
-        shape, file = found[name]
-        lines.append(f"Tensor {name!r} in {file}: wanted shape {list(expected[name])}, got {list(shape)}.")
+        got = found[name]
+        lines.append(
+            f"Tensor {name!r} in {got.path.name}: wanted shape {list(expected[name])}, got {list(got.info.shape)}."
+        )
     if len(wrong) > 5:
         lines.append(f"… and {len(wrong) - 5} more of another shape.")
     if lines:
+        paths = sorted({tensor.path for tensor in found.values()})
+        source = "A file without tensors does" if not paths else f"The weights in {paths[0]} do"
+        if len(paths) > 1:
+            source = f"The weights in {len(paths)} files of {paths[0].parent} do"
         raise WeightsError(
-            f"These weights do not fit this {owner}: "
-            + " ".join(lines)
-            + " Is the config the one that belongs to the file?"
+            f"{source} not fit this {owner}: {' '.join(lines)} Is the config the one that belongs to the weights?"
         )
 
 
@@ -263,6 +301,8 @@ def resolve_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torc
     if dtype is None:
         return torch.float32
     if isinstance(dtype, torch.dtype):
+        if not dtype.is_floating_point:
+            raise InputError(f"Weights are floating point, so their dtype has to be, got {dtype}.")
         return dtype
     if dtype == "keep":
         return None
@@ -275,6 +315,23 @@ def resolve_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torc
     return names[dtype]
 
 
+def check_always(options: dict[str, Any]) -> None:
+    """Take out the field's options that are always on here, and refuse to turn one off."""
+    for name in options.keys() & ALWAYS.keys():
+        if options.pop(name) is False:
+            raise UnsupportedError(f"{name}=False cannot be had: {ALWAYS[name]}. Leave it out.")
+
+
+def resolve_device(device: torch.device | str | int | None) -> torch.device:
+    """A device argument as torch's, if this machine has it; None means the processor."""
+    try:
+        target = torch.device("cpu" if device is None else device)
+        torch.empty(0, device=target)
+    except (AssertionError, RuntimeError, TypeError) as problem:
+        raise InputError(f"The device {device!r} cannot be used here: {problem}.") from None
+    return target
+
+
 def computes_bf16(device: torch.device | str = "cpu") -> bool:
     """Whether a device multiplies bf16 natively: on a processor without AVX512-BF16 or AMX it is slower than fp32."""
     device = torch.device(device)
@@ -284,6 +341,16 @@ def computes_bf16(device: torch.device | str = "cpu") -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return device.type in ("mps", "xpu")
+
+
+def check_sizes(owner: str, config: Mapping[str, Any], *names: str, least: int = 1) -> None:
+    """Values of a config that count or measure something, alone or in lists, are not too small where they are given."""
+    for name in names:
+        value = config.get(name)
+        for size in value if isinstance(value, (list, tuple)) else (value,):
+            for one in size if isinstance(size, (list, tuple)) else (size,):
+                if one is not None and one < least:
+                    raise ConfigError(f"{owner}: config value {name!r} has to be at least {least}, got {value!r}.")
 
 
 def check_divisible(owner: str, what: str, value: int, by: str, divisor: int) -> None:

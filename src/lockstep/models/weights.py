@@ -38,22 +38,24 @@ class StoredTensor:
 
 def with_variant(file_name: str, variant: str | None) -> str:
     """`model.safetensors` -> `model.fp16.safetensors`."""
+    if variant is not None and (not isinstance(variant, str) or not re.fullmatch(r"[\w-]+", variant)):
+        raise InputError(f"A variant is a word in a file's name, such as 'fp16', got {variant!r}.")
     stem, _, ending = file_name.rpartition(".")
     return f"{stem}.{variant}.{ending}" if variant else file_name
 
 
-def find_weights(folder: Path, weights_name: str, variant: str | None) -> list[Path]:
-    """The one file, or the shards that the index names, of a model's folder."""
+def open_folder(folder: Path, weights_name: str, variant: str | None) -> dict[str, StoredTensor]:
+    """Every tensor of a model's folder: of the one file, or of the shards that the index names."""
     single = folder / with_variant(weights_name, variant)
     if single.is_file():
-        return [single]
+        return open_weights([single])
     index = folder / with_variant(f"{weights_name}.index.json", variant)
     if index.is_file():
-        return _shards(index)
-    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+        return _open_shards(index)
+    there = [p.name for p in folder.iterdir()]
     pickles = [name for name in there if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
     advice = "Only safetensors are read; convert the pickle first." if pickles else _other_variants(there, weights_name)
-    raise NotFoundError(f"No {single.name!r} in {folder}. There: {', '.join(there) or 'nothing'}. {advice}".rstrip())
+    raise NotFoundError(f"No {single.name!r} in {folder}. There: {files.listing(folder)}. {advice}".rstrip())
 
 
 def _other_variants(there: list[str], weights_name: str) -> str:
@@ -63,20 +65,25 @@ def _other_variants(there: list[str], weights_name: str) -> str:
     return f"There are variants: pass variant={variants[0]!r}." if variants else ""
 
 
-def _shards(index: Path) -> list[Path]:
+def _open_shards(index: Path) -> dict[str, StoredTensor]:
     weight_map = files.read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise FileFormatError(f"{index} has no 'weight_map' from tensor names to file names.")
     names = sorted(set(weight_map.values()))
-    outside = [name for name in names if Path(name).name != name]
+    outside = [name for name in names if Path(name).name != name or not name]
     if outside:
         raise FileFormatError(f"{index} names the file {outside[0]!r} outside of its own folder.")
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise NotFoundError(
-            f"{index} names {len(names)} shards, of which {len(missing)} are not there: {', '.join(missing)}."
+            f"{index} names shards that are not there ({len(missing)} of {len(names)}): {', '.join(missing)}."
         )
-    return [index.parent / name for name in names]
+    stored = open_weights([index.parent / name for name in names])
+    for tensor, name in weight_map.items():
+        if tensor not in stored or stored[tensor].path.name != name:
+            where = stored[tensor].path.name if tensor in stored else "no shard"
+            raise FileFormatError(f"{index} says that tensor {tensor!r} is in {name}, but it is in {where}.")
+    return stored
 
 
 def open_weights(paths: list[Path]) -> dict[str, StoredTensor]:
@@ -138,13 +145,12 @@ def _count(info: TensorInfo) -> int:
 
 def parse_size(size: int | str) -> int:
     """`"5GB"` -> 5_000_000_000."""
-    if isinstance(size, int):
-        return size
-    match = re.fullmatch(r"(\d+)\s*([KMG]I?)?B", size.upper())
-    if not match:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", str(size).upper())
+    unit = match[2] or "" if match else ""
+    scale = (1024 if unit.endswith("I") else 1000) ** (" KMG".index(unit[:1] or " "))
+    if match is None or float(match[1]) * scale < 1:
         raise InputError(f"A size is a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
-    unit = match[2] or ""
-    return int(match[1]) * (1024 if unit.endswith("I") else 1000) ** ("KMG".index(unit[0]) + 1 if unit else 0)
+    return int(float(match[1]) * scale)
 
 
 def save_weights(

@@ -27,31 +27,31 @@ from ..blocks.plan import Plan
 from ..blocks.progress import ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError
+from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..files import HUB_ARGUMENTS
+from ..models.modeling import check_always, resolve_device
+from .adapters import Adapters, LoraMixin
 from .offload import Offload
-
-HUB = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
 
 
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
     def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+        def __call__(*args: Any, **kwargs: Any) -> Any:
+            run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
+            return run(*args, **kwargs)
+
         if pipe is not None:
-            return pipe._run_to_the_end
-
-        def __call__(self: DiffusionPipeline, *args: Any, **kwargs: Any) -> Any:
-            return self._run_to_the_end(*args, **kwargs)
-
-        blocks = owner.default_tree()
-        if blocks is not None:
+            __call__.__signature__, __call__.__doc__ = pipe.__signature__, pipe.__doc__  # type: ignore[attr-defined]
+        elif (blocks := owner.default_tree()) is not None:
             assembly = Assembly.of(blocks)
             __call__.__signature__ = faces.call_signature(assembly.inputs, bound=False)  # type: ignore[attr-defined]
             __call__.__doc__ = faces.help_text(inspect.cleandoc(owner.__doc__ or ""), assembly)
         return __call__
 
 
-class DiffusionPipeline:
+class DiffusionPipeline(LoraMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
@@ -66,11 +66,13 @@ class DiffusionPipeline:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
         self._load_options: dict[str, Any] = {}
+        self._index_class = type(self).__name__  # the name under which an index file knows it
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
         self._offload: Offload | None = None
+        self._adapters = Adapters()
         self._bars = ProgressBars()
         self.name_or_path = name_or_path
         self.check_finite = True
@@ -81,6 +83,12 @@ class DiffusionPipeline:
             )
         self._assemble(tree, given)
         self.update_components(**parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
 
     @classmethod
     def default_tree(cls) -> CompositeBlocks | None:
@@ -101,6 +109,7 @@ class DiffusionPipeline:
             if name not in self._components:
                 self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
         self._assembly = assembly
+        self.__signature__ = faces.call_signature(assembly.inputs)
         title = (
             assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
         )
@@ -149,8 +158,10 @@ class DiffusionPipeline:
         return self._assembly.result
 
     @property
-    def __signature__(self) -> inspect.Signature:
-        return faces.call_signature(self.inputs)
+    def vae_scale_factor(self) -> int:
+        """Pixels per latent along a side."""
+        vae = getattr(self, "vae", None)
+        return 2 ** (len(vae.config.block_out_channels) - 1) if vae is not None else 8
 
     def schema(self) -> dict[str, Any]:
         """Inputs, results, workflows and components as JSON; reads no weights."""
@@ -248,6 +259,8 @@ class DiffusionPipeline:
 
     def _set_component(self, name: str, component: Any) -> None:
         spec = self._specs[name]
+        if isinstance(component, (list, tuple)):
+            component = spec.gathered(component)
         plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
         if component is not None and not spec.takes(type(plain)):
             raise InputError(
@@ -272,6 +285,8 @@ class DiffusionPipeline:
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
+        elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
+            raise UnknownNameError("component", name, self._specs)
         else:
             super().__setattr__(name, value)
 
@@ -325,7 +340,8 @@ class DiffusionPipeline:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
-        options: dict[str, Any] = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
+        options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
+        options |= {} if device is None else {"device": resolve_device(device)}
         with self._lock:
             self._offload = None
             self._load_options |= options
@@ -335,7 +351,7 @@ class DiffusionPipeline:
 
     def enable_model_cpu_offload(self, device: str | torch.device | None = None) -> Self:
         """Keep the models in main memory; each comes to the accelerator while a block uses it. Nothing without one."""
-        self._offload = Offload.onto(device, self._components)
+        self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
         return self
 
     def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
@@ -365,15 +381,17 @@ class DiffusionPipeline:
         leaves one away). `workflow=` loads only what that workflow uses and `load=False` nothing; the rest is loaded
         when a run first needs it.
         """
-        hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB}
+        hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
+        check_always(parts_and_hub)
         found = index_files.read_index(name_or_path, **hub)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
-        if blocks is None and owner.default_tree() is None and found.blocks_name:
-            blocks = public_class(found.blocks_name, f"the blocks of {found.source}")
+        if blocks is None and owner.default_tree() is None:
+            blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
         pipe._take_index(found, variant, left_out=parts_and_hub)
-        pipe.update_components(**parts_and_hub)
+        known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
+        pipe.update_components(**known)
         if load or workflow:
             pipe.load_components(workflow=workflow)
         return pipe
@@ -381,6 +399,7 @@ class DiffusionPipeline:
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
+        self._index_class = found.class_name if found.class_name in self.index_names else type(self).__name__
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
             if name in left_out:
@@ -399,8 +418,10 @@ class DiffusionPipeline:
 
     def save_pretrained(self, folder: str | Path, *, modular: bool | None = None, variant: str | None = None) -> None:
         """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do)."""
-        self.load_components()
         folder = Path(folder)
+        if folder.is_file():
+            raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+        self.load_components()
         for name, component in self._components.items():
             if component is not None and name in self._specs:
                 options = {"variant": variant} if variant and isinstance(component, torch.nn.Module) else {}
@@ -408,9 +429,9 @@ class DiffusionPipeline:
         held = {name: self._components[name] for name in self._specs if self._components[name] is not None}
         own = {name: part for name, part in held.items() if self._specs[name].default_creation_method == "from_config"}
         published = {**dict.fromkeys(self._absent), **{name: part for name, part in held.items() if name not in own}}
-        index_files.write_classic(folder, type(self).__name__, published, own, self._config)
+        index_files.write_classic(folder, self._index_class, published, own, self._config)
         if modular or (modular is None and type(self).default_tree() is None):
-            index_files.write_modular(folder, type(self).__name__, type(self.blocks).__name__, held, self._config)
+            index_files.write_modular(folder, self._index_class, type(self.blocks).__name__, held, self._config)
 
 
 ModularPipeline = DiffusionPipeline
@@ -421,8 +442,9 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     name = found.class_name or ""
-    pipelines = [public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")]
-    match = next((p for p in pipelines if name == p.__name__ or name in getattr(p, "index_names", ())), None)
+    pipelines = {public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")}
+    match = next((p for p in pipelines if name == p.__name__ or name in p.index_names), None)
     if match is None:
-        raise UnknownNameError(f"pipeline class (in {found.source})", name, [p.__name__ for p in pipelines])
+        known = [name for p in pipelines for name in (p.__name__, *p.index_names)]
+        raise UnknownNameError(f"pipeline class (in {found.source})", name, known)
     return match

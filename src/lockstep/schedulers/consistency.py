@@ -14,7 +14,7 @@ from ..errors import ConfigError, InputError
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .scheduling import StepOutput, on_device
-from .spacing import check_descending, check_num_steps
+from .spacing import check_descending, check_num_steps, explicit_grid
 from .variance_preserving import VariancePreservingScheduler
 
 SIGMA_DATA = 0.5  # arXiv:2303.01469, the boundary condition's scale
@@ -65,8 +65,9 @@ class DistilledGridScheduler(VariancePreservingScheduler):
             places = np.floor(np.linspace(0, len(distilled), num=steps, endpoint=False)).astype(np.int64)
             grid = distilled[::-1][places]
         else:
-            check_descending(timesteps, num_train)
-            grid = np.array(timesteps, dtype=np.int64)[len(timesteps) - max(int(len(timesteps) * strength), 0) :]
+            grid = explicit_grid("timesteps", timesteps, np.int64)
+            check_descending(grid, num_train)
+            grid = grid[len(grid) - int(len(grid) * strength) :]
         self._begin_grid(on_device(grid, device, torch.int64), len(grid))
 
     def _distilled_timesteps(self, original_inference_steps: int | None, strength: float) -> np.ndarray:
@@ -121,6 +122,7 @@ class LCMScheduler(DistilledGridScheduler):
         return_dict: bool = True,
     ) -> LCMSchedulerOutput | tuple[Tensor, ...]:
         self._require_timesteps_set()
+        self._check_trained_step(model_output, timestep, sample)
         index = self._locate(timestep)
         alpha_bar = self.alphas_cumprod[timestep]
         original = predicted_original(
@@ -187,6 +189,7 @@ class TCDScheduler(DistilledGridScheduler):
         self._require_timesteps_set()
         if not 0 <= eta <= 1:
             raise InputError(f"eta wants a value from 0 to 1, got {eta}.")
+        self._check_trained_step(model_output, timestep, sample)
         index = self._locate(timestep)
         next_timestep = torch.tensor(0) if self._is_last(index) else self.timesteps[index + 1]
         target = torch.floor((1 - eta) * next_timestep).to(torch.long)

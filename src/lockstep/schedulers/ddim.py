@@ -70,6 +70,7 @@ class DDIMScheduler(VariancePreservingScheduler):
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         if variance_noise is not None and generator is not None:
             raise InputError("DDIM takes a generator or variance_noise, got both. Leave one out.")
+        self._check_trained_step(model_output, timestep, sample)
         previous = timestep - self.config.num_train_timesteps // self._require_timesteps_set()
         alpha_bar = self.alphas_cumprod[timestep]
         alpha_bar_previous = self._alpha_bar(previous, before_first=self.final_alpha_cumprod)
@@ -139,6 +140,7 @@ class DDIMInverseScheduler(VariancePreservingScheduler):
         generator: Generators = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._check_trained_step(model_output, timestep, sample)
         num_train = self.config.num_train_timesteps
         # The sample is one step cleaner than the timestep that the model is asked about.
         cleaner = min(timestep - num_train // self._require_timesteps_set(), num_train - 1)

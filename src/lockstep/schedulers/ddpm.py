@@ -13,8 +13,8 @@ from ..configuration import register_to_config
 from ..errors import InputError
 from .noise import Generators, draw_noise
 from .predictions import predicted_original
-from .scheduling import SchedulerOutput, on_device
-from .spacing import check_descending, check_num_steps, spaced_timesteps
+from .scheduling import LEARNED_VARIANCES, SchedulerOutput, on_device
+from .spacing import check_descending, check_num_steps, explicit_grid, spaced_timesteps
 from .variance_preserving import VariancePreservingScheduler
 
 VarianceType = Literal["fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"]
@@ -65,8 +65,9 @@ class DDPMScheduler(VariancePreservingScheduler):
             )
         else:
             self._refuse_two_grids(num_inference_steps, timesteps)
-            check_descending(timesteps, config.num_train_timesteps)
-            grid, steps = np.array(timesteps, dtype=np.int64), len(timesteps)
+            grid = explicit_grid("timesteps", timesteps, np.int64)
+            check_descending(grid, config.num_train_timesteps)
+            steps = len(grid)
         self._begin_grid(on_device(grid, device), steps)
 
     def previous_timestep(self, timestep: int | Tensor) -> int:
@@ -85,6 +86,7 @@ class DDPMScheduler(VariancePreservingScheduler):
         generator: Generators = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
+        self._check_trained_step(model_output, timestep, sample)
         model_output, learned = self._split_variance(model_output, sample)
         alpha_bar_previous = self._alpha_bar(self.previous_timestep(timestep), before_first=self.one)
         alpha_bar = self.alphas_cumprod[timestep]
@@ -106,7 +108,7 @@ class DDPMScheduler(VariancePreservingScheduler):
 
     def _split_variance(self, model_output: Tensor, sample: Tensor) -> tuple[Tensor, Tensor | None]:
         """The prediction and, where the variance is learned, the other half of the channels."""
-        wanted = sample.shape[1] * (2 if self.config.variance_type in ("learned", "learned_range") else 1)
+        wanted = sample.shape[1] * (2 if self.config.variance_type in LEARNED_VARIANCES else 1)
         if model_output.shape[1] != wanted:
             raise InputError(
                 f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for {sample.shape[1]} channels of "

@@ -86,7 +86,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._require_timesteps_set()
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         original = self.convert_model_output(model_output, sample)
         here, end = self._level(self.sigmas[index]), self._level(self.sigmas[index + 1])
         self.history.push((sample - here.alpha * original) / here.sigma, keep=self.config.solver_order)

@@ -17,7 +17,7 @@ from .noise import Generators, draw_noise
 from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigmas import training_sigmas
-from .spacing import check_num_steps
+from .spacing import check_num_steps, explicit_grid
 
 
 class DPMSolverSinglestepScheduler(LogSNRScheduler):
@@ -79,7 +79,7 @@ class DPMSolverSinglestepScheduler(LogSNRScheduler):
         if timesteps is None:
             spaced = self._spaced(check_num_steps(num_inference_steps), last=self._unclipped_timesteps())
         else:
-            spaced = np.array(timesteps).astype(np.int64)
+            spaced = explicit_grid("timesteps", timesteps, np.int64)
         grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
         lowest = training_sigmas(self.alphas_cumprod)[0]
         self.sigmas = with_final(sigma_grid, 0.0 if self.config.final_sigmas_type == "zero" else lowest)
@@ -103,7 +103,7 @@ class DPMSolverSinglestepScheduler(LogSNRScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._require_timesteps_set()
-        index, algorithm = self._locate(timestep), self.config.algorithm_type
+        index, algorithm = self._enter_step(model_output, timestep, sample), self.config.algorithm_type
         output = self.convert_model_output(model_output, sample, to_noise=not algorithm.endswith("++"))
         self.history.push(output, keep=self.config.solver_order)
         noise = None

@@ -17,6 +17,7 @@ from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
 from .sigmas import sigmas_to_timesteps, training_sigmas
+from .spacing import explicit_grid
 
 
 class EulerDiscreteScheduler(SigmaSpaceScheduler):
@@ -76,7 +77,7 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
             self.sigmas = with_final(sigma_grid, self._final_sigma())
         else:
             self._refuse_two_grids(num_inference_steps, sigmas)
-            self.sigmas = torch.tensor(np.array(sigmas).astype(np.float32))
+            self.sigmas = torch.from_numpy(explicit_grid("sigmas", sigmas, np.float32))
             trained = training_sigmas(self.alphas_cumprod)
             grid = sigmas_to_timesteps(self.sigmas[:-1].numpy(), np.log(trained))
         on_grid = (
@@ -106,7 +107,7 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._refuse_index(timestep)
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sample = sample.to(torch.float32)  # small differences of large numbers: half precision loses them
         sigma = self.sigmas[index]
         churn = min(s_churn / (len(self.sigmas) - 1), 2**0.5 - 1) if s_tmin <= sigma <= s_tmax else 0.0
@@ -172,7 +173,7 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._refuse_index(timestep)
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sample = sample.to(torch.float32)
         sigma, sigma_next = self.sigmas[index], self.sigmas[index + 1]
         denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma)

@@ -16,7 +16,7 @@ from .noise import Generators, draw_noise
 from .scheduling import SchedulerOutput
 from .sigma_grid import SigmaGridMixin
 from .sigmas import shift_sigmas, shift_sigmas_by_mu, stretch_to_terminal
-from .spacing import check_num_steps
+from .spacing import check_num_steps, explicit_grid
 
 
 class FlowMatchScheduler(SigmaGridMixin):
@@ -99,17 +99,16 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         config = self.config
         if config.use_dynamic_shifting and mu is None:
             raise InputError("use_dynamic_shifting wants mu, got none: mu_for(image_seq_len) gives it.")
-        lengths = {len(grid) for grid in (timesteps, sigmas) if grid is not None}
+        given = None if timesteps is None else explicit_grid("timesteps", timesteps, np.float32)
+        grid = None if sigmas is None else explicit_grid("sigmas", sigmas, np.float32)
+        lengths = {len(values) for values in (given, grid) if values is not None}
         steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
         if lengths - {steps}:
             raise InputError(
                 f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}."
             )
 
-        given = None if timesteps is None else np.array(timesteps).astype(np.float32)
-        if sigmas is not None:
-            grid = np.array(sigmas).astype(np.float32)
-        else:
+        if grid is None:
             grid = self._even_sigmas(steps) if given is None else given / config.num_train_timesteps
         on_grid = torch.from_numpy(self._shifted(grid, mu)).to(torch.float32)
         at = on_grid * config.num_train_timesteps if given is None else torch.from_numpy(given)
@@ -148,7 +147,7 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._refuse_index(timestep)
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sample = sample.to(torch.float32)
         if per_token_timesteps is None:
             sigma, sigma_next = self.sigmas[index], self.sigmas[index + 1]
@@ -222,7 +221,7 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._refuse_index(timestep)
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sample = sample.to(torch.float32)
         sigma = self.sigmas[index if self.first_half is None else index - 1]
         churn = min(s_churn / (len(self.sigmas) - 1), 2**0.5 - 1) if s_tmin <= sigma <= s_tmax else 0.0

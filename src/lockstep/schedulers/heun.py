@@ -91,7 +91,7 @@ class HeunDiscreteScheduler(TwoStageScheduler):
         generator: Generators = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sigma_here = self.sigmas[index]  # where the model was called: the step's start, or its end at the second call
         denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
         denoised = self._limit_original(denoised)
@@ -163,7 +163,7 @@ class KDPM2DiscreteScheduler(TwoStageScheduler):
         generator: Generators = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sigma_here = self._model_sigma(index)
         denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
         derivative = (sample - denoised) / sigma_here

@@ -71,7 +71,7 @@ class LMSDiscreteScheduler(SigmaSpaceScheduler):
         generator: Generators = None,
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._locate(timestep)
+        index = self._enter_step(model_output, timestep, sample)
         sigma = self.sigmas[index]
         denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma)
         derivative = (sample - denoised) / sigma

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, InputError, UnsupportedError
 from .predictions import dynamic_threshold, predicted_noise, predicted_original
+from .scheduling import LEARNED_VARIANCES
 from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas_from_alphas, lu_sigmas, sigmas_to_timesteps, training_sigmas
 from .spacing import spaced_timesteps
@@ -143,7 +144,7 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
     def convert_model_output(self, model_output: Tensor, sample: Tensor, to_noise: bool = False) -> Tensor:
         """What the solver integrates: the x0 that the output implies, or the eps."""
         config, kind = self.config, self.config.prediction_type
-        if self._option("variance_type") in ("learned", "learned_range"):
+        if self._option("variance_type") in LEARNED_VARIANCES:
             model_output = model_output[:, : sample.shape[1]]  # the solver has no use for the predicted variance
         alpha, sigma = self._alpha_sigma(self.sigmas[self._step_index or 0])
         if to_noise:

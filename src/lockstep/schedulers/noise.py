@@ -16,6 +16,8 @@ def draw_noise(shape: Sequence[int], generator: Generators, device: torch.device
     shape = tuple(shape)
     if generator is None or isinstance(generator, torch.Generator):
         return _draw(shape, generator, device, dtype)
+    if not isinstance(generator, (list, tuple)) or not all(isinstance(one, torch.Generator) for one in generator):
+        raise InputError(f"A generator is a torch.Generator or a list of them, got {generator!r}.")
     if len(generator) == 1:
         return _draw(shape, generator[0], device, dtype)
     if len(generator) != shape[0]:

@@ -99,6 +99,7 @@ class PNDMScheduler(VariancePreservingScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._require_timesteps_set()
+        self._check_trained_step(model_output, timestep, sample)
         runge_kutta = self.history.calls < len(self.prk_timesteps)
         solve = self._runge_kutta_step if runge_kutta else self._linear_multistep
         previous_sample = solve(model_output, int(timestep), sample)

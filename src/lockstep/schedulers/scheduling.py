@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import files
 from ..configuration import ConfigMixin, config_defaults
 from ..errors import InputError, UnsupportedError
 from ..outputs import Output
@@ -33,6 +34,8 @@ INTERCHANGEABLE = (
     "DEISMultistepScheduler",
     "UniPCMultistepScheduler",
 )
+
+LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
 @dataclass
@@ -66,10 +69,8 @@ class SchedulerMixin(ConfigMixin):
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
         """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""
-        hub = {
-            key: options.pop(key) for key in ("revision", "token", "cache_dir", "local_files_only") if key in options
-        }
-        return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub), **options)
+        hub = {key: options.pop(key) for key in files.HUB_ARGUMENTS & options.keys()}
+        return cls.from_config(cls.config_path(name_or_path, subfolder=subfolder, **hub), **options)
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write scheduler_config.json into the folder."""
@@ -119,6 +120,8 @@ class SchedulerMixin(ConfigMixin):
 
     def set_begin_index(self, begin_index: int = 0) -> None:
         """Begin at this index of the grid instead of looking the first timestep up."""
+        if not isinstance(begin_index, (int, np.integer)) or begin_index < 0:
+            raise InputError(f"begin_index wants an index of the grid, a whole number from 0 on, got {begin_index!r}.")
         self._begin_index = begin_index
 
     def index_for_timestep(self, timestep: float | Tensor, schedule_timesteps: Tensor | None = None) -> int:
@@ -126,6 +129,7 @@ class SchedulerMixin(ConfigMixin):
 
         Rounding can make the first two timesteps equal; a run that begins with them begins at the first.
         """
+        check_one_timestep(type(self).__name__, timestep)
         grid = self.timesteps if schedule_timesteps is None else schedule_timesteps
         found = (grid == (timestep.to(grid.device) if isinstance(timestep, Tensor) else timestep)).nonzero()
         if len(found) == 0:
@@ -143,7 +147,33 @@ class SchedulerMixin(ConfigMixin):
         """The place of this step; looked up at the first one, counted from then on."""
         if self._step_index is None:
             self._step_index = self.index_for_timestep(timestep) if self._begin_index is None else self._begin_index
+        if self._step_index >= len(self.timesteps):
+            raise InputError(
+                f"{type(self).__name__} is at index {self._step_index} of a grid of {len(self.timesteps)} timesteps: "
+                "the run is over. Call set_timesteps for another one."
+            )
         return self._step_index
+
+    def _enter_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> int:
+        """The place of this step, after a look at what was given for it."""
+        self._check_step(model_output, timestep, sample)
+        return self._locate(timestep)
+
+    def _check_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> None:
+        """Refuse what no step can use: other things than floating-point tensors, shapes that differ, several timesteps."""
+        owner = type(self).__name__
+        for name, value in (("model_output", model_output), ("sample", sample)):
+            if not isinstance(value, Tensor) or not value.is_floating_point():
+                got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+                raise InputError(f"{owner}.step wants {name} as a floating-point tensor, got {got}.")
+        learned = self._option("variance_type") in LEARNED_VARIANCES
+        per_sample = model_output[:, : sample.shape[1]] if learned else model_output
+        if per_sample.shape != sample.shape:
+            raise InputError(
+                f"{owner}.step wants a model_output of the sample's shape {tuple(sample.shape)}, "
+                f"got {tuple(model_output.shape)}."
+            )
+        check_one_timestep(owner, timestep)
 
     def _refuse_index(self, timestep: float | Tensor) -> None:
         """A whole number is most likely a loop index given by mistake where timesteps are fractional."""
@@ -155,6 +185,8 @@ class SchedulerMixin(ConfigMixin):
 
     def _begin_grid(self, timesteps: Tensor, num_inference_steps: int) -> None:
         """Take a new grid and start over."""
+        if not len(timesteps):
+            raise InputError("A grid wants at least one timestep, got none.")
         self.timesteps = timesteps
         self.num_inference_steps = num_inference_steps
         self._begin_index = None
@@ -201,6 +233,24 @@ class SchedulerMixin(ConfigMixin):
 
     def __len__(self) -> int:
         return int(self.config.num_train_timesteps)
+
+
+def check_one_timestep(owner: str, timestep: float | Tensor) -> None:
+    """A timestep is one number, or a tensor of one value."""
+    if isinstance(timestep, Tensor):
+        if timestep.numel() != 1:
+            raise InputError(f"{owner} wants one timestep at a time, got a tensor of shape {tuple(timestep.shape)}.")
+    elif not isinstance(timestep, (int, float, np.number)):
+        raise InputError(f"{owner} wants a number as the timestep, got {type(timestep).__name__} {timestep!r}.")
+
+
+def check_noise_timesteps(owner: str, timesteps: Tensor, sample: Tensor) -> None:
+    """Noise is added at one timestep for all samples, or at one for each."""
+    if not isinstance(timesteps, Tensor) or timesteps.numel() not in (1, sample.shape[0]):
+        got = f"{timesteps.numel()} values" if isinstance(timesteps, Tensor) else type(timesteps).__name__
+        raise InputError(
+            f"{owner} wants a tensor of one timestep, or one for each of {sample.shape[0]} samples, got {got}."
+        )
 
 
 def on_device(values: np.ndarray, device: str | torch.device | None, dtype: torch.dtype | None = None) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, InputError
-from .scheduling import SchedulerMixin, broadcast_to
+from .scheduling import SchedulerMixin, broadcast_to, check_noise_timesteps
 from .sigmas import beta_sigmas, exponential_sigmas, karras_sigmas
 
 RESPACINGS = {"karras": karras_sigmas, "exponential": exponential_sigmas, "beta": beta_sigmas}
@@ -44,8 +44,9 @@ class SigmaGridMixin(SchedulerMixin):
 
     def _sigmas_at(self, timesteps: Tensor, sample: Tensor) -> Tensor:
         """The sigma of each sample: of its timestep, or of the place where a run is that began in the middle."""
+        check_noise_timesteps(type(self).__name__, timesteps, sample)
         sigmas = self.sigmas.to(device=sample.device, dtype=sample.dtype)
-        grid, timesteps = self.timesteps.to(sample.device), timesteps.to(sample.device)
+        grid, timesteps = self.timesteps.to(sample.device), timesteps.to(sample.device).flatten()
         if self._begin_index is None:
             places = [self.index_for_timestep(timestep, grid) for timestep in timesteps]
         else:

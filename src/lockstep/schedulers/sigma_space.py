@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from .sigma_grid import SigmaGridMixin
 from .sigmas import sigmas_to_timesteps, training_sigmas
-from .spacing import check_num_steps, spaced_timesteps
+from .spacing import check_num_steps, explicit_grid, spaced_timesteps
 from .variance_preserving import VariancePreservingScheduler
 
 
@@ -48,7 +48,7 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
                 config.timestep_spacing, num_train, num_steps, offset=config.steps_offset, dtype=np.float32
             )
         else:
-            grid = np.array(timesteps).astype(np.float32)
+            grid = explicit_grid("timesteps", timesteps, np.float32)
         trained = training_sigmas(self.alphas_cumprod)
         sigmas = self._interpolated(grid, trained)
         if self.respacing is None:

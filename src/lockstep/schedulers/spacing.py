@@ -29,12 +29,21 @@ def check_num_steps(num_steps: int | None, at_most: int | None = None) -> int:
     return int(num_steps)
 
 
-def check_descending(timesteps: Sequence[float], num_train: int) -> None:
+def explicit_grid(name: str, values: Sequence[float], dtype: type[np.generic]) -> np.ndarray:
+    """A grid that the caller wrote out."""
+    try:
+        grid = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        grid = np.array(np.nan)
+    if grid.ndim != 1 or not grid.size or not np.isfinite(grid).all():
+        raise InputError(f"{name} wants a list of at least one finite number, got {values!r}.")
+    return np.array(values).astype(dtype)
+
+
+def check_descending(timesteps: np.ndarray, num_train: int) -> None:
     """Explicit timesteps have to fall, from a trained one on."""
-    if len(timesteps) == 0:
-        raise InputError("timesteps wants at least one value, got none.")
     if any(after >= before for before, after in itertools.pairwise(timesteps)):
-        raise InputError(f"timesteps wants falling values, got {list(timesteps)}.")
+        raise InputError(f"timesteps wants falling values, got {timesteps.tolist()}.")
     if timesteps[0] >= num_train:
         raise InputError(f"timesteps wants values below num_train_timesteps = {num_train}, got {timesteps[0]}.")
 

@@ -17,7 +17,7 @@ from .noise import Generators
 from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigmas import shift_sigmas, shift_sigmas_by_mu, sigmas_to_timesteps, stretch_to_terminal, training_sigmas
-from .spacing import check_num_steps
+from .spacing import check_num_steps, explicit_grid
 
 BELOW_ONE = 1e-6  # a flow grid that starts at sigma 1 has no log SNR there; it starts this much lower
 
@@ -107,8 +107,8 @@ class UniPCMultistepScheduler(LogSNRScheduler):
             raise InputError("use_dynamic_shifting wants mu, the logarithm of the shift, got none.")
         if sigmas is not None and not config.use_flow_sigmas:
             raise InputError("Explicit sigmas go with use_flow_sigmas=True only.")
-        steps = check_num_steps(num_inference_steps if sigmas is None else len(sigmas))
-        given = None if sigmas is None else np.array(sigmas)
+        given = None if sigmas is None else explicit_grid("sigmas", sigmas, np.float64)
+        steps = check_num_steps(num_inference_steps if given is None else len(given))
         if self.respacing is not None:
             grid, sigma_grid = self._respaced_grid(steps, given)
         elif config.use_flow_sigmas:
@@ -152,7 +152,7 @@ class UniPCMultistepScheduler(LogSNRScheduler):
         return_dict: bool = True,
     ) -> SchedulerOutput | tuple[Tensor, ...]:
         self._require_timesteps_set()
-        index, config, history = self._locate(timestep), self.config, self.history
+        index, config, history = self._enter_step(model_output, timestep, sample), self.config, self.history
         output = self.convert_model_output(model_output, sample, to_noise=not config.predict_x0)
         if index > 0 and index - 1 not in config.disable_corrector and history.sample is not None:
             sample = self._correct(index, output, history.sample, history.order)

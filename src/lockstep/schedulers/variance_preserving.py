@@ -7,9 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from .betas import ZERO_SNR_FLOOR, check_beta_schedule, make_betas, rescale_to_zero_terminal_snr
 from .predictions import check_prediction_type, dynamic_threshold
-from .scheduling import INTERCHANGEABLE, SchedulerMixin, broadcast_to
+from .scheduling import INTERCHANGEABLE, SchedulerMixin, broadcast_to, check_noise_timesteps
 from .spacing import SPACINGS, check_spacing
 
 
@@ -55,7 +56,21 @@ class VariancePreservingScheduler(SchedulerMixin):
             return original.clamp(-config.clip_sample_range, config.clip_sample_range)
         return original
 
+    def _check_trained_step(self, model_output: Tensor, timestep: int | Tensor, sample: Tensor) -> None:
+        """A sampler that looks the noise up by the timestep wants one of the trained ones."""
+        self._check_step(model_output, timestep, sample)
+        num_train = len(self.alphas_cumprod)
+        whole = not timestep.is_floating_point() if isinstance(timestep, Tensor) else not isinstance(timestep, float)
+        if not whole or not 0 <= int(timestep) < num_train:
+            raise InputError(
+                f"{type(self).__name__} wants a whole number from 0 to {num_train - 1} as the timestep, got {timestep}."
+            )
+
     def _training_coefficients(self, timesteps: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
+        check_noise_timesteps(type(self).__name__, timesteps, sample)
+        num_train = len(self.alphas_cumprod)
+        if timesteps.device.type == "cpu" and not 0 <= int(timesteps.min()) <= int(timesteps.max()) < num_train:
+            raise InputError(f"Timesteps go from 0 to {num_train - 1}, got {timesteps.tolist()}.")
         alpha_bar = self.alphas_cumprod.to(device=sample.device, dtype=sample.dtype)[timesteps.to(sample.device)]
         return broadcast_to(alpha_bar**0.5, sample), broadcast_to((1 - alpha_bar) ** 0.5, sample)
 

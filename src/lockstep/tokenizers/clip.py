@@ -16,6 +16,7 @@ from .special_tokens import SpecialTokens
 from .tokenizer import Tokenizer, read_backend_file
 
 END_OF_WORD = "</w>"
+NUM_BYTES = 512  # alone and at the end of a word
 WORDS = (
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d"  # marks and contractions
     r"|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"  # letters, single digits, anything else that is not space
@@ -71,16 +72,25 @@ class CLIPTokenizer(Tokenizer):
         vocab, merges = folder / "vocab.json", folder / "merges.txt"
         for path in (vocab, merges):
             if not path.is_file():
-                there = ", ".join(sorted(p.name for p in folder.iterdir())) if folder.is_dir() else "no such folder"
                 raise NotFoundError(
-                    f"A CLIP tokenizer is a tokenizer.json, or a vocab.json and a merges.txt; {path} is missing. There: {there}."
+                    f"A CLIP tokenizer is a tokenizer.json, or a vocab.json and a merges.txt; {path} is missing. "
+                    f"There: {files.listing(folder)}."
                 )
         unknown = str(special.named.get("unk_token", cls.default_tokens["unk_token"]))
         try:
-            return clip_backend(bpe(str(vocab), str(merges), unknown))
+            backend = clip_backend(bpe(str(vocab), str(merges), unknown))
         except Exception as problem:  # the library raises nothing narrower
             files.read_json(vocab)  # says it better when the file is not even JSON
             raise FileFormatError(f"{vocab} and {merges.name} do not make a BPE vocabulary: {problem}.") from None
+        # A token is a byte, a mark or made by a merge: a file of merges that was cut off would split words into letters.
+        num_merges = sum(1 for line in merges.read_bytes().splitlines() if line and not line.startswith(b"#version"))
+        most = NUM_BYTES + len(special.contents()) + len(special.added) + len(cls.default_tokens) + num_merges
+        if backend.get_vocab_size() > most:
+            raise FileFormatError(
+                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there can "
+                f"be at most {most}: it is cut off, or belongs to another vocabulary."
+            )
+        return backend
 
     def post_process(self) -> None:
         if self.backend.post_processor is None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
+from .. import files
 from ..errors import InputError, NotFoundError
 from .sentencepiece import SentencePieceModel, read_sentencepiece
 from .special_tokens import SpecialTokens
@@ -42,9 +43,8 @@ class T5Tokenizer(Tokenizer):
             return read_backend_file(folder / "tokenizer.json")
         if (folder / "spiece.model").is_file():
             return backend_from_sentencepiece(read_sentencepiece(folder / "spiece.model"), cls.read_config(folder))
-        there = ", ".join(sorted(p.name for p in folder.iterdir())) if folder.is_dir() else "no such folder"
         raise NotFoundError(
-            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {there}."
+            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {files.listing(folder)}."
         )
 
     def post_process(self) -> None:

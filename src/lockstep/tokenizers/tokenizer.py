@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers import AddedToken, Encoding
 
 from .. import files
+from ..configuration import naming_config
 from ..errors import ConfigError, FileFormatError, InputError, UnknownNameError
 from .special_tokens import SPECIAL_NAMES, SpecialTokens, token_to_json
 
@@ -85,11 +86,17 @@ class Tokenizer:
         """Load from a folder (or a subfolder of it, or a hub id) as transformers saves it."""
         changes = {key: hub_and_changes.pop(key) for key in list(hub_and_changes) if key in (*SETTINGS, *SPECIAL_NAMES)}
         patterns = [f"{subfolder}/{name}" if subfolder else name for name in FILE_NAMES]
-        folder = files.resolve_folder(name_or_path, patterns=patterns, **hub_and_changes) / (subfolder or "")
+        unknown = sorted(hub_and_changes.keys() - files.HUB_ARGUMENTS)
+        if unknown:
+            known = [*SETTINGS, *SPECIAL_NAMES, *files.HUB_ARGUMENTS, "subfolder"]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
+        folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub_and_changes)
         config = cls.read_config(folder)
-        special = SpecialTokens.read(folder, config, {key: changes.pop(key) for key in SPECIAL_NAMES if key in changes})
-        settings = {key: config[key] for key in SETTINGS if key in config} | changes
-        return cls(cls.read_backend(folder, special), special_tokens=special, config=config, **settings)
+        roles = {key: changes.pop(key) for key in SPECIAL_NAMES if key in changes}
+        with naming_config(folder):
+            special = SpecialTokens.read(folder, config, roles)
+            settings = {key: config[key] for key in SETTINGS if key in config} | changes
+            return cls(cls.read_backend(folder, special), special_tokens=special, config=config, **settings)
 
     @classmethod
     def read_config(cls, folder: Path) -> dict[str, Any]:
@@ -288,7 +295,7 @@ class Tokenizer:
     @staticmethod
     def _check_padding(padding: bool | str) -> str | None:
         choices = {True: "longest", False: None, "longest": "longest", "max_length": "max_length", "do_not_pad": None}
-        if padding not in choices:
+        if not isinstance(padding, (bool, str)) or padding not in choices:
             raise UnknownNameError("padding", padding, ["longest", "max_length", "do_not_pad"], "Or True or False.")
         return choices[padding]
 
@@ -302,7 +309,7 @@ class Tokenizer:
             "only_first": True,
             "do_not_truncate": False,
         }
-        if truncation not in choices:
+        if not isinstance(truncation, (bool, str, type(None))) or truncation not in choices:
             raise UnknownNameError("truncation", truncation, ["longest_first", "do_not_truncate"], "Or True or False.")
         return choices[truncation]
 
@@ -320,7 +327,10 @@ class Tokenizer:
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         """The text of one row of ids."""
         row = ids.tolist() if hasattr(ids, "tolist") else ids
-        return self.clean_up(self.backend.decode([row] if isinstance(row, int) else row, skip_special_tokens))
+        row = [row] if isinstance(row, int) else row
+        if not isinstance(row, (list, tuple)) or not all(isinstance(index, int) and index >= 0 for index in row):
+            raise InputError(f"decode takes one row of token ids, got {ids!r}. Several rows go to batch_decode.")
+        return self.clean_up(self.backend.decode(list(row), skip_special_tokens))
 
     def batch_decode(self, rows: Any, skip_special_tokens: bool = False) -> list[str]:
         """The texts of several rows of ids."""

@@ -78,7 +78,9 @@ def test_encode_and_decode_compile_without_a_graph_break(part):
         ({"down_block_types": ("DownEncoderBlock2D",)}, "one type for each of block_out_channels"),
         ({"up_block_types": ("UpDecoderBlock2D", "UpBlock2D")}, "got 'UpBlock2D'"),
         ({"block_out_channels": (), "down_block_types": (), "up_block_types": ()}, "block_out_channels"),
-        ({"layers_per_block": 0}, "1 or more, got 0"),
+        ({"layers_per_block": 0}, "'layers_per_block' has to be at least 1, got 0"),
+        ({"out_channels": -3}, "'out_channels' has to be at least 1, got -3"),
+        ({"sample_size": []}, "sample_size wants a size in pixels"),
         ({"act_fn": "sillu"}, "got 'sillu'"),
         ({"latents_mean": (0.0,), "latents_std": (1.0,)}, "each of 4 latent_channels, got 1"),
         ({"latents_mean": (0.0,) * 4}, "together"),
@@ -100,6 +102,12 @@ def test_inputs_that_do_not_fit():
         model.encode(torch.zeros(3, 16, 16))
     with pytest.raises(InputError, match="with 4 channels .* got 16"):
         model.decode(torch.zeros(1, 16, 8, 8))
+    with pytest.raises(InputError, match="as a tensor .* got ndarray"):
+        model.decode(torch.zeros(1, 4, 8, 8).numpy())
+    with pytest.raises(InputError, match="at least one row and column"):
+        model.decode(torch.zeros(1, 4, 8, 0))
+    with pytest.raises(InputError, match="torch.Generator or a list of them, got 5"):
+        DiagonalGaussianDistribution(torch.zeros(2, 8, 2, 2)).sample(5)
     with pytest.raises(InputError, match="2 wanted, 1 given"):
         DiagonalGaussianDistribution(torch.zeros(2, 8, 2, 2)).sample([torch.Generator()])
 
@@ -109,6 +117,7 @@ def test_inputs_that_do_not_fit():
     [
         ((15,), "multiple of 2 pixels, got 15"),
         ((0,), "multiple of 2 pixels, got 0"),
+        (("16",), "size in pixels .* got '16'"),
         ((16, 1.0), "got 1.0"),
         ((16, 0.2), "1.6 latents, which is not whole"),
     ],

@@ -77,7 +77,7 @@ def test_the_gradient_passes_the_bytes_unchanged():
         ({"decoder_block_out_channels": (24, 24, 24, 32)}, "decoder_block_out_channels wants equal widths"),
         ({"act_fn": "rellu"}, "got 'rellu'"),
         ({"upsample_fn": "lanczos"}, "got 'lanczos'"),
-        ({"upsampling_scaling_factor": 0}, "1 or more, got 0"),
+        ({"upsampling_scaling_factor": 0}, "at least 1, got 0"),
         ({"latent_magnitude": 0}, "positive"),
         ({"in_channels": 3.5}, "in_channels"),
     ],

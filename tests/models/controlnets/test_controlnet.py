@@ -216,6 +216,8 @@ def test_configs_that_cannot_work_are_refused(changes, words):
     [
         ({"controlnet_cond": torch.rand(2, 3, 64, 32)}, r"\(2, 3, 64, 64\).*got \(2, 3, 64, 32\)"),
         ({"controlnet_cond": torch.rand(1, 3, 64, 64)}, "repeat it"),
+        ({"controlnet_cond": torch.rand(2, 3, 64, 64).half()}, "controlnet_cond is torch.float16"),
+        ({"controlnet_cond": None}, "controlnet_cond has to be a tensor, got NoneType"),
         ({"encoder_hidden_states": torch.randn(2, 5, 32)}, "32 wide, these weights want 24"),
         ({"sample": torch.randn(2, 9, 8, 8)}, "take 4 channels"),
         ({"timestep_cond": torch.randn(2, 4)}, "no timestep_cond"),

@@ -144,6 +144,13 @@ def test_bad_tokens(ids, words):
 def test_bad_mask():
     with pytest.raises(InputError, match=r"\(2, 8\), got \(2, 7\)"):
         tiny()(IDS, attention_mask=torch.ones(2, 7))
+    with pytest.raises(InputError, match=r"\(2, 8\), got list"):
+        tiny()(IDS, attention_mask=[[1]])
+
+
+def test_positions_that_the_table_does_not_have():
+    with pytest.raises(InputError, match="position_ids from 0 to 9, .* got 8 to 15"):
+        tiny()(IDS, position_ids=torch.arange(8, 16)[None])
 
 
 @pytest.mark.parametrize(

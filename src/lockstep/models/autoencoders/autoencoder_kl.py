@@ -21,7 +21,8 @@ from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output
-from ..modeling import ModelMixin, check_divisible, checkpointed
+from ..layers import get_activation
+from ..modeling import ModelMixin, check_divisible, check_sizes, checkpointed
 from ..weights import StoredTensor
 from .parts import (
     AutoencoderMixin,
@@ -29,7 +30,6 @@ from .parts import (
     DecoderOutput,
     GroupNorm,
     Linear,
-    activation,
     check_latents,
     check_pixels,
     compute_dtype,
@@ -90,7 +90,7 @@ class ResnetBlock2D(nn.Module):
         self.conv1 = Conv2d(in_channels, out_channels, 3, padding=1)
         self.norm2 = GroupNorm(groups, out_channels, eps=NORM_EPS)
         self.conv2 = Conv2d(out_channels, out_channels, 3, padding=1)
-        self.nonlinearity = activation(act_fn)
+        self.nonlinearity = get_activation(act_fn)
         self.conv_shortcut = Conv2d(in_channels, out_channels, 1) if in_channels != out_channels else None
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -296,8 +296,10 @@ class DiagonalGaussianDistribution:
         return 0.5 * (math.log(2 * math.pi) + self.logvar + (sample - self.mean).square() / self.var).sum(dim=dims)
 
     def _noise(self, generator: torch.Generator | list[torch.Generator] | None) -> Tensor:
-        if not isinstance(generator, list):
+        if generator is None or isinstance(generator, torch.Generator):
             return _normal(tuple(self.mean.shape), generator, self.mean)
+        if not isinstance(generator, (list, tuple)) or not all(isinstance(one, torch.Generator) for one in generator):
+            raise InputError(f"A generator is a torch.Generator or a list of them, got {generator!r}.")
         if len(generator) != self.mean.shape[0]:
             raise InputError(
                 f"A list of generators wants one for each picture: {self.mean.shape[0]} wanted, {len(generator)} given."
@@ -438,10 +440,10 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
 def _blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
     """`after`, with its first positions along a dimension fading in from the last ones of `before`."""
     extent = min(before.shape[dim], after.shape[dim], extent)
-    fade_in = torch.arange(extent, dtype=torch.float64, device=after.device) / max(extent, 1)
+    fade_in = torch.arange(extent, dtype=torch.float64) / max(extent, 1)  # not every device has float64
     fade_in = fade_in.unsqueeze(-1) if dim == -2 else fade_in
-    old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after.dtype)
-    new = after.narrow(dim, 0, extent) * fade_in.to(after.dtype)
+    old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after)
+    new = after.narrow(dim, 0, extent) * fade_in.to(after)
     return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
 
 
@@ -464,10 +466,16 @@ def _check_config(config: Mapping[str, Any]) -> None:
         unknown = [kind for kind in config[name] if kind not in known]
         if unknown:
             raise ConfigError(f"{owner}: {name} wants types out of {', '.join(known)}, got {unknown[0]!r}.")
+    check_sizes(
+        owner, config, "in_channels", "out_channels", "latent_channels", "block_out_channels", "layers_per_block"
+    )
+    check_sizes(owner, config, "sample_size", "norm_num_groups")
     for width in widths:
         check_divisible(owner, "each of block_out_channels", width, "norm_num_groups", groups)
-    if config["layers_per_block"] < 1:
-        raise ConfigError(f"{owner}: layers_per_block wants 1 or more, got {config['layers_per_block']}.")
+    if config["sample_size"] in ([], ()):
+        raise ConfigError(
+            f"{owner}: sample_size wants a size in pixels, or a list of height and width, got an empty list."
+        )
     for name in ("latents_mean", "latents_std"):
         values = config[name]
         if values is not None and len(values) != config["latent_channels"]:

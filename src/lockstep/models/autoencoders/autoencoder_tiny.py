@@ -14,9 +14,18 @@ from torch import Tensor, nn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError
 from ...outputs import Output
-from ..modeling import ModelMixin, checkpointed
-from .parts import AutoencoderMixin, Conv2d, DecoderOutput, activation, check_latents, check_pixels, compute_dtype
+from ..layers import get_activation
+from ..modeling import ModelMixin, check_sizes, checkpointed
+from .parts import AutoencoderMixin, Conv2d, DecoderOutput, check_latents, check_pixels, compute_dtype
 
+SIZES = (
+    "in_channels",
+    "out_channels",
+    "latent_channels",
+    "encoder_block_out_channels",
+    "decoder_block_out_channels",
+    "upsampling_scaling_factor",
+)
 UPSAMPLING = ("nearest", "nearest-exact", "bilinear", "bicubic")
 
 
@@ -34,9 +43,9 @@ class AutoencoderTinyBlock(nn.Module):
         super().__init__()
         self.conv = nn.Sequential(
             Conv2d(channels, channels, 3, padding=1),
-            activation(act_fn),
+            get_activation(act_fn),
             Conv2d(channels, channels, 3, padding=1),
-            activation(act_fn),
+            get_activation(act_fn),
             Conv2d(channels, channels, 3, padding=1),
         )
         self.fuse = nn.ReLU()  # whatever act_fn is
@@ -87,7 +96,7 @@ class DecoderTiny(nn.Module):
         upsample_fn: str,
     ) -> None:
         super().__init__()
-        layers: list[nn.Module] = [Conv2d(in_channels, width, 3, padding=1), activation(act_fn)]
+        layers: list[nn.Module] = [Conv2d(in_channels, width, 3, padding=1), get_activation(act_fn)]
         for count in num_blocks[:-1]:
             layers.extend(AutoencoderTinyBlock(width, act_fn) for _ in range(count))
             layers.append(nn.Upsample(scale_factor=upsampling_scaling_factor, mode=upsample_fn))
@@ -105,6 +114,8 @@ class DecoderTiny(nn.Module):
 
 class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
     """The tiny autoencoder of latent diffusion models (TAESD, TAESDXL, TAESD3, TAEF1)."""
+
+    ignored_config_keys = frozenset({"block_out_channels"})  # written for others, read off the decoder's here
 
     @register_to_config
     def __init__(
@@ -126,15 +137,12 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         shift_factor: float = 0.0,
     ) -> None:
         super().__init__()
+        check_sizes("AutoencoderTiny", self.config, *SIZES)
         encoder_width = _only_width("encoder", encoder_block_out_channels, num_encoder_blocks)
         decoder_width = _only_width("decoder", decoder_block_out_channels, num_decoder_blocks)
         if upsample_fn not in UPSAMPLING:
             raise ConfigError(
                 f"AutoencoderTiny: upsample_fn wants one of {', '.join(UPSAMPLING)}, got {upsample_fn!r}."
-            )
-        if upsampling_scaling_factor < 1:
-            raise ConfigError(
-                f"AutoencoderTiny: upsampling_scaling_factor wants 1 or more, got {upsampling_scaling_factor}."
             )
         if latent_magnitude <= 0:
             raise ConfigError(f"AutoencoderTiny: latent_magnitude wants a positive number, got {latent_magnitude}.")

@@ -13,16 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...configuration import FrozenDict
-from ...errors import ConfigError, InputError
+from ...errors import InputError
 from ...outputs import Output
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "silu": nn.SiLU,
-    "swish": nn.SiLU,
-    "mish": nn.Mish,
-    "gelu": nn.GELU,
-}
 
 
 @dataclass
@@ -55,13 +47,6 @@ class GroupNorm(nn.GroupNorm):
         return F.group_norm(input, self.num_groups, self.weight.to(input.dtype), self.bias.to(input.dtype), self.eps)
 
 
-def activation(name: str) -> nn.Module:
-    """The activation layer of that name."""
-    if name.lower() not in ACTIVATIONS:
-        raise ConfigError(f"act_fn wants one of {', '.join(ACTIVATIONS)}, got {name!r}.")
-    return ACTIVATIONS[name.lower()]()
-
-
 def compute_dtype(weights: torch.dtype, force_upcast: bool) -> torch.dtype:
     """The dtype to compute in: float16 overflows inside a VAE that asks for `force_upcast`; bfloat16 has the range."""
     return torch.float32 if force_upcast and weights is torch.float16 else weights
@@ -82,9 +67,13 @@ def check_pixels(owner: str, pixels: Tensor, channels: int, factor: int) -> None
 def check_latents(owner: str, latents: Tensor, channels: int) -> None:
     """Refuse latents of another layout or width."""
     _check_layout(owner, "latents", latents, channels, "(batch, channels, latent height, latent width)")
+    if 0 in latents.shape[-2:]:
+        raise InputError(f"{owner} wants latents of at least one row and column, got {tuple(latents.shape)}.")
 
 
 def _check_layout(owner: str, what: str, value: Tensor, channels: int, layout: str) -> None:
+    if not isinstance(value, Tensor):
+        raise InputError(f"{owner} wants {what} as a tensor of shape {layout}, got {type(value).__name__}.")
     if value.ndim != 4:
         raise InputError(f"{owner} wants {what} of shape {layout}, got {value.ndim} axes: {tuple(value.shape)}.")
     if value.shape[1] != channels:
@@ -154,6 +143,10 @@ class AutoencoderMixin:
 
     def _check_tiles(self, size: int, overlap: float) -> None:
         factor = self.spatial_scale_factor
+        if not isinstance(size, int) or not isinstance(overlap, (int, float)):
+            raise InputError(
+                f"A tile has a size in pixels and an overlap as a share of it, got {size!r} and {overlap!r}."
+            )
         if size < factor or size % factor:
             raise InputError(f"tile_sample_min_size wants a multiple of {factor} pixels, got {size}.")
         if not 0 <= overlap < 1:

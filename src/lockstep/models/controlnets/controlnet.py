@@ -22,7 +22,7 @@ from ...outputs import Output
 from ..unets.unet_2d_blocks import skip_channels
 from ..unets.unet_2d_condition import UNet2DConditionModel
 from ..unets.unet_2d_config import plan_unet
-from ..unets.unet_2d_encoder import UNet2DEncoder, mask_to_bias
+from ..unets.unet_2d_encoder import UNet2DEncoder, check_tensor, mask_to_bias
 
 Tensor = torch.Tensor
 COPIED_MODULES = ("conv_in", "time_embedding", "class_embedding", "add_embedding", "down_blocks", "mid_block")
@@ -230,6 +230,7 @@ class ControlNetModel(UNet2DEncoder, ConfigMixin):
 
     def check_picture(self, picture: Tensor, sample: Tensor) -> None:
         """The picture has to be as many times larger than the latents as the embedding makes it smaller."""
+        check_tensor(type(self).__name__, "controlnet_cond", picture, self.conv_in.weight.dtype, sample.device)
         channels, scale = self.config["conditioning_channels"], self.picture_scale
         rows, columns = sample.shape[2:]
         wanted = (sample.shape[0], channels, rows * scale, columns * scale)

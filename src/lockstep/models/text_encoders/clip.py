@@ -6,19 +6,22 @@ Tensor names are the published ones (`text_model.…`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
 
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config
-from ...errors import ConfigError, InputError
+from ...errors import InputError
 from ...outputs import Output
-from ..modeling import check_divisible, checkpointed
+from ..modeling import check_divisible, check_sizes, checkpointed
 from .encoder import TextEncoder, activation, embedding
+
+SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "max_position_embeddings", "projection_dim",
+)  # fmt: skip
 
 
 @dataclass
@@ -200,7 +203,9 @@ class CLIPTextModel(TextEncoder):
         eos_token_id: int = 49407,
     ) -> None:
         super().__init__()
-        check_sizes(type(self).__name__, self.config)
+        owner = type(self).__name__
+        check_sizes(owner, self.config, *SIZES)
+        check_divisible(owner, "hidden_size", hidden_size, "num_attention_heads", num_attention_heads)
         self.text_model = CLIPTextTransformer(
             vocab_size, hidden_size, max_position_embeddings, num_hidden_layers, intermediate_size,
             num_attention_heads, hidden_act, layer_norm_eps, attention_dropout, eos_token_id,
@@ -219,19 +224,25 @@ class CLIPTextModel(TextEncoder):
         return_dict: bool = True,
     ) -> CLIPTextModelOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
         """Hidden states of every token; `pooler_output` is the one at the end of the text."""
-        self.check_inputs(input_ids, attention_mask)
+        self.check_inputs(input_ids, attention_mask, position_ids)
         last, pooled, states = self.text_model(input_ids, attention_mask, position_ids)
         output = CLIPTextModelOutput(
             last_hidden_state=last, pooler_output=pooled, hidden_states=states if output_hidden_states else None
         )
         return output if return_dict else output.to_tuple()
 
-    def check_inputs(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
-        self.check_tokens(input_ids, self.text_model.embeddings.position_embedding.num_embeddings)
-        if attention_mask is not None and attention_mask.shape != input_ids.shape:
+    def check_inputs(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None, position_ids: torch.Tensor | None
+    ) -> None:
+        most = self.text_model.embeddings.position_embedding.num_embeddings
+        self.check_tokens(input_ids, attention_mask, most)
+        if position_ids is None or torch.compiler.is_compiling() or position_ids.device.type == "meta":
+            return
+        low, high = (int(bound) for bound in torch.aminmax(position_ids))
+        if low < 0 or high >= most or position_ids.shape[-1] != input_ids.shape[1]:
             raise InputError(
-                f"{type(self).__name__} wants an attention_mask of the shape of input_ids {tuple(input_ids.shape)}, "
-                f"got {tuple(attention_mask.shape)}."
+                f"{type(self).__name__} wants position_ids from 0 to {most - 1}, one for each of {input_ids.shape[1]} "
+                f"tokens, got {low} to {high} in shape {tuple(position_ids.shape)}."
             )
 
 
@@ -272,7 +283,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
         return_dict: bool = True,
     ) -> CLIPTextModelOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
         """Hidden states of every token; `text_embeds` is the projected one at the end of the text."""
-        self.check_inputs(input_ids, attention_mask)
+        self.check_inputs(input_ids, attention_mask, position_ids)
         last, pooled, states = self.text_model(input_ids, attention_mask, position_ids)
         output = CLIPTextModelOutput(
             text_embeds=self.text_projection(pooled),
@@ -280,15 +291,6 @@ class CLIPTextModelWithProjection(CLIPTextModel):
             hidden_states=states if output_hidden_states else None,
         )
         return output if return_dict else output.to_tuple()
-
-
-def check_sizes(owner: str, config: Mapping[str, Any]) -> None:
-    """Refuse sizes that no transformer has."""
-    counts = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    for name in (*counts, "max_position_embeddings"):
-        if config[name] < 1:
-            raise ConfigError(f"{owner}: config value {name!r} has to be at least 1, got {config[name]}.")
-    check_divisible(owner, "hidden_size", config["hidden_size"], "num_attention_heads", config["num_attention_heads"])
 
 
 def initialize(transformer: CLIPTextTransformer, width: int, num_layers: int, factor: float) -> None:

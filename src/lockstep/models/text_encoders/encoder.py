@@ -74,8 +74,10 @@ class TextEncoder(ModelMixin, ConfigMixin):
         """The table of token vectors."""
         raise NotImplementedError
 
-    def check_tokens(self, input_ids: torch.Tensor, max_length: int | None = None) -> None:
-        """Refuse token ids that the table does not have and sequences that the positions do not reach."""
+    def check_tokens(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None, max_length: int | None = None
+    ) -> None:
+        """Refuse token ids that the table does not have, sequences that the positions do not reach, and other masks."""
         owner, vocab_size = type(self).__name__, self.get_input_embeddings().num_embeddings
         if not isinstance(input_ids, torch.Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
             got = input_ids.dtype if isinstance(input_ids, torch.Tensor) else type(input_ids).__name__
@@ -84,6 +86,11 @@ class TextEncoder(ModelMixin, ConfigMixin):
             )
         if input_ids.ndim != 2 or input_ids.shape[1] == 0:
             raise InputError(f"{owner} wants input_ids of shape (batch, tokens), got {tuple(input_ids.shape)}.")
+        if attention_mask is not None and getattr(attention_mask, "shape", None) != input_ids.shape:
+            wrong = tuple(attention_mask.shape) if hasattr(attention_mask, "shape") else type(attention_mask).__name__
+            raise InputError(
+                f"{owner} wants an attention_mask of the shape of input_ids {tuple(input_ids.shape)}, got {wrong}."
+            )
         if max_length is not None and input_ids.shape[1] > max_length:
             raise InputError(
                 f"{owner} takes at most {max_length} tokens (max_position_embeddings), got {input_ids.shape[1]}. "
@@ -93,8 +100,8 @@ class TextEncoder(ModelMixin, ConfigMixin):
             return  # the values cannot be looked at there
         low, high = (int(bound) for bound in torch.aminmax(input_ids))
         if low < 0 or high >= vocab_size:
-            wrong = low if low < 0 else high
             raise InputError(
-                f"{owner} has a vocabulary of {vocab_size} tokens (ids 0 to {vocab_size - 1}), got id {wrong}. "
+                f"{owner} has a vocabulary of {vocab_size} tokens (ids 0 to {vocab_size - 1}), "
+                f"got id {low if low < 0 else high}. "
                 "The tokenizer belongs to another model, or tokens were added to it without widening the embedding."
             )

@@ -17,9 +17,9 @@ from torch import nn
 
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config
-from ...errors import ConfigError, InputError
+from ...errors import ConfigError
 from ...outputs import Output
-from ..modeling import checkpointed
+from ..modeling import check_sizes, checkpointed
 from ..weights import StoredTensor
 from .encoder import TextEncoder, activation, embedding
 
@@ -263,7 +263,9 @@ class T5EncoderModel(TextEncoder):
         is_gated_act: bool | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(type(self).__name__, self.config)
+        owner = type(self).__name__
+        check_sizes(owner, self.config, "vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
+        check_buckets(owner, self.config)
         self.register_to_config(**resolve_feed_forward(feed_forward_proj, dense_act_fn, is_gated_act))
         self.shared = embedding(vocab_size, d_model)
         self.encoder = T5Stack(self.config, self.bias_in_every_layer)
@@ -292,12 +294,7 @@ class T5EncoderModel(TextEncoder):
         return_dict: bool = True,
     ) -> T5EncoderOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
         """Hidden states of every token."""
-        self.check_tokens(input_ids)
-        if attention_mask is not None and attention_mask.shape != input_ids.shape:
-            raise InputError(
-                f"{type(self).__name__} wants an attention_mask of the shape of input_ids {tuple(input_ids.shape)}, "
-                f"got {tuple(attention_mask.shape)}."
-            )
+        self.check_tokens(input_ids, attention_mask)
         states = self.encoder(self.shared(input_ids), attention_mask)
         output = T5EncoderOutput(states[-1], states if output_hidden_states else None)
         return output if return_dict else output.to_tuple()
@@ -331,11 +328,8 @@ class UMT5EncoderModel(T5EncoderModel):
         super().__init__(**self.config)
 
 
-def check_sizes(owner: str, config: Mapping[str, Any]) -> None:
-    """Refuse sizes that no transformer has."""
-    for name in ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads"):
-        if config[name] < 1:
-            raise ConfigError(f"{owner}: config value {name!r} has to be at least 1, got {config[name]}.")
+def check_buckets(owner: str, config: Mapping[str, Any]) -> None:
+    """Refuse position buckets that cannot be divided into near and far ones on both sides."""
     buckets, distance = config["relative_attention_num_buckets"], config["relative_attention_max_distance"]
     if buckets < 4 or distance <= buckets // 4:
         raise ConfigError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ..modeling import check_sizes
 from .unet_2d_blocks import ResnetSettings, TransformerSettings
 
 DOWN_BLOCK_TYPES = ("DownBlock2D", "CrossAttnDownBlock2D")
@@ -27,6 +28,30 @@ ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "addition_embed_type": (None, "text", "text_time"),
     "class_embed_type": (None, "timestep", "identity", "projection", "simple_projection"),
 }
+
+RANGES: dict[str, tuple[float, float]] = {"dropout": (0, 1), "norm_eps": (0, 1), "downsample_padding": (0, 1)}
+SIZES = (
+    "in_channels",
+    "out_channels",
+    "sample_size",
+    "block_out_channels",
+    "layers_per_block",
+    "norm_num_groups",
+    "attention_head_dim",
+    "num_attention_heads",
+    "cross_attention_dim",
+    "encoder_hid_dim",
+    "time_embedding_dim",
+    "time_cond_proj_dim",
+    "num_class_embeds",
+    "projection_class_embeddings_input_dim",
+    "addition_time_embed_dim",
+    "addition_embed_type_num_heads",
+    "conv_in_kernel",
+    "conv_out_kernel",
+    "conditioning_channels",
+    "conditioning_embedding_out_channels",
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +90,8 @@ class UNetPlan:
 def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
     """Check a configuration and write it out block by block; what cannot work is a ConfigError."""
     refuse_unsupported(owner, config)
+    check_sizes(owner, config, *SIZES)
+    check_sizes(owner, config, "transformer_layers_per_block", "reverse_transformer_layers_per_block", least=0)
     channels = tuple(config["block_out_channels"])
     down_types = tuple(config["down_block_types"])
     count = len(down_types)
@@ -96,7 +123,7 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
             dropout=config.get("dropout", 0.0),
         ),
     )
-    check_sizes(plan)
+    check_divisions(plan)
     return plan
 
 
@@ -106,6 +133,9 @@ def refuse_unsupported(owner: str, config: Mapping[str, Any]) -> None:
         if name in config and config[name] not in values:
             wanted = " or ".join(repr(value) for value in values)
             raise ConfigError(f"{owner}: {name} has to be {wanted}, got {config[name]!r}; no other value is supported.")
+    for name, (low, high) in RANGES.items():
+        if not low <= config.get(name, low) <= high:
+            raise ConfigError(f"{owner}: {name} has to be from {low} to {high}, got {config[name]}.")
     if config["norm_num_groups"] is None:
         raise ConfigError(f"{owner}: norm_num_groups has to be a number; a UNet without group norm is not supported.")
 
@@ -185,10 +215,8 @@ def one_text_width(owner: str, config: Mapping[str, Any], count: int) -> int:
     return widths.pop()
 
 
-def check_sizes(plan: UNetPlan) -> None:
+def check_divisions(plan: UNetPlan) -> None:
     """Channels that the norms and the heads can divide."""
-    if min(plan.resnet.groups, *plan.layers_per_block, *plan.heads, *plan.block_out_channels) < 1:
-        raise ConfigError(f"{plan.owner}: channels, layers, heads and norm groups have to be positive.")
     for channels, heads in zip(plan.block_out_channels, plan.heads, strict=True):
         if channels % plan.resnet.groups:
             raise ConfigError(

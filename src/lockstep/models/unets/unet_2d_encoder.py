@@ -163,11 +163,13 @@ class UNet2DEncoder(ModelMixin):
                 f"{len(self.down_blocks) - 1} times. Give larger ones."
             )
         batch = sample.shape[0]
+        if not isinstance(timestep, (Tensor, float, int)):
+            raise InputError(f"{owner}: timestep has to be a number or a tensor, got {type(timestep).__name__}.")
         if isinstance(timestep, Tensor) and timestep.numel() not in (1, batch):
             raise InputError(
                 f"{owner}: timestep has {timestep.numel()} values for {batch} samples; give one, or {batch}."
             )
-        self.check_text(owner, encoder_hidden_states, encoder_attention_mask, batch)
+        self.check_text(owner, encoder_hidden_states, encoder_attention_mask, sample)
         self.check_class_labels(owner, class_labels, batch)
         check_added(owner, self.config, added_cond_kwargs, batch)
         wanted = self.config.get("time_cond_proj_dim")
@@ -178,7 +180,8 @@ class UNet2DEncoder(ModelMixin):
         self.check_attention_mask(owner, attention_mask, sample, encoder_hidden_states)
         self.check_processor_kwargs(owner, cross_attention_kwargs)
 
-    def check_text(self, owner: str, text: Tensor | None, mask: Tensor | None, batch: int) -> None:
+    def check_text(self, owner: str, text: Tensor | None, mask: Tensor | None, sample: Tensor) -> None:
+        batch = sample.shape[0]
         needs_text = self.has_cross_attention or self.config["addition_embed_type"] == "text"
         width = self.text_width()
         if text is None:
@@ -187,6 +190,7 @@ class UNet2DEncoder(ModelMixin):
             if mask is not None:
                 raise InputError(f"{owner}: encoder_attention_mask was given without encoder_hidden_states.")
             return
+        check_tensor(owner, "encoder_hidden_states", text, self.conv_in.weight.dtype, sample.device)
         if text.ndim != 3 or text.shape[0] != batch:
             raise InputError(
                 f"{owner}: encoder_hidden_states has to be ({batch}, tokens, {width}), got {tuple(text.shape)}."
@@ -275,15 +279,26 @@ def mask_to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def check_sample(owner: str, sample: Tensor, in_channels: int, weights_dtype: torch.dtype) -> None:
+    check_tensor(owner, "sample", sample, weights_dtype)
     if sample.ndim != 4 or sample.shape[1] != in_channels:
         raise InputError(
             f"{owner}: sample has to be (batch, {in_channels}, height, width), got {tuple(sample.shape)}; "
             f"these weights take {in_channels} channels."
         )
-    both_compute = sample.dtype in COMPUTE_DTYPES and weights_dtype in COMPUTE_DTYPES
-    if both_compute and sample.dtype != weights_dtype and not torch.is_autocast_enabled(sample.device.type):
+
+
+def check_tensor(
+    owner: str, name: str, value: Tensor, weights_dtype: torch.dtype, device: torch.device | None = None
+) -> None:
+    """A tensor of the weights' dtype (unless autocast takes care of that) that is where the sample is."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"{owner}: {name} has to be a tensor, got {type(value).__name__}.")
+    if device is not None and value.device != device:
+        raise InputError(f"{owner}: {name} is on {value.device}, the sample is on {device}. Move one of them.")
+    computes = weights_dtype in COMPUTE_DTYPES  # weights stored in another dtype are converted layer by layer
+    if computes and value.dtype != weights_dtype and not torch.is_autocast_enabled(value.device.type):
         raise InputError(
-            f"{owner}: sample is {sample.dtype}, the weights are {weights_dtype}. Convert one: sample.to(model.dtype)."
+            f"{owner}: {name} is {value.dtype}, the weights are {weights_dtype}. Convert one: {name}.to(model.dtype)."
         )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch.nn.functional import interpolate
 
-from ...blocks import ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs, randn_tensor
+from ...blocks import LATER, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs, randn_tensor
 from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ...models.controlnets.controlnet import ControlNetModel
+from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import SchedulerMixin
 from .encoders import GUIDER
@@ -20,6 +22,8 @@ Tensor = torch.Tensor
 UNET = ComponentSpec("unet", UNet2DConditionModel)
 VAE = ComponentSpec("vae", AutoencoderKL | AutoencoderTiny)
 SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
+CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
+CONTROL_PIXELS = OutputParam("control_pixels", list[Tensor], "The control picture as each ControlNet reads it.")
 CROP_BOX = OutputParam(
     "crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in."
 )
@@ -61,17 +65,19 @@ class SetTimestepsByStrength(SetTimesteps):
 
     def check(self, components: Any, inputs: Any) -> None:
         super().check(components, inputs)
-        if int(inputs.num_inference_steps * inputs.strength) < 1:
-            raise InputError(
-                f"strength={inputs.strength} of num_inference_steps={inputs.num_inference_steps} leaves no step to run. "
-                "Raise one of them."
-            )
+        steps = self.set_grid(components.scheduler.fresh(), components.device, inputs)
+        if int(steps * inputs.strength) < 1:
+            raise InputError(f"strength={inputs.strength} of {steps} steps leaves no step to run. Raise one of them.")
 
     def __call__(self, components: Any, state: Any) -> None:
-        steps = self.set_grid(components.scheduler, components.device, state)
-        skipped = max(steps - min(int(steps * state.strength), steps), 0) * components.scheduler.order
+        skipped = self.skipped_by_strength(components.scheduler, components.device, state)
         components.scheduler.set_begin_index(skipped)
         state.timesteps = components.scheduler.timesteps[skipped:]
+
+    def skipped_by_strength(self, scheduler: Any, device: torch.device, state: Any) -> int:
+        """Set a scheduler's grid; how many of its timesteps the strength leaves out."""
+        steps = self.set_grid(scheduler, device, state)
+        return max(steps - min(int(steps * state.strength), steps), 0) * scheduler.order
 
 
 class SetTimestepsForPainting(SetTimestepsByStrength):
@@ -112,6 +118,10 @@ class PrepareLatents(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         check_size(components, inputs)
+        check_channels(components.unet)
+        if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
+            channels = components.unet.config.in_channels
+            check_latents(inputs.latents, (len(inputs.latents), channels, *latent_size(components, inputs)))
 
     def __call__(self, components: Any, state: Any) -> None:
         size = latent_size(components, state)
@@ -128,22 +138,30 @@ class EncodeImage(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         check_size(components, inputs)
+        if inputs.image is not LATER:
+            self.pixels(components, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Any, state: Any) -> None:
-        pixels = picture_processor(components).preprocess(state.image, height=state.height, width=state.width)
-        state.image_latents = to_latents(components, pixels, state)
+        state.image_latents = to_latents(components, self.pixels(components, state), state)
+
+    def pixels(self, components: Any, state: Any) -> Tensor:
+        height, width = (None if side is LATER else side for side in (state.height, state.width))
+        return picture_processor(components).preprocess(state.image, height=height, width=width)
 
 
 class AddNoise(ModularPipelineBlocks):
     """The start picture with as much noise as the first timestep has."""
 
-    expected_components = [SCHEDULER]
+    expected_components = [SCHEDULER, UNET]
     inputs = [
         *needs("image_latents", "timesteps"),
         "generator",
         InputParam.template("latents", description="Ready noised latents."),
     ]
     outputs = ["latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_channels(components.unet)
 
     def __call__(self, components: Any, state: Any) -> None:
         if state.latents is not None:
@@ -176,17 +194,11 @@ class PreparePainting(ModularPipelineBlocks):
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):
             raise InputError("'padding_mask_crop' wants 'image' and 'mask_image' as single PIL pictures.")
+        if all(value is not LATER for value in (inputs.height, inputs.width, inputs.image, inputs.mask_image)):
+            self.pixels(components, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Any, state: Any) -> None:
-        height, width = pixel_size(components, state)
-        masks, pictures = mask_processor(components.vae_scale_factor), picture_processor(components)
-        state.crop_box = None
-        options: dict[str, Any] = {"height": height, "width": width}
-        if state.padding_mask_crop is not None:
-            state.crop_box = masks.get_crop_region(state.mask_image, width, height, pad=state.padding_mask_crop)
-            options |= {"crops_coords": state.crop_box, "resize_mode": "fill"}
-        pixels = pictures.preprocess(state.image, **options).float()
-        mask = masks.preprocess(state.mask_image, **options)
+        pixels, mask, state.crop_box = self.pixels(components, state)
         if state.strength < 1.0 or components.unet.config.in_channels == 4:
             state.image_latents = to_latents(components, pixels, state)
         else:
@@ -195,8 +207,19 @@ class PreparePainting(ModularPipelineBlocks):
         given = state.masked_image_latents
         masked = given if given is not None else pixels * (mask < 0.5)
         state.masked_image_latents = to_latents(components, masked, state)
-        size = (height // components.vae_scale_factor, width // components.vae_scale_factor)
-        state.mask = repeated(interpolate(mask, size=size), len(state.latents), "mask").to(state.latents)
+        size = latent_size(components, state)
+        state.mask = repeated(interpolate(mask, size=size), len(state.latents), "mask_image").to(state.latents)
+
+    def pixels(self, components: Any, state: Any) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
+        """Picture and mask at the size to paint, and the part of the picture that they show."""
+        height, width = pixel_size(components, state)
+        masks, pictures = mask_processor(components.vae_scale_factor), picture_processor(components)
+        box, options = None, dict[str, Any](height=height, width=width)
+        if state.padding_mask_crop is not None:
+            box = masks.get_crop_region(state.mask_image, width, height, pad=state.padding_mask_crop)
+            options |= {"crops_coords": box, "resize_mode": "fill"}
+        pixels = pictures.preprocess(state.image, **options).float()
+        return pixels, masks.preprocess(state.mask_image, **options), box
 
     def start(self, components: Any, state: Any) -> None:
         """Pure noise at full strength, else the picture with noise."""
@@ -213,17 +236,50 @@ class PreparePainting(ModularPipelineBlocks):
 
 
 class PrepareControl(ModularPipelineBlocks):
-    """The control picture at the size of the picture to make."""
+    """The control picture of each net. Its size is that of the picture to make, unless one is given."""
 
-    inputs = [InputParam.template("control_image", required=True), *needs("prompt_embeds"), "height", "width"]
-    outputs = [OutputParam("control_pixels", Tensor, "The control picture as the ControlNet reads it.")]
+    expected_components = [CONTROLNET]
+    inputs = [
+        InputParam.template("control_image", required=True),
+        *needs("prompt_embeds"),
+        *["height", "width", "padding_mask_crop"],
+    ]
+    outputs = [CONTROL_PIXELS, "height", "width"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if components.controlnet is None:
+            raise InputError(
+                "'control_image' needs a ControlNet: load the pipeline with controlnet=ControlNetModel.from_pretrained(…)."
+            )
+        if inputs.padding_mask_crop is not None:
+            raise InputError("'padding_mask_crop' and 'control_image' do not go together; crop the pictures yourself.")
+        check_size(components, inputs)
+        self.pixels(components, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Any, state: Any) -> None:
+        samples = len(state.prompt_embeds)
+        pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
+        state.control_pixels = [rows.to(state.prompt_embeds) for rows in pixels]
+        state.height, state.width = pixels[0].shape[-2:]
+
+    def pixels(self, components: Any, state: Any) -> list[Tensor]:
+        """What each net sees; the first picture decides on the size."""
+        nets = len(control_nets(components.controlnet))
+        pictures = [state.control_image] if nets == 1 else state.control_image
+        if nets > 1 and not (isinstance(pictures, (list, tuple)) and len(pictures) == nets):
+            got = f"{len(pictures)}" if isinstance(pictures, (list, tuple)) else "one picture"
+            raise InputError(f"'control_image' wants a list with a picture for each of {nets} ControlNets, got {got}.")
         processor = VaeImageProcessor(
             vae_scale_factor=components.vae_scale_factor, do_convert_rgb=True, do_normalize=False
         )
-        pixels = processor.preprocess(state.control_image, height=state.height, width=state.width).float()
-        state.control_pixels = repeated(pixels, len(state.prompt_embeds), "control_image").to(state.prompt_embeds)
+        first = processor.preprocess(pictures[0], height=state.height, width=state.width).float()
+        height, width = first.shape[-2:]
+        return [first, *(processor.preprocess(one, height=height, width=width).float() for one in pictures[1:])]
+
+
+def control_nets(controlnet: Any) -> list[ControlNetModel]:
+    """The nets of a component that is one, or several."""
+    return list(getattr(controlnet, "nets", [controlnet]))
 
 
 def picture_processor(components: Any) -> VaeImageProcessor:
@@ -240,6 +296,16 @@ def check_size(components: Any, inputs: Any) -> None:
             raise InputError(
                 f"{name!r} has to be a multiple of {factor} for this autoencoder, got {value}; {near} is near."
             )
+
+
+def check_channels(unet: Any) -> None:
+    """A denoiser that reads more than it makes wants a mask beside the latents."""
+    wanted, made = unet.config.in_channels, unet.config.out_channels
+    if wanted > made:
+        raise InputError(
+            f"This denoiser reads {wanted} channels and makes {made}: it wants more than noise. A painting model "
+            "(9 channels) is given 'image' and 'mask_image'."
+        )
 
 
 def pixel_size(components: Any, state: Any) -> tuple[int, int]:
@@ -261,11 +327,16 @@ def first_noise(shape: tuple[int, ...], state: Any, device: torch.device) -> Ten
     """The given latents, or noise drawn for each sample."""
     if state.latents is None:
         return randn_tensor(shape, state.generator, device, state.prompt_embeds.dtype)
-    if tuple(state.latents.shape) != shape:
-        raise InputError(
-            f"'latents' has to have the shape {list(shape)} for this size and number of pictures, got {list(state.latents.shape)}."
-        )
+    check_latents(state.latents, shape)
     return state.latents.to(device)
+
+
+def check_latents(latents: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(latents.shape) != shape:
+        raise InputError(
+            f"'latents' has to have the shape {list(shape)} for this size and number of pictures, "
+            f"got {list(latents.shape)}."
+        )
 
 
 def to_latents(components: Any, pixels: Tensor, state: Any) -> Tensor:

@@ -60,8 +60,8 @@ class StableDiffusionBlocks(SequentialPipelineBlocks):
     """Text to image, image to image and inpainting, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionPipeline"
-    block_classes = [SetGuidance, EncodePrompt, EmbedGuidance, AutoStart, AutoControl, Denoise, Decode, AutoPasteCrop]
-    block_names = ["guidance", "text_encoder", "embed_guidance", "start", "control", "denoise", "decode", "paste_crop"]
+    block_classes = [SetGuidance, EncodePrompt, EmbedGuidance, AutoControl, AutoStart, Denoise, Decode, AutoPasteCrop]
+    block_names = ["guidance", "text_encoder", "embed_guidance", "control", "start", "denoise", "decode", "paste_crop"]
     outputs = ["images"]
     workflows = {
         "text2image": [],

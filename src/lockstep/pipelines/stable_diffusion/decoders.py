@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...blocks import AutoPipelineBlocks, InputParam, ModularPipelineBlocks, needs
@@ -13,9 +14,16 @@ class Decode(ModularPipelineBlocks):
     """Through the autoencoder, and into the form that was asked for."""
 
     upcast_on_nonfinite = ("vae",)
-    expected_components = [VAE]
+    expected_components = [replace(VAE, optional=True)]
     inputs = [*needs("latents"), "output_type"]
     outputs = ["images"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if components.vae is None and inputs.output_type != "latent":
+            raise InputError(
+                f"output_type={inputs.output_type!r} needs the component 'vae', which this pipeline does not have. Load "
+                "it with one, or ask for output_type='latent'."
+            )
 
     def __call__(self, components: Any, state: Any) -> None:
         if state.output_type == "latent":

@@ -9,7 +9,6 @@ import torch
 
 from ...blocks import (
     AutoPipelineBlocks,
-    ComponentSpec,
     InputParam,
     LoopSequentialPipelineBlocks,
     ModularPipelineBlocks,
@@ -17,8 +16,8 @@ from ...blocks import (
 )
 from ...errors import InputError
 from ...guiders import predict_branches
-from ...models.controlnets.controlnet import ControlNetModel
-from .before_denoise import SCHEDULER, UNET
+from ...models.controlnets.multi import MultiControlNetModel
+from .before_denoise import CONTROLNET, SCHEDULER, UNET, control_nets
 from .encoders import GUIDER
 
 Tensor = torch.Tensor
@@ -107,46 +106,53 @@ class Predict(ModularPipelineBlocks):
 class PredictWithControl(Predict):
     """The same, steered by a ControlNet (arXiv:2302.05543)."""
 
-    expected_components = [*Predict.expected_components, ComponentSpec("controlnet", ControlNetModel, optional=True)]
+    expected_components = [*Predict.expected_components, CONTROLNET]
     inputs = [
         *Predict.inputs,
         InputParam(
-            "control_pixels", Tensor, required=True, description="The control picture as the ControlNet reads it."
+            "control_pixels", list[Tensor], required=True, description="The control picture of each ControlNet."
         ),
         *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
     ]
 
     def check(self, components: Any, inputs: Any) -> None:
-        if components.controlnet is None:
-            raise InputError(
-                "'control_image' needs a ControlNet: load the pipeline with controlnet=ControlNetModel.from_pretrained(…)."
-            )
-        if inputs.control_guidance_start >= inputs.control_guidance_end:
-            raise InputError(
-                f"'control_guidance_start' ({inputs.control_guidance_start}) has to be before "
-                f"'control_guidance_end' ({inputs.control_guidance_end})."
-            )
+        for start, end, _ in self.settings(components, inputs):
+            if start >= end:
+                raise InputError(f"'control_guidance_start' ({start}) has to be before 'control_guidance_end' ({end}).")
+
+    @staticmethod
+    def settings(components: Any, state: Any) -> list[tuple[float, float, float]]:
+        """Begin, end and weight of each net."""
+        nets = len(control_nets(components.controlnet))
+        columns = []
+        for name in ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale"):
+            values = state[name] if isinstance(state[name], (list, tuple)) else [state[name]] * nets
+            if len(values) != nets:
+                raise InputError(f"{name!r} wants a number for each ControlNet, {nets}, or one for all; got {values}.")
+            columns.append(values)
+        return list(zip(*columns, strict=True))
 
     def residuals(
         self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
-        net, steps = components.controlnet, len(state.timesteps)
+        nets, steps = control_nets(components.controlnet), len(state.timesteps)
         step = components.guider.get_state()["step"]
-        acts = step / steps >= state.control_guidance_start and (step + 1) / steps <= state.control_guidance_end
-        guess = state.guess_mode or net.config.global_pool_conditions
-        text, pixels = inputs["encoder_hidden_states"], state.control_pixels
+        scales = [
+            scale * float(step / steps >= start and (step + 1) / steps <= end)
+            for start, end, scale in self.settings(components, state)
+        ]
+        guess = state.guess_mode or nets[0].config.global_pool_conditions
         rows = len(state.prompt_embeds)
         if guess and components.guider.is_unconditional and len(sample) == rows:
             return {}
-        seen = (
-            sample[-rows:] if guess else sample
-        )  # guessing, the net sees the branch with the prompt alone: it comes last
-        down, mid = net(
+        # guessing, the nets see the branch with the prompt alone: it comes last
+        seen = (sample[-rows:] if guess else sample)[:, : nets[0].config.in_channels]
+        down, mid = MultiControlNetModel(nets)(
             seen,
             t,
-            encoder_hidden_states=text[-len(seen) :],
-            controlnet_cond=torch.cat([pixels] * (len(seen) // len(pixels))),
-            conditioning_scale=state.controlnet_conditioning_scale * float(acts),
+            inputs["encoder_hidden_states"][-len(seen) :],
+            [torch.cat([pixels] * (len(seen) // rows)) for pixels in state.control_pixels],
+            scales,
             guess_mode=guess,
             return_dict=False,
         )

@@ -53,8 +53,8 @@ class EncodePrompt(ModularPipelineBlocks):
 
     checkpoint_name = "text_encoding"
     expected_components = [
-        ComponentSpec("tokenizer", CLIPTokenizer),
-        ComponentSpec("text_encoder", CLIPTextModel),
+        ComponentSpec("tokenizer", CLIPTokenizer, optional=True),  # ready embeddings need neither
+        ComponentSpec("text_encoder", CLIPTextModel, optional=True),
         replace(GUIDER, config={"guidance_scale": 7.5}),
     ]
     inputs = [
@@ -68,6 +68,7 @@ class EncodePrompt(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         check_prompts(inputs)
+        check_encoders(components, inputs, "tokenizer", "text_encoder")
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
     def __call__(self, components: Any, state: Any) -> None:
@@ -76,7 +77,7 @@ class EncodePrompt(ModularPipelineBlocks):
         unguided = not components.guider.needs_unconditional
         pieces = [] if positive is not None else prompts
         pieces = pieces + ([] if unguided or negative is not None else negatives)
-        count = num_pieces(components.tokenizer, pieces)
+        count = num_pieces(components.tokenizer, pieces) if pieces else 1
         if positive is None:
             positive = self.encode(components, prompts, count, state.clip_skip)
         if unguided:
@@ -124,6 +125,21 @@ def check_prompts(inputs: Any) -> None:
             raise InputError(
                 f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got {len(inputs.negative_prompt)}."
             )
+
+
+def check_encoders(components: Any, inputs: Any, *names: str) -> None:
+    """Words need a tokenizer and a text encoder."""
+    missing = [name for name in names if getattr(components, name) is None]
+    if not missing:
+        return
+    words = [name for name in ("prompt", "negative_prompt") if getattr(inputs, name) is not None]
+    if not words and inputs.negative_prompt_embeds is None and components.guider.needs_unconditional:
+        words = ["guidance without 'negative_prompt_embeds'"]
+    if words:
+        raise InputError(
+            f"{words[0]} needs {' and '.join(missing)}, which this pipeline does not have. Load the pipeline with them, "
+            "or give ready 'prompt_embeds' and 'negative_prompt_embeds'."
+        )
 
 
 def check_clip_skip(clip_skip: int | None, encoder: Any) -> None:

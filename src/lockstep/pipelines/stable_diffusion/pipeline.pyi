@@ -6,10 +6,13 @@ from PIL.Image import Image
 from collections.abc import Callable
 from collections.abc import Mapping
 from lockstep.blocks import Checkpoint
+from lockstep.errors import InputError
 from lockstep.guiders.classifier_free import ClassifierFreeGuidance
+from lockstep.images import VaeImageProcessor
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.controlnets.controlnet import ControlNetModel
+from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.pipelines.pipeline import DiffusionPipeline
@@ -17,6 +20,7 @@ from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
+from torch.nn.functional import interpolate
 from typing import Any
 from typing import Any, ClassVar
 from typing import Literal
@@ -27,9 +31,9 @@ class StableDiffusionPipeline(DiffusionPipeline):
     unet: UNet2DConditionModel
     tokenizer: CLIPTokenizer
     text_encoder: CLIPTextModel
+    controlnet: ControlNetModel | MultiControlNetModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
-    controlnet: ControlNetModel
     def __call__(
         self,
         prompt: str | list[str] | None = None,
@@ -38,7 +42,7 @@ class StableDiffusionPipeline(DiffusionPipeline):
         clip_skip: int | None = None,
         image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | None = None,
         mask_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | None = None,
+        control_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | None = None,
         strength: float | None = None,
         padding_mask_crop: int | None = None,
         controlnet_conditioning_scale: float | list[float] = 1.0,
@@ -71,6 +75,13 @@ class StableDiffusionPipeline(DiffusionPipeline):
         checkpoints: Mapping[str, Checkpoint] = ...,
         preview: Callable[[torch.Tensor], Any] | bool = False,
     ) -> Any: ...
-    @property
-    def vae_scale_factor(self) -> int:
+    def preview(self, latents: torch.Tensor) -> list[Image]:
+        ...
+    def enable_vae_slicing(self) -> None:
+        ...
+    def disable_vae_slicing(self) -> None:
+        ...
+    def enable_vae_tiling(self) -> None:
+        ...
+    def disable_vae_tiling(self) -> None:
         ...

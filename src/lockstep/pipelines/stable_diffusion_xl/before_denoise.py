@@ -8,7 +8,14 @@ import torch
 
 from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs, randn_tensor
 from ...errors import InputError
-from ..stable_diffusion.before_denoise import SCHEDULER, UNET, PreparePainting, SetTimesteps, SetTimestepsByStrength
+from ..stable_diffusion.before_denoise import (
+    SCHEDULER,
+    UNET,
+    PreparePainting,
+    SetTimesteps,
+    SetTimestepsByStrength,
+    check_channels,
+)
 
 Tensor = torch.Tensor
 
@@ -19,11 +26,19 @@ def cutoff(scheduler: Any, part: float) -> int:
     return round(trained - part * trained)
 
 
-def until(components: Any, timesteps: Tensor, denoising_end: float | None) -> Tensor:
+def until(scheduler: Any, timesteps: Tensor, denoising_end: float | None) -> Tensor:
     """The timesteps up to a part of the way."""
-    if not denoising_end or denoising_end >= 1.0:
+    if denoising_end is None or denoising_end == 1.0:
         return timesteps
-    return timesteps[: int((timesteps >= cutoff(components.scheduler, denoising_end)).sum())]
+    return timesteps[: int((timesteps >= cutoff(scheduler, denoising_end)).sum())]
+
+
+def require_steps(timesteps: Tensor, inputs: Any) -> None:
+    if len(timesteps) == 0:
+        raise InputError(
+            f"No step of num_inference_steps={inputs.num_inference_steps} lies within the part of the way that "
+            "'denoising_start' and 'denoising_end' leave. Raise it, or move the marks."
+        )
 
 
 class SetTimestepsUntil(SetTimesteps):
@@ -31,9 +46,15 @@ class SetTimestepsUntil(SetTimesteps):
 
     inputs = [*SetTimesteps.inputs, "denoising_end"]
 
+    def check(self, components: Any, inputs: Any) -> None:
+        super().check(components, inputs)
+        scheduler = components.scheduler.fresh()
+        self.set_grid(scheduler, components.device, inputs)
+        require_steps(until(scheduler, scheduler.timesteps, inputs.denoising_end), inputs)
+
     def __call__(self, components: Any, state: Any) -> None:
         super().__call__(components, state)
-        state.timesteps = until(components, components.scheduler.timesteps, state.denoising_end)
+        state.timesteps = until(components.scheduler, components.scheduler.timesteps, state.denoising_end)
 
 
 class SetTimestepsBetween(SetTimestepsByStrength):
@@ -47,20 +68,23 @@ class SetTimestepsBetween(SetTimestepsByStrength):
             super().check(components, inputs)
         elif end is not None and start >= end:
             raise InputError(f"'denoising_start' ({start}) has to be before 'denoising_end' ({end}).")
+        require_steps(self.part(components.scheduler.fresh(), components.device, inputs), inputs)
 
     def __call__(self, components: Any, state: Any) -> None:
-        scheduler = components.scheduler
-        if state.denoising_start:
-            self.set_grid(scheduler, components.device, state)
+        state.timesteps = self.part(components.scheduler, components.device, state)
+
+    def part(self, scheduler: Any, device: torch.device, state: Any) -> Tensor:
+        """Set a scheduler's grid and where it begins; the timesteps to run."""
+        if state.denoising_start is None:
+            skipped = self.skipped_by_strength(scheduler, device, state)
+        else:
+            self.set_grid(scheduler, device, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
             if scheduler.order == 2 and remaining % 2 == 0:
                 remaining += 1  # a second-order step is not cut in two
             skipped = len(scheduler.timesteps) - remaining
-            scheduler.set_begin_index(skipped)
-            state.timesteps = scheduler.timesteps[skipped:]
-        else:
-            super().__call__(components, state)
-        state.timesteps = until(components, state.timesteps, state.denoising_end)
+        scheduler.set_begin_index(skipped)
+        return until(scheduler, scheduler.timesteps[skipped:], state.denoising_end)
 
 
 NEARLY_ALL = InputParam.template("strength", default=0.9999)
@@ -81,9 +105,12 @@ class PreparePaintingXL(PreparePainting):
 class AddNoiseUnlessStarted(ModularPipelineBlocks):
     """The start picture with the noise of the first timestep; what another model has begun is noisy already."""
 
-    expected_components = [SCHEDULER]
+    expected_components = [SCHEDULER, UNET]
     inputs = [*needs("image_latents", "timesteps"), "generator", "latents", "denoising_start"]
     outputs = ["latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_channels(components.unet)
 
     def __call__(self, components: Any, state: Any) -> None:
         clean = state.image_latents
@@ -96,6 +123,12 @@ class AddNoiseUnlessStarted(ModularPipelineBlocks):
             state.latents = components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
 
 
+SIZES = [
+    *["original_size", "target_size", "crops_coords_top_left"],
+    *["negative_original_size", "negative_target_size", "negative_crops_coords_top_left"],
+]
+
+
 class DescribeSizes(ModularPipelineBlocks):
     """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
 
@@ -103,11 +136,15 @@ class DescribeSizes(ModularPipelineBlocks):
     expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]
     inputs = [
         *needs("latents", "prompt_embeds", "pooled_prompt_embeds"),
-        *["original_size", "target_size", "crops_coords_top_left"],
-        *["negative_original_size", "negative_target_size", "negative_crops_coords_top_left"],
+        *SIZES,
         *["aesthetic_score", "negative_aesthetic_score"],
     ]
     outputs = ["add_time_ids", "negative_add_time_ids"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        for name in SIZES:
+            if inputs[name] is not None and len(inputs[name]) != 2:
+                raise InputError(f"{name!r} wants two numbers (height or top, width or left), got {inputs[name]}.")
 
     def __call__(self, components: Any, state: Any) -> None:
         size = tuple(side * components.vae_scale_factor for side in state.latents.shape[-2:])

@@ -15,8 +15,10 @@ from ..stable_diffusion.encoders import (
     GUIDER,
     as_lists,
     check_clip_skip,
+    check_encoders,
     check_prompts,
     num_pieces,
+    num_rows,
     per_picture,
     token_pieces,
 )
@@ -32,8 +34,8 @@ class EncodePrompt(ModularPipelineBlocks):
     expected_components = [
         ComponentSpec("tokenizer", CLIPTokenizer, optional=True),
         ComponentSpec("text_encoder", CLIPTextModel, optional=True),
-        ComponentSpec("tokenizer_2", CLIPTokenizer),
-        ComponentSpec("text_encoder_2", CLIPTextModelWithProjection),
+        ComponentSpec("tokenizer_2", CLIPTokenizer, optional=True),  # ready embeddings need none of them
+        ComponentSpec("text_encoder_2", CLIPTextModelWithProjection, optional=True),
         replace(GUIDER, config={"guidance_scale": 5.0}),
     ]
     expected_configs = [ConfigSpec("force_zeros_for_empty_prompt", default=True)]
@@ -46,6 +48,12 @@ class EncodePrompt(ModularPipelineBlocks):
 
     def check(self, components: Any, inputs: Any) -> None:
         check_prompts(inputs)
+        for name in ("prompt_2", "negative_prompt_2"):
+            rows = num_rows(inputs.prompt, inputs.prompt_embeds)
+            if isinstance(inputs[name], (list, tuple)) and len(inputs[name]) != rows:
+                raise InputError(f"{name!r} needs one text for each of {rows} prompts, got {len(inputs[name])}.")
+        if inputs.prompt is not None or not self.zeros_for_negative(components, inputs):
+            check_encoders(components, inputs, "tokenizer_2", "text_encoder_2")
         check_clip_skip(inputs.clip_skip, components.text_encoder_2)
         if inputs.prompt_embeds is not None and inputs.pooled_prompt_embeds is None:
             raise InputError("Ready 'prompt_embeds' need 'pooled_prompt_embeds' of the same encoders beside them.")
@@ -61,17 +69,23 @@ class EncodePrompt(ModularPipelineBlocks):
             positive, pooled = self.encode(components, prompts, prompts_2, count, state.clip_skip)
         else:
             positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
-            count = max(num_pieces(tokenizer, negatives), positive.shape[1] // tokenizer.model_max_length)
         negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
         if not components.guider.needs_unconditional:
             negative = negative_pooled = None
-        elif negative is None and state.negative_prompt is None and components.force_zeros_for_empty_prompt:
+        elif negative is None and self.zeros_for_negative(components, state):
             negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
         elif negative is None:
+            if state.prompt is None:
+                count = max(num_pieces(tokenizer, negatives), positive.shape[1] // tokenizer.model_max_length)
             negative, negative_pooled = self.encode(components, negatives, negatives_2, count, None)
         encoded = (positive, negative, pooled, negative_pooled)
         for name, rows in zip(EMBEDS, encoded, strict=True):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
+
+    @staticmethod
+    def zeros_for_negative(components: Any, state: Any) -> bool:
+        """Whether the model was taught zeros for "no negative prompt"."""
+        return components.force_zeros_for_empty_prompt and state.negative_prompt is state.negative_prompt_2 is None
 
     @staticmethod
     def second(state: Any, prompts: list[str], negatives: list[str]) -> tuple[list[str], list[str]]:

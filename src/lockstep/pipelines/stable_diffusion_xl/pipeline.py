@@ -10,3 +10,4 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
+    index_names = ("StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline")

@@ -1,0 +1,1 @@
+"""File -> tensors -> model: layouts that are not the published folder, and LoRA."""

@@ -1,0 +1,137 @@
+"""LoRA on a pipeline: the additions are merged into the weights, so a run costs what it cost before.
+
+The original weights stay where they were (memory-mapped), so that other strengths are merged from them anew, and
+unloading brings them back to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..errors import InputError, UnknownNameError
+from ..loaders.lora import Lora, Place, check_strengths, find_lora, merged_weight, read_lora
+from ..loaders.lora_names import COMPONENTS
+
+
+class Adapters:
+    """The LoRA files of a pipeline, their strengths, and the weights as they were without them."""
+
+    def __init__(self) -> None:
+        self.loras: dict[str, Lora] = {}
+        self.strengths: dict[str, float] = {}
+        self._originals: dict[Place, tuple[nn.Module, Tensor]] = {}
+
+    def add(self, name: str, lora: Lora, models: Mapping[str, nn.Module]) -> None:
+        for component, layer in lora.layers:
+            module = models[component].get_submodule(layer)
+            self._originals.setdefault((component, layer), (module, module.weight))  # type: ignore[arg-type]
+        self.loras[name], self.strengths[name] = lora, 1.0
+
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            del self.loras[name], self.strengths[name]
+
+    def apply(self) -> None:
+        """Every touched weight from its original; those that nothing adds to any more get the original itself."""
+        for place, (module, original) in list(self._originals.items()):
+            additions = [
+                (lora.layers[place], self.strengths[name])
+                for name, lora in self.loras.items()
+                if place in lora.layers and self.strengths[name] != 0
+            ]
+            now: Tensor = module.weight  # type: ignore[assignment]
+            weight = merged_weight(original, additions) if additions else original
+            module.weight = nn.Parameter(weight.to(now.device, now.dtype), requires_grad=now.requires_grad)
+            if not any(place in lora.layers for lora in self.loras.values()):
+                del self._originals[place]
+
+    def forget(self) -> None:
+        """The weights stay as they are now."""
+        self.__init__()  # type: ignore[misc]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """For the manifest: which files, at which strength."""
+        return [
+            {"file": lora.source, "sha256": lora.sha256, "strength": self.strengths[name], "name": name}
+            for name, lora in self.loras.items()
+        ]
+
+
+class LoraMixin:
+    """`load_lora_weights` and its relatives, for `DiffusionPipeline`."""
+
+    _adapters: Adapters
+
+    def load_lora_weights(
+        self,
+        name_or_path: str | Path,
+        *,
+        adapter_name: str | None = None,
+        weight_name: str | None = None,
+        strength: float = 1.0,
+        **hub: Any,
+    ) -> None:
+        """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya."""
+        self._require_no_run("load a LoRA")
+        adapters = self._adapters
+        name = adapter_name or next(n for n in (f"default_{k}" for k in range(10**6)) if n not in adapters.loras)
+        if name in adapters.loras:
+            raise InputError(f"There is an adapter {name!r} already. Choose another adapter_name, or delete it first.")
+        check_strengths([name], strength)
+        models = self._lora_models()
+        adapters.add(name, read_lora(find_lora(name_or_path, weight_name, **hub), models), models)
+        adapters.strengths[name] = float(strength)
+        adapters.apply()
+
+    def set_adapters(self, names: str | Sequence[str], weights: float | Sequence[float] | None = None) -> None:
+        """Use these LoRAs at these strengths, and no other."""
+        self._require_no_run("change adapters")
+        chosen = [names] if isinstance(names, str) else list(names)
+        self._require_adapters(chosen)
+        strengths = check_strengths(chosen, weights)
+        self._adapters.strengths = {name: strengths.get(name, 0.0) for name in self._adapters.loras}
+        self._adapters.apply()
+
+    def delete_adapters(self, names: str | Sequence[str]) -> None:
+        """Remove LoRAs; the others stay."""
+        self._require_no_run("delete adapters")
+        chosen = [names] if isinstance(names, str) else list(names)
+        self._require_adapters(chosen)
+        self._adapters.remove(chosen)
+        self._adapters.apply()
+
+    def unload_lora_weights(self) -> None:
+        """Remove every LoRA: the weights are what they were, to the last bit."""
+        self.delete_adapters(list(self._adapters.loras))
+
+    def fuse_lora(self) -> None:
+        """Make what is merged now the model's own: the originals are let go, and unloading is no longer possible."""
+        self._require_no_run("fuse adapters")
+        self._adapters.forget()
+
+    def get_active_adapters(self) -> list[str]:
+        """The LoRAs with a strength other than 0."""
+        return [name for name, strength in self._adapters.strengths.items() if strength]
+
+    def describe_adapters(self) -> list[dict[str, Any]]:
+        """Files, hashes and strengths, for the manifest."""
+        return self._adapters.describe()
+
+    def _lora_models(self) -> dict[str, nn.Module]:
+        found = {name: getattr(self, name, None) for name in COMPONENTS}
+        return {
+            name: getattr(model, "_orig_mod", model) for name, model in found.items() if isinstance(model, nn.Module)
+        }
+
+    def _require_adapters(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self._adapters.loras:
+                raise UnknownNameError("adapter", name, self._adapters.loras)
+
+    def _require_no_run(self, what: str) -> None:
+        if self._runs:  # type: ignore[attr-defined]
+            raise InputError(f"Cannot {what} while a run of this pipeline is under way: its weights would change.")

@@ -1,0 +1,207 @@
+"""LoRA files in every dialect: merged weights against diffusers with peft, exact unloading, clear refusals."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import lockstep
+from helpers import relative_l2
+from lockstep.errors import InputError, NotFoundError, UnknownNameError, WeightsError
+from lockstep.loaders.lora_names import LayerNames, numbered_layers, original_to_published
+from pipelines import tiny
+
+RANK = 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
+
+
+@pytest.fixture
+def pipe(folder):
+    pipe = lockstep.DiffusionPipeline.from_pretrained(folder)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def peft_tensors(pipe, ends=("to_q", "to_out.0", "conv1", "proj_in", "q_proj", "out_proj"), seed=0):
+    """Random LoRA layers for the UNet and the text encoder, by peft's names."""
+    draw = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for component in ("unet", "text_encoder"):
+        for name, layer in getattr(pipe, component).named_modules():
+            if not isinstance(layer, (torch.nn.Linear, torch.nn.Conv2d)) or not name.endswith(ends):
+                continue
+            weight = layer.weight
+            thin = (weight.shape[0], RANK, *[1] * (weight.ndim - 2))
+            tensors[f"{component}.{name}.lora_A.weight"] = torch.randn(RANK, *weight.shape[1:], generator=draw) * 0.2
+            tensors[f"{component}.{name}.lora_B.weight"] = torch.randn(thin, generator=draw) * 0.2
+    return tensors
+
+
+def kohya_tensors(tensors, alpha):
+    """The same layers by kohya's names."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        component, _, rest = name.partition(".")
+        layer, _, part = rest.removesuffix(".weight").rpartition(".")
+        base = ("lora_unet_" if component == "unet" else "lora_te_") + layer.replace(".", "_")
+        renamed[f"{base}.lora_{'down' if part == 'lora_A' else 'up'}.weight"] = tensor
+        renamed[f"{base}.alpha"] = torch.tensor(alpha)
+    return renamed
+
+
+def run(pipe, **more):
+    return pipe("a red cat", num_inference_steps=2, seed=0, output_type="latent", height=16, width=16, **more).images
+
+
+def reference_latents(folder, pipe, file, strength=1.0):
+    from diffusers import StableDiffusionPipeline
+
+    reference = StableDiffusionPipeline.from_pretrained(folder, dtype=torch.float32, safety_checker=None)
+    reference.set_progress_bar_config(disable=True)
+    reference.load_lora_weights(file.parent, weight_name=file.name, adapter_name="one")
+    reference.set_adapters(["one"], [strength])
+    generator = torch.Generator().manual_seed(0)
+    return reference(
+        "a red cat", num_inference_steps=2, generator=generator, output_type="latent", height=16, width=16
+    ).images
+
+
+@pytest.mark.parametrize("dialect", ["peft", "kohya"])
+@pytest.mark.parametrize("strength", [1.0, 0.4])
+def test_pictures_equal_the_references(pipe, folder, tmp_path, dialect, strength):
+    tensors = peft_tensors(pipe)
+    file = tmp_path / "style.safetensors"
+    save_file(tensors if dialect == "peft" else kohya_tensors(tensors, alpha=1.5), file)
+    plain = run(pipe)
+    pipe.load_lora_weights(file, strength=strength)
+    ours = run(pipe)
+    assert relative_l2(ours, reference_latents(folder, pipe, file, strength)) < 1e-5
+    assert relative_l2(ours, plain) > 1e-2
+
+
+def test_names_of_every_dialect_mean_the_same_layers(pipe, tmp_path):
+    layer = "down_blocks.1.attentions.0.transformer_blocks.0.attn1"
+    down, up = torch.randn(RANK, 32), torch.randn(32, RANK)
+    wanted = None
+    for name in (
+        f"unet.{layer}.to_q.lora_A.weight|unet.{layer}.to_q.lora_B.weight",
+        f"{layer}.to_q.lora_A.default.weight|{layer}.to_q.lora_B.default.weight",
+        f"unet.{layer}.to_q.lora.down.weight|unet.{layer}.to_q.lora.up.weight",
+        f"{layer}.processor.to_q_lora.down.weight|{layer}.processor.to_q_lora.up.weight",
+        f"unet.{layer}.to_q.lora_linear_layer.down.weight|unet.{layer}.to_q.lora_linear_layer.up.weight",
+        f"lora_unet_{layer.replace('.', '_')}_to_q.lora_down.weight|lora_unet_{layer.replace('.', '_')}_to_q.lora_up.weight",
+        "unet:0:down|unet:0:up",
+    ):
+        save_file(dict(zip(name.split("|"), (down, up), strict=True)), tmp_path / "one.safetensors")
+        pipe.load_lora_weights(tmp_path / "one.safetensors")
+        weight = pipe.unet.get_submodule(f"{layer}.to_q").weight.clone()
+        wanted = weight if wanted is None else wanted
+        assert torch.equal(weight, wanted), name
+        pipe.unload_lora_weights()
+        assert not torch.equal(pipe.unet.get_submodule(f"{layer}.to_q").weight, wanted)
+
+
+def test_unloading_is_exact_and_strengths_are_merged_from_the_originals(pipe, tmp_path):
+    before = {name: tensor.clone() for name, tensor in pipe.unet.state_dict().items()}
+    for seed in (0, 1):
+        save_file(peft_tensors(pipe, seed=seed), tmp_path / f"{seed}.safetensors")
+        pipe.load_lora_weights(tmp_path / f"{seed}.safetensors", adapter_name=f"style{seed}")
+    both = run(pipe)
+    pipe.set_adapters(["style0", "style1"], [0.1, 0.9])
+    assert relative_l2(run(pipe), both) > 1e-3
+    pipe.set_adapters("style0")
+    assert pipe.get_active_adapters() == ["style0"]
+    pipe.set_adapters(["style0", "style1"])
+    assert torch.equal(run(pipe), both)
+    pipe.unload_lora_weights()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in pipe.unet.state_dict().items())
+    assert pipe.get_active_adapters() == []
+
+
+def test_fused_layers_belong_to_the_model(pipe, tmp_path):
+    save_file(peft_tensors(pipe), tmp_path / "style.safetensors")
+    pipe.load_lora_weights(tmp_path)  # the only file of a folder needs no name
+    merged = run(pipe)
+    pipe.fuse_lora()
+    assert pipe.get_active_adapters() == []
+    pipe.unload_lora_weights()
+    assert torch.equal(run(pipe), merged)
+
+
+def test_alpha_in_the_header_scales(pipe, tmp_path):
+    tensors = {k: v for k, v in peft_tensors(pipe).items() if k.startswith("unet.")}
+    save_file(tensors, tmp_path / "plain.safetensors")
+    save_file(
+        tensors, tmp_path / "half.safetensors", {"lora_adapter_metadata": json.dumps({"unet.lora_alpha": RANK / 2})}
+    )
+    pipe.load_lora_weights(tmp_path / "plain.safetensors", strength=0.5)
+    halved = run(pipe)
+    pipe.unload_lora_weights()
+    pipe.load_lora_weights(tmp_path / "half.safetensors")
+    assert torch.equal(run(pipe), halved)
+
+
+def test_original_block_numbers_of_the_large_unet():
+    names = {
+        "input_blocks_4_1_transformer_blocks_0_attn1_to_q": "down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q",
+        "input_blocks_8_1_proj_in": "down_blocks_2_attentions_1_proj_in",
+        "input_blocks_7_0_in_layers_2": "down_blocks_2_resnets_0_conv1",
+        "input_blocks_3_0_op": "down_blocks_0_downsamplers_0_conv",
+        "middle_block_1_transformer_blocks_9_ff_net_2": "mid_block_attentions_0_transformer_blocks_9_ff_net_2",
+        "middle_block_2_out_layers_3": "mid_block_resnets_1_conv2",
+        "output_blocks_5_1_transformer_blocks_1_attn2_to_v": "up_blocks_1_attentions_2_transformer_blocks_1_attn2_to_v",
+        "output_blocks_2_2_conv": "up_blocks_0_upsamplers_0_conv",
+        "output_blocks_8_0_skip_connection": "up_blocks_2_resnets_2_conv_shortcut",
+    }
+    assert {name: original_to_published(name, 2) for name in names} == names
+    with torch.device("meta"):
+        from diffusers import UNet2DConditionModel
+
+        config = {
+            "block_out_channels": (32, 64, 64), "transformer_layers_per_block": (1, 2, 10), "cross_attention_dim": 32, "attention_head_dim": 4,
+            "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        }  # fmt: skip
+        known = LayerNames({"unet": UNet2DConditionModel(**config)})
+    for name in names:
+        assert known.find(f"lora_unet_{name}") is not None, name
+
+
+def test_the_middle_is_counted_last(pipe):
+    layers = dict(pipe.unet.named_modules())
+    numbered = numbered_layers(layers, "unet")
+    assert numbered[0].endswith("attn1.to_q")
+    assert numbered[4].endswith("ff.net.0.proj")
+    assert numbered[-1].startswith("mid_block")
+    assert numbered[-1].endswith("attn2.to_out.0")
+    assert numbered_layers(dict(pipe.text_encoder.named_modules()), "text_encoder")[0].endswith("k_proj")
+
+
+def test_refusals_name_what_is_wrong_and_change_nothing(pipe, tmp_path):
+    good = peft_tensors(pipe)
+    first = next(iter(good))
+    file = tmp_path / "bad.safetensors"
+    before = run(pipe)
+
+    def refused(tensors, error, words, **options):
+        save_file(tensors, file)
+        with pytest.raises(error, match=words):
+            pipe.load_lora_weights(file, **options)
+
+    refused({**good, first: torch.randn(RANK, 5)}, WeightsError, "made for another model")
+    refused({**good, first: good[first] * float("nan")}, WeightsError, "NaN")
+    refused({k: v for k, v in good.items() if k != first}, WeightsError, "no 'down' matrix")
+    refused({"unet.nowhere.lora_A.weight": torch.ones(1, 1)}, WeightsError, "no such layer")
+    refused({**good, "other": torch.ones(1)}, WeightsError, "no part of a LoRA")
+    refused({"lora_unet_x.hada_w1_a": torch.ones(1)}, WeightsError, "LoHa")
+    refused(good, InputError, "finite number", strength=float("inf"))
+    with pytest.raises(NotFoundError, match="no LoRA file"):
+        pipe.load_lora_weights(tmp_path / "nothing.safetensors")
+    with pytest.raises(UnknownNameError, match="adapter"):
+        pipe.set_adapters("style")
+    assert torch.equal(run(pipe), before)
