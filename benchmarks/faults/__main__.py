@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 
 from .cases import Outcome, reference, run_case
-from .catalogue import FAULTS, HARMLESS
+from .catalogue import ALL, FIRST
 from .pipeline import STEPS
+from .planting import Fault
 from .summary import print_summary
 
 
@@ -20,33 +21,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, and a pipeline of three steps instead of eight")
     parser.add_argument("--models", default="unet,dit,vae,clip,pipeline")
-    parser.add_argument("--dtypes", default="")
-    parser.add_argument("--seeds", type=int, default=0, help="how many (default 3, quick 1)")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--json", type=Path, help="also write every outcome here")
+    parser.add_argument("--dtypes", default="fp32,bf16")
+    parser.add_argument("--seeds", default="", help="numbers, such as 0,1 (default 0,1,2; quick 0)")
+    parser.add_argument("--only", default="", help="cases whose name contains one of these (separated by |)")
+    parser.add_argument("--json", type=Path, help="also write every outcome here, a line each, as soon as it is known")
+    parser.add_argument("--summary", type=Path, nargs="+", help="run nothing: print the tables of such files")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    if options.summary:
+        outcomes = [_read(line) for file in options.summary for line in file.read_text().splitlines()]
+        print_summary(outcomes, sum(o.seconds for o in outcomes))
+        return 0
     torch.set_num_threads(1)
-    seeds = options.seeds or (1 if options.quick else 3)
-    dtypes = options.dtypes.split(",") if options.dtypes else ["fp32", "bf16"]
+    seeds = [int(s) for s in (options.seeds or ("0" if options.quick else "0,1,2")).split(",")]
     began = time.perf_counter()
-    outcomes: list[Outcome] = []
+    outcomes = []
+    if options.json:
+        options.json.write_text("")
     with tempfile.TemporaryDirectory(prefix="fault-benchmark-") as folder:
-        for dtype in dtypes:
+        for dtype in options.dtypes.split(","):
             for model in options.models.split(","):
-                for seed in range(seeds):
+                for seed in seeds:
                     outcomes += run_model(model, dtype, seed, Path(folder), options)
     print_summary(outcomes, time.perf_counter() - began)
-    if options.json:
-        rows = [
-            {**vars(o), "fault": o.fault.name, "model": o.fault.model, "harmless": o.fault.harmless} for o in outcomes
-        ]
-        options.json.write_text(json.dumps(rows, indent=1))
     return 0
 
 
+def _wanted(fault: Fault, model: str, dtype: str, only: str) -> bool:
+    return fault.model == model and fault.only in ("", dtype) and any(part in fault.name for part in only.split("|"))
+
+
 def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Outcome]:
-    cases = [f for f in [*FAULTS, *HARMLESS] if f.model == model and f.only in ("", dtype) and options.only in f.name]
+    cases = [f for f in (ALL if seed == 0 else FIRST) if _wanted(f, model, dtype, options.only)]
     if not cases:
         return []
     ref = reference(model, dtype, seed, folder, steps=3 if options.quick else STEPS)
@@ -54,6 +60,9 @@ def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse
     for fault in cases:
         outcome = run_case(ref, fault, folder)
         found.append(outcome)
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(_line(outcome) + "\n")
         if options.verbose:
             print(
                 f"{model} {dtype} {seed} {fault.name}: {outcome.verdict} {outcome.first} node={outcome.node_rank} "
@@ -61,6 +70,19 @@ def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse
                 flush=True,
             )
     return found
+
+
+def _line(outcome: Outcome) -> str:
+    fault = outcome.fault
+    return json.dumps({**vars(outcome), "fault": fault.name, "model": fault.model, "harmless": fault.harmless})
+
+
+def _read(line: str) -> Outcome:
+    row = json.loads(line)
+    model, name, harmless = row.pop("model"), row.pop("fault"), row.pop("harmless")
+    fault = next(f for f in ALL if (f.model, f.name, f.harmless) == (model, name, harmless))
+    row["baselines"] = {rule: tuple(found) for rule, found in row["baselines"].items()}
+    return Outcome(fault, **row)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from . import further
 from . import models as m
 from .pipeline import Pipeline, Scheduler
 from .planting import Fault, line, setting, several, weight
@@ -38,7 +39,7 @@ UNET = [
     _f("timestep in bfloat16", "unet", line(m.Timesteps, ("timestep.float()", "timestep.to(torch.bfloat16).float()")), "precision", "timestep_dtype"),
     _f("one block in bfloat16", "unet", line(m.GEGLU, ("self.out(h * F.gelu(gate))", "self.out((h * F.gelu(gate)).bfloat16().to(x.dtype))")), "precision", only="fp32"),
     _f("weight of conv2 from elsewhere", "unet", weight(m.ResBlock, "conv2", "weight", _other), "weight_values"),
-    _f("norm2 used twice", "unet", line(m.TransformerBlock, ("self.ff(self.norm3(x))", "self.ff(self.norm2(x))")), "tied_weight", "swapped_weights", "wrong_operand"),
+    _f("norm2 used twice", "unet", line(m.TransformerBlock, ("self.ff(self.norm3(x))", "self.ff(self.norm2(x))")), "tied_weight", "swapped_weights", "wrong_operand", where=("*norm3|out",)),
     _f("image features in the wrong memory order", "unet", line(m.SpatialTransformer, ("h.transpose(1, 2).unflatten(-1, (height, width))", "h.reshape(x.shape)")), "head_layout", "axes_swapped", "interleave"),
     _f("heads not put back", "unet", line(m.CrossAttention, ("h.transpose(1, 2).flatten(2)", "h.reshape(x.shape[0], x.shape[1], -1)")), "head_layout"),
     _f("time subtracted", "unet", line(m.ResBlock, ("h = h + self.time", "h = h - self.time")), "sign", "operand_order"),
@@ -194,8 +195,8 @@ _BY_HAND = (
     "h = torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v",
 )
 HARMLESS = [
-    *[_c(f"{run} ({model})", model, run) for model in ("unet", "dit", "vae", "clip") for run in ("rerun", "threads", "math kernel", "batch copy", "fp64", "channels last" if model in ("unet", "vae") else "half batch")],
-    *[_c(f"{run} (pipeline)", "pipeline", run) for run in ("rerun", "threads", "math kernel")],
+    *[_c(f"{run} ({model})", model, run) for model in ("unet", "dit", "vae", "clip") for run in ("rerun", "threads", "math kernel", "batch copy", "fp64", "no oneDNN", "strided weights", "channels last" if model in ("unet", "vae") else "half batch")],
+    *[_c(f"{run} (pipeline)", "pipeline", run) for run in ("rerun", "threads", "math kernel", "no oneDNN", "strided weights")],
     _h("attention by hand", "unet", line(m.CrossAttention, _BY_HAND)),
     _h("sum in the other order", "unet", line(m.ResBlock, ("return x + h", "return h + x"))),
     _h("GELU by its formula", "unet", line(m.GEGLU, ("F.gelu(gate)", "(0.5 * gate * (1 + torch.erf(gate * 0.5**0.5)))"))),
@@ -217,4 +218,7 @@ HARMLESS = [
     _h("steps by x0 and direction in float64", "pipeline", line(Scheduler, ("original, noise = (sample - rest * model_output) / root, model_output", "original, noise = ((sample.double() - rest.double() * model_output.double()) / root.double()).to(sample.dtype), model_output"), method="step")),
 ]  # fmt: skip
 
-FAULTS = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE]
+FIRST = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE, *HARMLESS]  # with every seed
+HARMLESS += further.HARMLESS
+FAULTS = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE, *further.FAULTS]
+ALL = [*FAULTS, *HARMLESS]

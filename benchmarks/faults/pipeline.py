@@ -20,7 +20,7 @@ class StepOutput:
 
 
 class Scheduler:
-    """DDIM (arXiv:2010.02502), eta 0."""
+    """DDIM (arXiv:2010.02502), eta 0; from the second step on with the prediction before, as multistep solvers do."""
 
     def __init__(
         self, prediction_type: str = "epsilon", steps_offset: int = 1, timestep_spacing: str = "leading"
@@ -31,6 +31,7 @@ class Scheduler:
         self.init_noise_sigma = 1.0
         self.timesteps = torch.arange(0)
         self.steps = 0
+        self.history: list[torch.Tensor] = []
 
     def alphas_cumprod(self) -> torch.Tensor:
         betas = torch.linspace(0.00085**0.5, 0.012**0.5, self.num_train_timesteps, dtype=torch.float64) ** 2
@@ -38,6 +39,7 @@ class Scheduler:
 
     def set_timesteps(self, count: int) -> None:
         self.steps = count
+        self.history = []
         if self.timestep_spacing == "trailing":
             self.timesteps = (
                 self.num_train_timesteps - torch.arange(count) * (self.num_train_timesteps // count) - 1
@@ -49,6 +51,9 @@ class Scheduler:
 
     def step(self, model_output: torch.Tensor, timestep: torch.Tensor, sample: torch.Tensor) -> StepOutput:
         alphas = self.alphas_cumprod()
+        self.history = [*self.history[-1:], model_output]
+        if len(self.history) > 1:
+            model_output = 1.25 * self.history[1] - 0.25 * self.history[0]
         previous = int(timestep) - self.num_train_timesteps // self.steps
         final = torch.tensor(1.0, dtype=torch.float64) if self.set_alpha_to_one else alphas[0]
         alpha, alpha_previous = alphas[int(timestep)], (alphas[previous] if previous >= 0 else final)

@@ -361,3 +361,26 @@ def test_weights_in_a_temporary_place_are_mentioned(tmp_path, monkeypatch):
     result = compare(a, a)
     assert result.verdict is Verdict.PASS
     assert any("temporary place" in reason for reason in result.reasons)
+
+
+def test_a_difference_with_a_direction_is_no_rounding(tmp_path):
+    """Another epsilon moves a norm by less than rounding may, but every element the same way; noise of that size passes."""
+    x = 1.7 * torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(3))
+    model = torch.nn.Sequential(torch.nn.GroupNorm(4, 8, eps=1e-5)).eval()
+    traces = {}
+    for name, eps, noise in (("a", 1e-5, 0.0), ("b", 1e-6, 0.0), ("c", 1e-5, 1e-6)):
+        model[0].eps = eps
+        draw = torch.randn(x.shape, generator=torch.Generator().manual_seed(4))
+        handle = model[0].register_forward_hook(lambda m, a, r, n=noise, d=draw: r + n * d if n else r)
+        with torch.no_grad(), record(model, tmp_path / f"{name}.trace"):
+            model(x)
+        handle.remove()
+        traces[name] = tmp_path / f"{name}.trace"
+    model[0].eps = 1e-5
+    measured = floor(model, traces["a"])
+    other = compare(traces["a"], traces["b"], floor=measured)
+    assert (other.verdict, other.first.path) == ("BUG", "model.0")
+    assert other.first.error < 8 * other.first.prior
+    noisy = compare(traces["a"], traces["c"], floor=measured)
+    assert noisy.verdict == "PASS"
+    assert noisy.node("-|model.0|out").error > 0.5 * other.first.error

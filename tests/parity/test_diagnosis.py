@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from lockstep import parity as px
+from lockstep.parity.causes.remembered import Remembered
 from lockstep.parity.causes.value_tests import draw_findings, schedule_findings, value_findings
 from lockstep.parity.diagnosis import Live, diagnose
 from lockstep.parity.writer import TraceWriter
@@ -85,6 +87,18 @@ def other_eps(m):
     m.blocks[1].norm1.eps = 1e-6
 
 
+def halved(m):
+    def changed(self, x):
+        return (x + self.attn(self.norm1(x))) + 0.5 * self.ff(self.norm2(x + self.attn(self.norm1(x))))
+
+    forward(m.blocks[1], changed)
+
+
+def block_twice(m):
+    inner = m.blocks[1].ff.forward
+    m.blocks[1].ff.forward = lambda x: inner(inner(x))
+
+
 FAULTS = {
     "gelu_variant": (tanh_gelu, "model.blocks.1.ff/gelu.0"),
     "norm_eps": (other_eps, "model.blocks.1.norm1"),
@@ -105,6 +119,47 @@ def test_a_fault_is_found_where_it_is_and_named(reference, tmp_path, name):
     assert cause.name == name
     assert cause.residual_after <= result.first.prior < cause.residual_before
     assert f"to {cause.residual_after:.2g}" in cause.why
+
+
+@pytest.mark.parametrize(("plant", "name"), [(halved, "scale"), (block_twice, "called_twice")])
+def test_a_number_or_a_call_too_many(reference, tmp_path, plant, name):
+    result = diagnosed(reference, plant, tmp_path / "b.trace", limit=1)
+    assert (result.verdict, result.causes[0].name) == ("BUG", name)
+    assert result.causes[0].evidence["accepted"]
+
+
+def test_what_a_child_computed_is_not_computed_again(reference):
+    model = reference[0]
+    x = tiny.sample()
+    calls = []
+    handle = model.register_forward_hook(lambda *_: calls.append("called"))
+    inner = model.forward
+    model.forward = lambda *a: calls.append("run") or inner(*a)
+    try:
+        remembered = Remembered({"model": model})
+        results = []
+        for given, writing in ((x, True), (x, False), (x + 1, False)):
+            with torch.no_grad(), ExitStack() as stack:
+                remembered.in_force(stack, writing)
+                results.append(model(given, 10.0))
+    finally:
+        handle.remove()
+        del model.forward
+    assert calls == ["run", "called", "called", "run", "called"]
+    first, second, third = (r if isinstance(r, torch.Tensor) else r[0] for r in results)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+def test_random_results_are_not_remembered():
+    noise = torch.nn.Dropout(0.5)
+    remembered = Remembered({"noise": noise})
+    seen = []
+    for writing in (True, False):
+        with ExitStack() as stack:
+            remembered.in_force(stack, writing)
+            seen.append(noise(torch.ones(64)))
+    assert not torch.equal(*seen)
 
 
 @pytest.mark.parametrize("name", ["gelu_variant", "norm_eps", "split_order", "attention_scale", "transposed_weight"])

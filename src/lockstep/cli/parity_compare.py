@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,7 +150,7 @@ def diff(
     """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
     comparison = compared(reference, candidate, floor, map)
     sides = [load(run) if explain and (run := Run.of(trace)) else None for trace in (reference, candidate)]
-    name_causes(comparison, *sides)
+    name_causes(comparison, *sides, map=map)
     show(comparison, html, junit, json, strict)
 
 
@@ -162,17 +163,24 @@ def compared(reference: Path, candidate: Path, floor: Path | None = None, map: P
     )
 
 
-def name_causes(comparison: Any, reference: Side | None = None, candidate: Side | None = None) -> None:
+def name_causes(
+    comparison: Any,
+    reference: Side | None = None,
+    candidate: Side | None = None,
+    *,
+    map: Path | None = None,
+    **options: Any,
+) -> None:
     """Diagnose a difference on what is loaded; with nothing loaded, on the recorded values alone."""
     from ..parity.results import Verdict
 
-    if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT):
+    if comparison.verdict in (Verdict.PASS, Verdict.INVALID, Verdict.INCONCLUSIVE):
         return
     from ..parity.diagnosis import Live, diagnose
 
     live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
     with err.status("looking for the cause"):
-        diagnose(comparison, reference=live[0], candidate=live[1])
+        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", **options)
 
 
 def show(comparison: Any, html: Path | None, junit: Path | None, json: bool, strict: bool) -> None:
@@ -200,7 +208,9 @@ def show(comparison: Any, html: Path | None, junit: Path | None, json: bool, str
 
 
 def prove(
-    reference: Model,
+    reference: Annotated[
+        str, typer.Argument(help="A model's folder or hub id, FILE.py:FUNCTION, or a trace of any framework.")
+    ],
     candidate: Annotated[
         str | None, typer.Argument(help="Another model or FILE.py:FUNCTION; the same folder if left out.")
     ] = None,
@@ -224,17 +234,54 @@ def prove(
     junit: Junit = None,
     json: Json = False,
     strict: Strict = False,
+    rounding: Annotated[
+        bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to look for causes.")] = 120.0,
 ) -> None:
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = Run(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
-    first, second = (load(run) for run in both(asked, candidate, library))
-    comparison = proof(first, second, output, runs, map)
+    options = {"rounding": rounding, "seconds": seconds}
+    if is_trace(reference):
+        if candidate is None:
+            raise InputError(
+                f"{reference} is a trace: say what to prove against it, a model's folder or FILE.py:FUNCTION."
+            )
+        side = load(replace(asked, model=candidate, library=library))
+        comparison = proof_against(Path(reference), side, output, runs, map, **options)
+    else:
+        first, second = (load(run) for run in both(asked, candidate, library))
+        comparison = proof(first, second, output, runs, map, **options)
     show(comparison, html or output / "report.html", junit, json, strict)
 
 
-def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None) -> Any:
+def is_trace(reference: str) -> bool:
+    """A single file of tensors, or a folder that a recording wrote."""
+    path = Path(reference)
+    written = any((path / name).is_file() for name in ("events.jsonl", "trace.json"))
+    return written or (path.suffix == ".safetensors" and path.is_file())
+
+
+def proof_against(
+    reference: Path, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any
+) -> Any:
+    """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on it."""
+    from .. import parity
+
+    parity.Trace.open(reference)  # a damaged one is refused before anything runs
+    path = folder / "cand.trace"
+    err.print(f"[dim]recording {candidate.run.label}[/]", highlight=False)
+    candidate.record(path, "cand", level="module")  # a foreign trace has no operations to compare with
+    err.print(f"[dim]measuring the floor of {candidate.run.label} ({runs})[/]", highlight=False)
+    floor = measure_floor(candidate, path, runs)
+    comparison = parity.compare(reference, path, floor=floor, map=map or "auto")
+    name_causes(comparison, None, candidate, map=map, floor=floor, **options)
+    return comparison
+
+
+def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any) -> Any:
     """Record, measure, compare, and where they differ: zoom in and diagnose."""
     from ..parity.node_alone import keep_node
 
@@ -253,7 +300,7 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
         ):
             side.record(path, name, keep=keep_node(key or comparison.first.key))
         comparison = compared(*paths, map=map)
-    name_causes(comparison, reference, candidate)
+    name_causes(comparison, reference, candidate, map=map, **options)
     return comparison
 
 
@@ -274,7 +321,7 @@ def explain(
         err.print(
             "[yellow]Neither trace says how it was recorded: only what the recorded values prove can be named.[/]"
         )
-    name_causes(comparison, *sides)
+    name_causes(comparison, *sides, map=map)
     show(comparison, html, None, json, strict=False)
 
 
@@ -315,6 +362,7 @@ COMMANDS = [
             "prove ./stable-diffusion-v1-5",
             "prove ./stable-diffusion-v1-5 --steps 8 --seed 3 --html report.html",
             "prove reference.py:build port.py:build -o out/port",
+            "prove candle.safetensors port.py:build --rounding",
         ),
     ),
     (explain, examples("explain ref.trace cand.trace", "explain report.json")),

@@ -216,4 +216,14 @@ def _find_function(model: str) -> Callable[[], Any]:
 
 def both(reference: Run, model: str | None, library: str) -> tuple[Run, Run]:
     """The two sides of one proof: the same question to two libraries, or to two models."""
-    return reference, replace(reference, model=model or reference.model, library=library)
+    asked = replace(reference, guidance_scale=_guidance(reference)) if reference.library != library else reference
+    return asked, replace(asked, model=model or reference.model, library=library)
+
+
+def _guidance(run: Run) -> float | None:
+    """The scale that is asked for, or that the folder's guider names: only Lockstep reads that, so both are told."""
+    file = Path(run.model, "guider", "guider_config.json")
+    if run.guidance_scale is not None or run.is_function or not file.is_file():
+        return run.guidance_scale
+    scale = json.loads(file.read_text(encoding="utf-8")).get("guidance_scale")
+    return float(scale) if isinstance(scale, (int, float)) else None

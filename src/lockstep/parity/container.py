@@ -80,6 +80,10 @@ class SafetensorsFile:
         raw: Array = np.frombuffer(self._map, storage, count, self._start + part.begin)
         return decode(raw, part.dtype).reshape(part.shape)
 
+    def raw(self, name: str) -> bytes:
+        part = self.slices[name]
+        return self._map[self._start + part.begin : self._start + part.end]
+
 
 def _read_header(handle: Any, size: int, label: str) -> tuple[dict[str, str], dict[str, Slice], int]:
     if size < 8:

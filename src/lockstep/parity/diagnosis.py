@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
+from .causes.calls import RecordedCalls
 from .causes.catalogue import (
     attribute_edits,
     child_edits,
@@ -29,27 +30,33 @@ from .causes.catalogue import (
 )
 from .causes.edits import Edit, Site
 from .causes.examples import Example, example_of
+from .causes.frame_edits import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .causes.goals import Goal, goal_of
-from .causes.pipeline_probe import PipelineProbe, scheduler_edits
-from .causes.probe import Probe, Reached, Read, Survey, Trial, families
+from .causes.pipeline_probe import PipelineProbe, root_edits, scheduler_edits
+from .causes.probe import Probe, Read, Survey, Trial, families
 from .causes.recorded import recorded_causes
 from .comparison import compare
 from .floor_file import Floor
 from .names import Key
-from .patching import watch_attribute
 from .recorder import record
 from .replay import replay
 from .results import Cause, Comparison, NodeResult, Verdict
+from .rounding import rounding_causes
 from .targets import Target, find_target
 from .trace import Trace
 
 LIMIT = 4  # causes looked for, one behind the other
 TRIALS = 1500  # of one stage
-AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bits
+AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bit
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
+PROMISING = 0.2  # of the error: what a factor may leave to first order
 FITTED = 6  # quantities that are fitted, the most promising first
-METHODS = ("encode", "decode")
+FULL_ELEMENTS = 1 << 26  # kept whole in a run that only compares again
 SECONDS = 120.0
+GENERIC = ("wrong_operand", "random_offset")  # "some other value": true of many faults
+TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index")  # recorded, and more than that
+UNREPEATABLE = 4.0  # times the threshold: what a second run may differ by
+FIRST_SIDE = 0.6  # of the time, so that something is left for the other side
 
 
 @dataclass
@@ -88,30 +95,44 @@ def diagnose(
     seconds: float = SECONDS,
     map: Any = "auto",
     traces: tuple[Trace, Trace] | None = None,
+    rounding: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Cause]:
     """Name the causes of a BUG or DRIFT with their proof, and put them into `comparison.causes`.
 
     `reference` and `candidate` are what was recorded (a module, a pipeline, or `Live(target, call)`); give the one, the
-    other, or both. With neither, only what the recorded values themselves prove is found.
+    other, or both. With neither, only what the recorded values themselves prove is found. `rounding` also looks for
+    causes of what lies inside the floor. `clock` is what `seconds` are measured by.
     """
-    if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT) or comparison.first is None:
+    differs = comparison.verdict in (Verdict.BUG, Verdict.DRIFT) and comparison.first is not None
+    if not differs and not (rounding and comparison.verdict is Verdict.NOISE):
         return []
     a, b = traces or (Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path))
+    recorded = recorded_causes(comparison, comparison.first, a, b) if comparison.first is not None else []
+    if comparison.first is not None and comparison.first.key.slot == "rng" and recorded:
+        comparison.causes = recorded  # what was drawn is not made of anything that could be changed
+        return recorded
     sides = [(_live(reference, a), a, b, False), (_live(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
     other = [_weights(sides[1][0]), _weights(sides[0][0])]
     causes: list[Cause] = []
-    deadline = time.perf_counter() + seconds
+    began, count = clock(), sum(side[0] is not None for side in sides)
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
         if live is not None:
-            search = _Search(live, own, foreign, turned, weights, floor, map, deadline)
-            causes = search.all_causes(comparison, limit)
+            deadline = began + seconds * (FIRST_SIDE if count > 1 and not turned else 1)
+            search = _Search(live, own, foreign, turned, weights, floor, map, lambda end=deadline: clock() > end)  # type: ignore[misc]
+            causes = search.unrepeatable(comparison) or search.all_causes(comparison, limit)
+            if rounding:
+                causes += search.roundings(comparison)
+            comparison.explained = search.explained
             if causes and causes[0].evidence.get("accepted"):
                 break
     proven = [c for c in causes if c.evidence.get("accepted")]
-    recorded = recorded_causes(comparison, comparison.first, a, b)
     recorded = [c for c in recorded if not proven or c.name != "wrong_operand"]
-    comparison.causes = [*proven, *recorded, *[c for c in causes if c not in proven]]
+    found = [*proven, *recorded, *[c for c in causes if c not in proven]]
+    if proven and proven[0].name in GENERIC:
+        found.sort(key=lambda c: c.name not in TELLING)
+    comparison.causes = found
     return comparison.causes
 
 
@@ -134,17 +155,18 @@ def _weights(live: Live | None) -> dict[str, torch.Tensor] | None:
     return named
 
 
-class _Search:
+class _Search(RecordedCalls):
     """Causes of one comparison, tried on one live side."""
 
     def __init__(
         self, live: Live, own: Trace, foreign: Trace, turned: bool, weights: dict[str, torch.Tensor] | None,
-        floor: Any, map: Any, deadline: float,
+        floor: Any, map: Any, late: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.live, self.own, self.foreign, self.turned = live, own, foreign, turned
-        self.weights, self.floor, self.map, self.deadline = weights, floor, map, deadline
+        self.weights, self.floor, self.map, self.late = weights, floor, map, late
         self.modules = live.parts.named_modules()
         self.held: list[Edit] = []
+        self.explained: Comparison | None = None  # the comparison with everything that is held in force
         self.runs = 0
 
     def all_causes(self, comparison: Comparison, limit: int) -> list[Cause]:
@@ -158,9 +180,53 @@ class _Search:
             if not accepted:
                 found += [self._cause(t, current.first, False) for t in best[:1] if t.residual <= 0.7 * t.goal.before]
                 return found
-            found.append(self._cause(accepted[0], current.first, True, accepted[1:4]))
+            shown = self._at_the_node(accepted[0], current, current.first)
+            found.append(self._cause(shown, current.first, True, accepted[1:4]))
             current = self._behind(accepted[0], current.first, found[-1]) if limit > 1 else None
         return found
+
+    def unrepeatable(self, comparison: Comparison) -> list[Cause]:
+        """A candidate that gives something else when it is run once more keeps something from one run to the next."""
+        first = comparison.first
+        if not self.turned or self.live.call is None or self.live.parts.pipeline is None or first is None:
+            return []
+        behind = (n for n in comparison.nodes if n.bad and n.order > first.order and not n.key.is_operation)
+        for node in [first, *islice(behind, 1)]:
+            goal, again = self._repeated(node)
+            if goal is None or not UNREPEATABLE * max(goal.tau, node.prior) < again < float("inf"):
+                continue
+            why = (
+                f"the candidate does not repeat itself: the same run once more differs by {again:.2g} from the recorded one, "
+                f"threshold {goal.tau:.1e}: something (scheduler, guider, global random numbers) is kept from run to run"
+            )
+            evidence = {"accepted": True, "measured_at": str(node.key), "threshold": goal.tau, "runs": self.runs}
+            fix = "reset what is kept at the begin of a run"
+            return [Cause("stale_state", why, str(first.key), goal.before, 0.0, node.floor, fix, evidence)]
+        return []
+
+    def _repeated(self, node: NodeResult) -> tuple[Goal | None, float]:
+        """How far the live side is from its own recorded value when it is run again."""
+        entry = self.own.get(node.other) if node.other is not None else None
+        if entry is None or not entry.is_float or node.other is None:
+            return None, 0.0
+        goal = goal_of(node, self.foreign, self.own, entry)
+        self.runs += 1
+        try:
+            value = PipelineProbe(self.live, self.own, node.other, goal, ()).value()
+        except Exception:
+            return None, 0.0
+        return goal, goal.residual(value) if value is not None else 0.0
+
+    def _at_the_node(self, trial: Trial, comparison: Comparison, node: NodeResult) -> Trial:
+        """The proof at the first bad value itself, where it holds there too: further on other values dilute the error."""
+        if trial.goal.node is node or not node.key.is_operation:
+            return trial
+        for probe in self.module_probes(comparison, node):
+            if probe.goal.node is node:
+                again = probe.attempt(trial.edit)
+                self.runs += 1
+                return again if again is not None and again.accepted else trial
+        return trial
 
     def _behind(self, trial: Trial, node: NodeResult, cause: Cause) -> Comparison | None:
         """What is left with this cause in force too: everywhere it applies if that explains more than here alone."""
@@ -178,11 +244,37 @@ class _Search:
             return None
         reach, edit, again = best
         self.held.append(edit)
+        self.explained = again
         cause.evidence["with it"] = again.sentence()
         cause.evidence["everywhere"] = edit is not trial.edit
         if edit is not trial.edit:
             cause.fix = edit.detail
         return again if reach > node.order and again.verdict in (Verdict.BUG, Verdict.DRIFT) else None
+
+    def roundings(self, comparison: Comparison) -> list[Cause]:
+        """Behind all causes: what is above the rounding prior though inside the floor."""
+        current = self.explained or comparison
+        edits, causes = rounding_causes(self, current) if current.verdict is Verdict.NOISE else ([], [])
+        again = self._compared_again([*self.held, *edits]) if edits else None
+        if again is None:
+            return []
+        self.held += edits
+        self.explained = again
+        causes[-1].evidence["with it"] = again.sentence()
+        return causes
+
+    def module_probes(self, comparison: Comparison, node: NodeResult) -> Iterator[Probe]:
+        """The live modules that make a value, smallest first."""
+        own, foreign = (node.other, node.key) if self.turned else (node.key, node.other)
+        entry = self.foreign.get(foreign) if foreign is not None else None
+        if own is not None and entry is not None:
+            reference = self.foreign if self.turned else self.own
+            probes = self._probes(own, goal_of(node, reference, self.foreign, entry), comparison, reference)
+            yield from (probe for probe, *_ in probes if type(probe) is Probe)
+
+    def rounding_cause(self, trial: Trial, node: NodeResult, before: float) -> Cause:
+        trial.goal = replace(trial.goal, before=before)
+        return self._cause(trial, node, True)
 
     def _sites(self) -> dict[Site, Example]:
         """Every operation of the live side, by a run that only looks."""
@@ -193,6 +285,13 @@ class _Search:
                 self.live.run(self.own)
         return sites
 
+    def _full(self) -> dict[str, str]:
+        """Values that the other side holds whole are compared whole, if that is not a matter of gigabytes."""
+        held = [entry for entry in self.own.entries if entry.has_data and not entry.key.is_operation]
+        if sum(math.prod(entry.shape) for entry in held) > FULL_ELEMENTS:
+            return {}
+        return {entry.key.path.replace("[", "[[]"): "full" for entry in held}
+
     def _compared_again(self, edits: list[Edit]) -> Comparison | None:
         """The whole comparison once more with the edits in force on the live side."""
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder:
@@ -200,7 +299,15 @@ class _Search:
             level = self.own.meta.get("level", "module")
             try:
                 stop = self.own.meta.get("stopped_at")
-                recorder = record(self.live.target, path, level=level, weights=False, name=self.live.name, stop_at=stop)
+                recorder = record(
+                    self.live.target,
+                    path,
+                    keep=self._full(),
+                    level=level,
+                    weights=bool(self.own.params),  # what belongs together is known by them
+                    name=self.live.name,
+                    stop_at=stop,
+                )
                 with recorder, PipelineProbe.edited(self.live, edits):
                     self.live.run(self.own)
             except Exception:
@@ -221,7 +328,7 @@ class _Search:
         tried: list[Trial] = []
         for probe, focus, deep in self._probes(own_key, goal, comparison, reference):
             tried += self._try(probe, focus, deep, comparison)
-            if any(t.accepted and not t.broken for t in tried) or time.perf_counter() > self.deadline:
+            if any(t.accepted and t.whole and not t.broken for t in tried) or self.late():
                 break
         return tried
 
@@ -285,102 +392,6 @@ class _Search:
             if entry is not None and node.error is not None:
                 yield goal_of(node, reference, self.foreign, entry), Read(path, own.slot)
 
-    def _callable(self, path: str) -> Any:
-        """The live module of a path, or the method of one (`vae.decode`)."""
-        if path in self.modules:
-            return self.modules[path]
-        owner, _, method = path.rpartition(".")
-        return getattr(self.modules.get(owner), method, None) if method in METHODS else None
-
-    def _outer_call(self, path: str, key: Key) -> int:
-        return key.call if key.is_operation or key.path == path else self._begun_before(path, key)
-
-    def _parent(self, path: str) -> str:
-        """The module whose code calls this one (a ModuleList is not called itself)."""
-        below = path
-        while "." in path:
-            path = path.rpartition(".")[0]
-            if path in self.modules and not isinstance(self.modules[path], (nn.ModuleList, nn.ModuleDict)):
-                return self._method_of(path, below)
-        return "@pipeline"
-
-    def _method_of(self, root: str, below: str) -> str:
-        """`vae.decode` for what only that method calls, `vae` where the model itself was called."""
-        if self._calls(root):
-            return root
-        for method in METHODS:
-            if self._calls(f"{root}.{method}") and self._callable(f"{root}.{method}") is not None:
-                return f"{root}.{method}"
-        return root
-
-    def _calls(self, path: str) -> list[tuple[int, Key]]:
-        """(first seq, key) of every recorded call of a module, in order."""
-        found: dict[tuple[str, str, int], tuple[int, Key]] = {}
-        for entry in self.own.entries:
-            if entry.key.path == path:
-                found.setdefault(entry.key.node, (entry.seq, entry.key))
-        return sorted(found.values(), key=lambda item: item[0])
-
-    def _begun_before(self, path: str, key: Key) -> int:
-        """Call number, inside the step, of the container that was running when `key` came to be."""
-        entry = self.own.get(key)
-        begun = [k for seq, k in self._calls(path) if entry is not None and seq <= entry.seq]
-        return begun[-1].call if begun else 0
-
-    def _arguments(self, path: str, key: Key) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """What the live module is given in the recorded call, taken from a run that stops there."""
-        if key.path == path or key.is_operation:
-            number = next(
-                (i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call)), 0
-            )
-        else:
-            entry = self.own.get(key)
-            number = max(0, sum(1 for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq) - 1)
-        seen = [0]
-        kept: list[Any] = []
-
-        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            seen[0] += 1
-            if seen[0] - 1 == number:
-                kept.extend([_copied(args), _copied(kwargs)])
-                raise Reached(torch.zeros(()))
-
-        def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            before(module, args, kwargs)
-            return original(*args, **kwargs)
-
-        try:
-            with torch.no_grad(), PipelineProbe.edited(self.live, self.held), ExitStack() as stack:
-                if path in self.modules:
-                    stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
-                else:
-                    owner, _, method = path.rpartition(".")
-                    watch_attribute(stack, self.modules[owner], method, around)
-                self.live.run(self.own)
-        except Reached:
-            pass
-        except Exception:
-            return None
-        self.runs += 1
-        return (kept[0], kept[1]) if kept else None
-
-    def _relative_call(self, path: str, key: Key) -> int:
-        """The how-manieth call of the watched module inside the probed one."""
-        if key.path == path or key.is_operation:
-            return 0
-        entry = self.own.get(key)
-        began = max((seq for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq), default=0)
-        return max(
-            0, sum(1 for seq, k in self._calls(key.path) if seq >= began and entry is not None and seq <= entry.seq) - 1
-        )
-
-    def _is_coarse(self, path: str) -> bool:
-        """True if the other side's trace says nothing about what is inside this module."""
-        if path not in self.modules or not any(True for _ in self.modules[path].children()):
-            return False
-        inside = [e for e in self.foreign.entries if e.key.path.startswith((f"{path}.", f"{path}/"))]
-        return not inside
-
     def _try(self, probe: Any, focus: Site | None, deep: bool, comparison: Comparison) -> list[Trial]:
         try:
             survey = probe.survey()
@@ -389,20 +400,20 @@ class _Search:
         for stage in self._stages(probe, survey, focus, deep, comparison):
             left = TRIALS
             for edit in stage:
-                if not left or time.perf_counter() > self.deadline:
+                if not left or self.late():
                     break
                 trial = probe.attempt(edit)
-                if trial is not None and trial.accepted and trial.exact:
+                if trial is not None and trial.accepted and trial.residual == 0:
                     left = min(left, AFTER_EXACT)
                 left -= 1
             if not any(t.accepted for t in probe.trials):
                 for family in families(probe.trials)[:FITTED]:
-                    if time.perf_counter() < self.deadline:
+                    if not self.late():
                         probe.fit(family)
             for trial in sorted((t for t in probe.trials if t.accepted), key=lambda t: t.order)[:CHECKED]:
                 if not trial.checked:
                     probe.check(trial)
-            if any(t.checked and t.whole and (t.exact or t.residual < 0.02 * t.goal.before) for t in probe.trials):
+            if any(t.decisive for t in probe.trials):
                 break
         self.runs += probe.runs
         return probe.trials
@@ -414,22 +425,34 @@ class _Search:
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
             yield own_frame_edits(probe, survey, focus)
+            yield root_edits(probe)
             if not probe.key.is_operation:
                 yield deep_edits(probe.everywhere, singly=False)
             yield operand_edits(probe, survey)
             return
         yield attribute_edits(probe, differing)
-        yield parameter_edits(probe, self.weights)
+        yield parameter_edits(probe, self.weights, bool(comparison.weights))
         if deep:
             yield deep_edits(survey)
             return
-        yield module_as_activation(probe)
-        yield own_frame_edits(probe, survey, focus, self._unseen(survey))
-        yield input_edits(probe)
-        yield rotary_edits(probe, survey)
-        yield child_edits(probe, survey)
+        yield chain(module_as_activation(probe), child_edits(probe, survey), repeated_children(probe, survey))
+        own = own_frame_edits(probe, survey, focus, self._unseen(survey))
+        yield chain(sines_and_cosines(probe, survey), own)
+        yield chain(input_edits(probe), rotary_edits(probe, survey))
+        yield several_edits(probe, survey)
+        yield self._fitted_scales(probe, survey)
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)
+
+    def _fitted_scales(self, probe: Probe, survey: Survey) -> Iterator[Edit]:
+        """Values that only a factor is missing from, with the factor fitted."""
+        for edit in scale_edits(probe, survey):
+            if self.late() or probe.screen(edit) > PROMISING:
+                continue
+            best = probe.fit([Trial(edit, probe.goal.before, probe.goal, False)])
+            if best is not None and best.accepted:
+                yield best.edit
+                return
 
     def _unseen(self, survey: Survey) -> frozenset[str]:
         """Modules that the other side does not call: it does their work in some other way."""
@@ -451,8 +474,9 @@ class _Search:
         proof = (
             f"doing so in the {sides[0]}, too, {verb} the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
         )
+        name = "extra_step" if self.turned and trial.edit.name == "left_out" else trial.edit.name
         return Cause(
-            trial.edit.name, f"{trial.edit.detail} in the {sides[1]}: {proof}", where, goal.before, trial.residual, floor,
+            name, f"{trial.edit.detail} in the {sides[1]}: {proof}", where, goal.before, trial.residual, floor,
             fix=f"{trial.edit.detail} at `{_place(trial.edit) or node.key.path}`",
             evidence={
                 "accepted": accepted, "measured_at": str(goal.node.key), "threshold": goal.tau, "exact": trial.exact, "runs": self.runs,
@@ -476,13 +500,3 @@ def _ranked(trials: Iterable[Trial]) -> list[Trial]:
         if known is None or trial.residual < known.residual:
             best[trial.edit.label()] = trial
     return sorted(best.values(), key=lambda t: (not t.accepted, t.order))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if type(value) in (list, tuple):
-        return type(value)(_copied(v) for v in value)
-    if type(value) is dict:
-        return {k: _copied(v) for k, v in value.items()}
-    return value

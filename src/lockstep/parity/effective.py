@@ -47,8 +47,8 @@ def attributes(module: nn.Module) -> dict[str, Any]:
     """Effective settings of one module: eps, num_groups, heads, scale, approximate, padding, …"""
     found = {}
     for name, value in vars(module).items():
-        if name.startswith("_") or name == "training" or isinstance(value, (torch.Tensor, nn.Module)):
-            continue
+        if name.startswith("_") or name in ("training", "processor") or isinstance(value, (torch.Tensor, nn.Module)):
+            continue  # a processor is code, which has its own hash
         setting = plain(value)
         if setting is not None:
             found[name] = setting

@@ -32,16 +32,21 @@ def unit(*dtypes: str) -> float:
 
 def reduction_length(op: str, attributes: dict[str, Any]) -> int:
     """K: how many products one element of the output is a sum of."""
-    if isinstance(attributes.get("in_features"), int):
+    if _is_count(attributes.get("in_features")):
         return int(attributes["in_features"])
-    if isinstance(attributes.get("in_channels"), int) and isinstance(attributes.get("kernel_size"), list):
-        groups = attributes.get("groups") or 1
-        return max(1, attributes["in_channels"] * math.prod(attributes["kernel_size"]) // groups)
+    kernel, groups = attributes.get("kernel_size"), attributes.get("groups") or 1
+    if isinstance(kernel, list) and all(_is_count(n) for n in [attributes.get("in_channels"), groups, *kernel]):
+        return max(1, attributes["in_channels"] * math.prod(kernel) // groups)
     if op in _ELEMENTWISE:
         return 1
     if op in _NORMS:
         return NORM_LENGTH
     return UNKNOWN_LENGTH
+
+
+def _is_count(value: Any) -> bool:
+    """Settings come from a file: what is no plausible count is not counted with."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
 
 
 def prior(dtypes: tuple[str, str], length: int, constant: float = 4.0) -> float:

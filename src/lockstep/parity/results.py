@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,7 @@ class Comparison:
     floor_path: str = ""
     weights: list[dict[str, Any]] = field(default_factory=list)  # parameters that differ, were fused, split, transposed
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
+    explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
 
     def exit_code(self, strict: bool = False) -> int:
         return self.verdict.exit_code(strict)
@@ -224,7 +225,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dump`; nodes in the reference's order."""
-        data = asdict(self)
+        data = asdict(replace(self, explained=None))
+        data["explained"] = self.explained.sentence() if self.explained is not None else None
         data["schema"] = "pcompare/1"
         data["sentence"] = self.sentence()
         data["coverage"]["fraction"] = self.coverage.fraction

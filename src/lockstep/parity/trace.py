@@ -20,6 +20,10 @@ from .names import Key, Name
 from .sketch import WIDTH, Stats, sketch_and_stats
 
 SCHEMA = "ptrace/1"
+# Tables of the metadata, and what an entry of them holds in turn.
+_TABLES: dict[str, tuple[str, ...]] = {
+    "modules": ("attrs",), "schedulers": ("config", "state"), "config": (), "sources": (), "inputs": (), "call": (), "weights": (), "host": (),
+}  # fmt: skip
 _STAT_FIELDS = ("n", "l2", "mean", "min", "max", "nan", "inf")
 
 
@@ -136,6 +140,11 @@ class Trace:
         self._verify(entry, twin.seq, values)
         return values
 
+    def raw(self, entry: Entry) -> bytes:
+        """The stored bytes of a tensor, whatever they are said to mean."""
+        twin = self.by_seq[entry.same] if entry.same is not None else entry
+        return entry.file.raw(str(twin.name)) if entry.file is not None else b""
+
     def _verify(self, entry: Entry, seq: int, values: Array) -> None:
         """The event's own numbers must be those of the data, once per tensor."""
         if entry.stats is None or seq in self._verified:
@@ -192,7 +201,25 @@ def _check_schema(meta: Any, label: str) -> dict[str, Any]:
         raise InvalidTrace(
             f"{label}: expected schema {SCHEMA!r}, got {got!r}; record the trace again with this version"
         )
+    _check_tables(meta, label)
     return meta
+
+
+def _check_tables(meta: dict[str, Any], label: str) -> None:
+    """What is read from the metadata later has to be of the kind that the format says."""
+    for name, inner in _TABLES.items():
+        table = meta.get(name)
+        if table is None or (name in ("inputs", "weights") and isinstance(table, str)):  # a hash will do, too
+            continue
+        if not isinstance(table, dict):
+            raise InvalidTrace(f"{label}: {name} must be an object, got {type(table).__name__}")
+        for key, value in table.items() if inner else ():
+            parts = [value.get(part) for part in inner] if isinstance(value, dict) else [value]
+            if not all(part is None or isinstance(part, dict) for part in parts):
+                raise InvalidTrace(f"{label}: {name}.{key} must be an object with {' and '.join(inner)}")
+    for name in ("stopped_at", "level", "side", "framework"):
+        if not isinstance(meta.get(name, ""), str):
+            raise InvalidTrace(f"{label}: {name} must be text, got {meta[name]!r}")
 
 
 def _entries_of_files(shards: list[SafetensorsFile], label: str) -> list[Entry]:
@@ -348,6 +375,8 @@ def _stats_of_event(stats: Any, count: int, label: str) -> Stats | None:
     if values[0] != count or values[1] < 0:
         raise InvalidTrace(f"{label}: stats count {values[0]} elements, the shape has {count}")
     n, l2, mean, low, high, nan, inf = values
+    if not (0 <= nan <= n and 0 <= inf <= n - nan and low <= high):
+        raise InvalidTrace(f"{label}: stats say {nan} NaN and {inf} infinite of {n} elements, from {low} to {high}")
     return Stats(int(n), float(l2), float(mean), float(low), float(high), int(nan), int(inf))
 
 

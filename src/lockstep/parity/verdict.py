@@ -20,6 +20,9 @@ class Thresholds:
     spread: float = 3.0  # standard deviations of the log floor
     least_spread: float = 0.35  # of the log floor, where few runs were made
     local: float = 8.0  # times the prior: a node whose inputs are equal to the last bit
+    local_structured: float = 2.0  # the same where the difference follows the value, as rounding does not
+    aligned: float = 0.35  # cosine between difference and value from which it does
+    aligned_spread: float = 5.0  # standard deviations of that cosine by chance, for few elements
     no_floor: float = 32.0  # times the prior and the root of the depth, where no floor was measured
     gain: float = 2.0  # times the measured gain: what an input's error may become
     heal: float = 1e-3  # of a value's error: what may be left of it in the result of the module around it
@@ -28,17 +31,38 @@ class Thresholds:
 
 
 def threshold(
-    node: NodeResult, floor: tuple[float, float, int] | None, depth: int, inputs_same: bool, limits: Thresholds
+    node: NodeResult,
+    floor: tuple[float, float, int] | None,
+    depth: int,
+    inputs_same: bool,
+    limits: Thresholds,
+    set_otherwise: bool = False,
 ) -> float:
-    """tau: rounding prior, measured floor, and the tighter local bound where the inputs are the same bits."""
-    structured = node.structure is not None and node.structure.structured
-    prior = node.prior if not structured else min(node.prior, limits.prior * unit(*node.dtypes))
+    """tau: rounding prior, measured floor, and the tighter local bound where the inputs are the same bits.
+
+    `set_otherwise`: the module is known to have another setting, so that a difference that is no noise is its effect.
+    """
+    structured = is_structured(node, limits)
+    unit_prior = limits.prior * unit(*node.dtypes)
+    prior = node.prior if not structured else min(node.prior, unit_prior)
     if floor is None:
         tau = limits.no_floor * node.prior * math.sqrt(max(depth, 1))
     else:
         f, s, k = floor
         tau = max(prior, f * math.exp(limits.spread * math.sqrt(1 + 1 / k) * max(s, limits.least_spread)))
-    return min(tau, limits.local * prior) if inputs_same else tau
+    if not inputs_same:
+        return tau
+    if structured:
+        return min(tau, unit(*node.dtypes) if set_otherwise else limits.local_structured * unit_prior)
+    return min(tau, limits.local * prior)
+
+
+def is_structured(node: NodeResult, limits: Thresholds) -> bool:
+    """True if the difference follows the value itself: rounding has no direction, whatever its size."""
+    if node.structure is None or node.structure.aligned is None:
+        return False
+    by_chance = limits.aligned_spread / math.sqrt(max(math.prod(node.shape), 1))
+    return abs(node.structure.aligned) > max(limits.aligned, by_chance)
 
 
 def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str, float] | None = None) -> None:

@@ -13,6 +13,7 @@ from .edits import Call, Edit, Site
 from .examples import Example, edit
 
 Sites = frozenset[Site]
+MOST_KEYS = 128
 
 
 def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -56,6 +57,8 @@ def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     elif square:
         yield edit("causal_mask", "causal", sites, lambda call: call.given(is_causal=True), rank=1)
     yield from _operand_edits(example, sites, heads, width)
+    if not causal:
+        yield from _hidden_keys(example.tensors["key"][-2], sites, _attention_without)
 
 
 def attention_scale(sites: Sites, before: float, value: float, name: str = "fitted") -> Edit:
@@ -144,6 +147,33 @@ def _softmax_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         if dim != now % rank:
             yield edit("softmax_axis", f"softmax over axis {dim}", sites, lambda call, d=dim: call.given(dim=d), rank=3)
     yield softmax_temperature(sites, 2.0)
+    yield from _hidden_keys(example.shape[-1] if example.shape else 0, sites, _softmax_without)
+
+
+def _hidden_keys(count: int, sites: Sites, change: Any) -> Iterator[Edit]:
+    """Padding: the keys behind some token are not attended to."""
+    if 1 < count <= MOST_KEYS:
+        for start in range(1, count):
+            words = f"keys from {start} on masked (padding)"
+            yield edit("attention_mask", words, sites, lambda c, s=start: change(c, s), rank=3)
+
+
+def _softmax_without(call: Call, start: int) -> Any:
+    scores = call.args[0].clone()
+    scores[..., start:] = float("-inf")
+    return call.function(scores, *call.args[1:], **call.kwargs)
+
+
+def _attention_without(call: Call, start: int) -> Any:
+    query, key = call.args[0], call.args[1]
+    mask = torch.zeros(query.shape[-2], key.shape[-2], dtype=query.dtype)
+    mask[:, start:] = float("-inf")
+    if call.named.get("attn_mask") is not None:
+        given = call.named["attn_mask"]
+        mask = mask + (
+            given if given.dtype is not torch.bool else mask.new_zeros(()).masked_fill(~given, float("-inf"))
+        )
+    return call.given(attn_mask=mask)
 
 
 def softmax_temperature(sites: Sites, value: float) -> Edit:

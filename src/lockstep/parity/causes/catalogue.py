@@ -14,7 +14,7 @@ from .attention_edits import attention_edits
 from .edits import AttributeChange, Call, Edit, ModuleChange, OperationChange, ParameterChange, Site
 from .examples import Example
 from .layer_edits import ACTIVATIONS, activation_edits, convolution_edits, embedding_edits, linear_edits, norm_edits
-from .layout_edits import layout_edits, precision_edits
+from .layout_edits import FEW, layout_edits, precision_edits
 from .probe import Probe, Survey
 from .tensor_edits import (
     arithmetic_edits,
@@ -29,7 +29,7 @@ _MAKERS = (
     activation_edits, norm_edits, linear_edits, convolution_edits, embedding_edits, attention_edits, split_edits, join_edits,
     trigonometry_edits, resize_edits, index_edits, arithmetic_edits, layout_edits, precision_edits,
 )  # fmt: skip
-MAX_OPERANDS = 160
+MAX_OPERANDS = 400
 
 
 def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
@@ -144,8 +144,8 @@ def _attribute_cause(name: str, module: nn.Module) -> str:
     return _ATTRIBUTES.get(name, f"setting_{name}")
 
 
-def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None) -> Iterator[Edit]:
-    """Weights: the other side's own, a sibling's, none."""
+def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None, differ: bool = True) -> Iterator[Edit]:
+    """Weights: the other side's own; a sibling's if not all are known to be the same."""
     for path, module in probe.modules.items():
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is None:
@@ -155,7 +155,8 @@ def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None) -> Iter
             if theirs is not None and theirs.shape == tensor.shape and not torch.equal(theirs.to(tensor.dtype), tensor):
                 cause, words = _weight_words(full, tensor, theirs, probe)
                 yield Edit(cause, words, (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)
-    yield from swapped_weights(probe)
+    if differ:
+        yield from swapped_weights(probe)
 
 
 def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> tuple[str, str]:
@@ -207,37 +208,45 @@ def _moved(w: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
 
 
 def swapped_weights(probe: Probe) -> Iterator[Edit]:
-    """Two children with the same shapes, exchanged or used twice: query and key, first and second norm."""
+    """Two children with the same shapes, exchanged or used twice: query and key, first and second norm, two blocks."""
     alike: dict[Any, list[str]] = defaultdict(list)
-    for path, module in probe.modules.items():
-        shapes = tuple((name, tuple(t.shape)) for name, t in module._parameters.items() if t is not None)
-        if shapes and path.rpartition(".")[0] == probe.owner:
+    for path, module in probe.children.items():
+        shapes = tuple((name, tuple(t.shape)) for name, t in module.named_parameters())
+        if shapes:
             alike[shapes].append(path)
     for members in alike.values():
         for i, first in enumerate(members):
             for second in members[i + 1 :]:
-                left, right = first.rpartition(".")[2], second.rpartition(".")[2]
+                left, right = first[len(probe.owner) + 1 :], second[len(probe.owner) + 1 :]
                 to_first, to_second = _weights_of(probe, second, first), _weights_of(probe, first, second)
-                yield Edit(
-                    "swapped_weights",
-                    f"the weights of `{left}` and `{right}` exchanged",
-                    (*to_first, *to_second),
-                    rank=3,
-                )
+                leaves = not any(True for _ in probe.modules[first].children())
+                name, words = ("swapped_weights", "the weights of ") if leaves else ("module_order", "")
+                yield Edit(name, f"{words}`{left}` and `{right}` exchanged", (*to_first, *to_second), rank=3)
                 yield Edit("tied_weight", f"`{right}` uses the weights of `{left}`", to_second, rank=3)
                 yield Edit("tied_weight", f"`{left}` uses the weights of `{right}`", to_first, rank=3)
 
 
 def _weights_of(probe: Probe, source: str, target: str) -> tuple[ParameterChange, ...]:
-    found = {name: t.detach() for name, t in probe.modules[source]._parameters.items() if t is not None}
-    return tuple(ParameterChange(target, name, lambda old, new=tensor: new) for name, tensor in found.items())
+    changes = []
+    for name, tensor in probe.modules[source].named_parameters():
+        below, _, last = name.rpartition(".")
+        path = f"{target}.{below}" if below else target
+        changes.append(ParameterChange(path, last, lambda old, new=tensor: new.detach()))
+    return tuple(changes)
 
 
 def input_edits(probe: Probe) -> Iterator[Edit]:
     """What goes into the module, rearranged: channels reversed, axes exchanged, rounded."""
     for index, tensor in enumerate(probe.tensors_in()):
         if not tensor.is_floating_point():
+            if tensor.dtype is not torch.bool:
+                yield from _index_edits(probe, index, tensor)
             continue
+        if tensor.numel() <= FEW:
+            for words, function in (("cut", torch.trunc), ("rounded", torch.round)):
+                yield _changed_input("timestep_dtype", f"input {index} {words} to integers", probe, index, function)
+        if "norm" in type(probe.module).__name__.lower():
+            yield _changed_input("norm_kind", f"the mean subtracted from input {index} first", probe, index, lambda x: x - x.mean(-1, keepdim=True))  # fmt: skip
         for axis in range(1, tensor.ndim):
             name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
             yield _changed_input(
@@ -254,6 +263,18 @@ def input_edits(probe: Probe) -> Iterator[Edit]:
             )
 
 
+def _index_edits(probe: Probe, index: int, tensor: torch.Tensor) -> Iterator[Edit]:
+    for by in (1, -1):
+        yield _changed_input(
+            "index_offset", f"input {index} {by:+d}", probe, index, lambda x, b=by: (x + b).clamp_min(0)
+        )
+        yield _changed_input("index_offset", f"input {index} {by:+d}, no larger than before", probe, index, lambda x, b=by: (x + b).clamp(0, int(x.max())))  # fmt: skip
+    for axis in range(1, tensor.ndim):
+        yield _changed_input("reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a))  # fmt: skip
+        for by in (1, -1):
+            yield _changed_input("shifted", f"input {index} moved by {by} along axis {axis}", probe, index, lambda x, b=by, a=axis: x.roll(b, a))  # fmt: skip
+
+
 def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         count = iter(range(1 << 20))
@@ -263,7 +284,7 @@ def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any
 
         return tuple(change_one(v) for v in args), {k: change_one(v) for k, v in kwargs.items()}
 
-    return Edit(cause, words, (ModuleChange(probe.owner, apply, before=True),), rank=4)
+    return Edit(cause, words, (ModuleChange(probe.path, apply, before=True),), rank=4)
 
 
 def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
@@ -274,10 +295,23 @@ def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
         yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, _same_as_input),), rank=3)
         if not any(True for _ in module.parameters()) and not any(True for _ in module.children()):
             yield from _whole_activations(path, name)
+        if isinstance(getattr(module, "bias", None), torch.Tensor):
+            yield Edit(
+                "double_bias", f"the bias of `{name}` added twice", (ModuleChange(path, _biased(module)),), rank=4
+            )
         if "norm" in type(module).__name__.lower():
             for site, example in survey.sites.items():
                 if site.path == probe.path and example.op == "add":
                     yield _norm_behind_sum(path, name, module, site)
+
+
+def _biased(module: nn.Module) -> Any:
+    axis = 1 if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.GroupNorm)) else -1
+
+    def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        return (result.movedim(axis, -1) + module.bias).movedim(-1, axis)
+
+    return apply
 
 
 def _whole_activations(path: str, name: str) -> Iterator[Edit]:
@@ -319,11 +353,12 @@ def _norm_behind_sum(path: str, name: str, module: nn.Module, site: Site) -> Edi
 def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong thing."""
     count = 0
-    for site, example in survey.sites.items():
+    for site, example in reversed(survey.sites.items()):  # the nearest to the bad value first
         if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "to"):
             continue
         order = survey.values.get(str(site), (1 << 30, ()))[0]
-        for index, operand in enumerate(example.operands[:3]):
+        for place, operand in _places_of(example):
+            index = place[0]
             if (
                 not isinstance(operand, tuple)
                 or len(operand) < 2
@@ -334,7 +369,7 @@ def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
                 count += 1
                 if count > MAX_OPERANDS:
                     return
-                yield _replaced(site, index, label, probe)
+                yield _replaced(site, place, label, probe)
     for path in survey.children:
         order = survey.values.get(f"{path}|out", (1 << 30, ()))[0]
         for label, (when, _) in survey.values.items():
@@ -347,11 +382,28 @@ def _earlier(survey: Survey, order: int, shape: tuple[int, ...]) -> list[str]:
     return [label for label, (when, other) in survey.values.items() if when < order and other == shape]
 
 
-def _replaced(site: Site, index: int, label: str, probe: Probe) -> Edit:
-    def apply(call: Call) -> Any:
-        return call.operand(index, call.values[label].reshape(call.args[index].shape))
+def _places_of(example: Example) -> list[tuple[tuple[int, ...], Any]]:
+    """Tensors that go into an operation, also those of a list that is joined."""
+    found: list[tuple[tuple[int, ...], Any]] = []
+    for index, operand in enumerate(example.operands[:3]):
+        if isinstance(operand, list):
+            found += [((index, part), shape) for part, shape in enumerate(operand)]
+        else:
+            found.append(((index,), operand))
+    return found
 
-    words = f"operand {index} of `{site.op}.{site.index}` is {_label_words(label, probe)}"
+
+def _replaced(site: Site, place: tuple[int, ...], label: str, probe: Probe) -> Edit:
+    index = place[0]
+
+    def apply(call: Call) -> Any:
+        if len(place) == 1:
+            return call.operand(index, call.values[label].reshape(call.args[index].shape))
+        parts = list(call.args[index])
+        parts[place[1]] = call.values[label].reshape(parts[place[1]].shape)
+        return call.operand(index, parts)
+
+    words = f"operand {place[-1]} of `{site.op}.{site.index}` is {_label_words(label, probe)}"
     cause = "random_offset" if re.search(r"/rand\w*\.\d+$", label) else "wrong_operand"
     return Edit(cause, words, (OperationChange(frozenset([site]), apply),), rank=5, needs=(label,))
 

@@ -32,8 +32,8 @@ PARAMETERS = {
     "stack": ("tensors", "dim"),
     "repeat_interleave": ("input", "repeats", "dim"),
 }
-# Functions that give a constant or a view of one are edited too: positions and masks start there.
-_FACTORIES = {"arange", "linspace"}
+# Edited though they are not recorded: positions and masks start at a constant, and a dropout may be left on.
+_FACTORIES = {"arange", "linspace", "dropout"}
 
 
 @dataclass(frozen=True, order=True)
@@ -232,16 +232,14 @@ class Edited:
 
     def __init__(self, modules: Mapping[str, nn.Module], edits: Iterable[Edit] = (), observe: Any = None) -> None:
         self._modules = modules
-        self._edits = list(edits)
+        self.edits = list(edits)
         self._observe = observe
         self._stack = ExitStack()
         self.frames = Frames()
         self.values: dict[str, Any] = {}
 
     def __enter__(self) -> Edited:
-        changes = [
-            c for edit in self._edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)
-        ]
+        changes = [c for edit in self.edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)]
         try:
             for change in changes:
                 if isinstance(change, AttributeChange):
@@ -255,7 +253,7 @@ class Edited:
                     self._hook(change)
             operations = [change for change in changes if isinstance(change, OperationChange)]
             if operations or self._observe is not None:
-                wanted = [label for edit in self._edits for label in edit.needs]
+                wanted = [label for edit in self.edits for label in edit.needs]
                 self.mode = EditMode(self.frames, operations, self._observe, self.values, wanted)
                 self._stack.enter_context(self.mode)
         except BaseException:
@@ -269,7 +267,7 @@ class Edited:
 
     def _keep_wanted(self) -> None:
         """Labels `path|out` and `path|in.0` are kept as they pass by."""
-        for label in {label for edit in self._edits for label in edit.needs}:
+        for label in {label for edit in self.edits for label in edit.needs}:
             path, _, slot = label.partition("|")
             if slot and path in self._modules:
                 self._stack.callback(_keep(self._modules[path], label, slot, self.values).remove)

@@ -8,10 +8,13 @@ import numpy as np
 import torch
 
 from ..container import Array
+from ..priors import unit
 from ..results import NodeResult
 from ..sketch import ratio
 from ..sketch_torch import Sketcher
 from ..trace import Entry, Trace
+
+LAST_BITS = 4.0  # times the unit roundoff
 
 
 @dataclass
@@ -53,6 +56,6 @@ def goal_of(node: NodeResult, reference: Trace, other: Trace, entry: Entry) -> G
         goal.sketch = other.sketch(entry)
     if node.error is None or not np.isfinite(goal.before):
         goal.before = float("inf")
-    if goal.tau <= 0:
-        goal.tau = max(node.prior, 1e-6)
+    # another kernel's last bits may be left even where the verdict could be stricter than that
+    goal.tau = max(goal.tau, LAST_BITS * unit(*node.dtypes)) if goal.tau > 0 else max(node.prior, 1e-6)
     return goal

@@ -286,13 +286,39 @@ def _padding_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 lambda c, s=sides: _padded(c, s, "constant"),
                 rank=2,
             )
-    elif stride != 1 and stride != (1, 1):
+    if stride not in (1, (1, 1)):
+        yield from _stride_edits(sites)
+    if not any(amounts) and stride not in (1, (1, 1)):
         yield edit(
             "padding_sides",
             "the input padded left and above instead of right and below",
             sites,
             _shifted_padding,
             rank=2,
+        )
+
+
+def _stride_edits(sites: Sites) -> Iterator[Edit]:
+    """Every pixel computed, then other ones taken."""
+
+    def dense(call: Call) -> tuple[torch.Tensor, tuple[int, int]]:
+        stride = call.named["stride"]
+        return call.given(stride=1), (stride, stride) if isinstance(stride, int) else tuple(stride)
+
+    def picked(call: Call, row: int, column: int) -> torch.Tensor:
+        x, (down, right) = dense(call)
+        return x[:, :, row::down, column::right]
+
+    def pooled(call: Call, pool: Any) -> torch.Tensor:
+        x, stride = dense(call)
+        return pool(x, stride)
+
+    for row, column in ((1, 1), (0, 1), (1, 0)):
+        words = f"pixels taken from row {row} and column {column} on"
+        yield edit("stride", words, sites, lambda c, r=row, k=column: picked(c, r, k), rank=3)
+    for words, pool in (("average", F.avg_pool2d), ("maximum", F.max_pool2d)):
+        yield edit(
+            "stride", f"{words} of the pixels instead of a stride", sites, lambda c, p=pool: pooled(c, p), rank=3
         )
 
 

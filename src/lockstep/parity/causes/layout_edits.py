@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
@@ -13,6 +14,8 @@ from .examples import Example, edit
 from .tensor_edits import ARITHMETIC, swaps
 
 Sites = frozenset[Site]
+FEW = 64  # elements: a timestep per row, not an image
+_SPATIAL = {"interpolate", "pad", "conv2d", "conv1d", "embedding", "repeat_interleave", "cat", "roll"}
 
 
 def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -20,6 +23,8 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     shape = example.shape
     if not shape or example.op in ARITHMETIC or max(shape) < 2 or not example.floating:
         return
+    if example.op in _SPATIAL:
+        yield from _shifts(example, sites)
     if example.op in ("view", "reshape", "unflatten", "permute", "transpose", "flatten", "movedim", "rearrange"):
         yield edit(
             "head_layout",
@@ -61,6 +66,12 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     ):
         axis = 1 if example.op == "conv2d" else -1
         yield from _axis_orders(shape[axis], axis, sites)
+
+
+def _shifts(example: Example, sites: Sites) -> Iterator[Edit]:
+    for axis in range(1, len(example.shape)):
+        for by in (1, -1) if example.shape[axis] > 2 else ():
+            yield edit("shifted", f"moved by {by} along axis {axis}", sites, lambda c, b=by, a=axis: c.run().roll(b, a), rank=4)  # fmt: skip
 
 
 def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
@@ -106,6 +117,9 @@ def precision_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
         yield edit("precision", f"result rounded to {name}", sites, lambda c, d=dtype: _rounded(c.run(), d), rank=4)
         yield edit("precision", f"computed in {name}", sites, lambda c, d=dtype: _computed_in(c, d), rank=4)
+    if math.prod(example.shape) <= FEW and example.op not in ARITHMETIC:
+        for words, function in (("cut", torch.trunc), ("rounded", torch.round)):
+            yield edit("timestep_dtype", f"result {words} to integers", sites, lambda c, f=function: f(c.run()), rank=3)
     yield edit("precision", "computed in float32", sites, lambda c: _computed_in(c, torch.float32), rank=4)
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..names import Key
 from ..patching import watch_attribute, watch_methods
 from ..recorder import record
 from ..results import Comparison
+from ..targets import Target
 from ..trace import Trace
-from .edits import Call, Edit, Edited, Frames, Site
+from .edits import Call, Edit, Edited, Frames, ModuleChange, Site
 from .examples import example_of
 from .goals import Goal
 from .probe import EXACT, Probe, Reached, Survey, Trial
+from .remembered import Remembered
 
 PIPELINE = "@pipeline"
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
@@ -38,24 +42,32 @@ class SchedulerChange:
 
 
 class PipelineFrames(Frames):
-    """Operations of the pipeline itself are told apart by where they stand in the code, so every step has the same ones."""
+    """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step has the same ones."""
 
     def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
         super().__init__()
         self.places = places
 
     def site(self, op: str) -> Site | None:
-        if self.stack:
+        if self.stack and not self.stack[-1][0].startswith("@"):
             return super().site(op)
         frame = sys._getframe(2)
         while frame.f_back is not None and _is_foreign(frame.f_globals.get("__name__", "")):
             frame = frame.f_back
         place = (id(frame.f_code), frame.f_lasti, op)
-        return Site(PIPELINE, op, self.places.setdefault(place, len(self.places)))
+        path = self.stack[-1][0] if self.stack else PIPELINE
+        return Site(path, op, self.places.setdefault(place, len(self.places)))
 
 
 def _is_foreign(module: str) -> bool:
     return module == _PACKAGE or module.startswith(("torch", "contextlib", f"{_PACKAGE}."))
+
+
+class _RootsAlone(Target):
+    """What is inside of the models is not watched: hooks on a thousand modules take longer than the run."""
+
+    def named_modules(self) -> dict[str, nn.Module]:
+        return dict(self.modules)
 
 
 class PipelineProbe(Probe):
@@ -66,6 +78,8 @@ class PipelineProbe(Probe):
         self.path, self.modules = PIPELINE, live.parts.named_modules()
         self.everything, self.owner, self.method, self.checks = self.modules, PIPELINE, "", []
         self.held, self.trials, self.runs = tuple(held), [], 0
+        self._here = None
+        self._remembered = Remembered(live.parts.modules)
 
     @staticmethod
     @contextmanager
@@ -90,6 +104,7 @@ class PipelineProbe(Probe):
 
     def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
         self.runs += 1
+        edits = list(edits)
         seen: list[torch.Tensor] = []
 
         def adjust(key: Key, tensor: torch.Tensor) -> torch.Tensor:
@@ -106,25 +121,40 @@ class PipelineProbe(Probe):
 
         keep = {"*": "none", self.key.path.replace("[", "[[]"): "sketch"}
         level = "module+ops" if self.key.is_operation else "module"
-        with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder, warnings.catch_warnings(), torch.no_grad():
+        with (
+            tempfile.TemporaryDirectory(prefix="parity-cause-") as folder,
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            ExitStack() as stack,
+        ):
             warnings.simplefilter("ignore")
+            recorder = record(
+                self.live.target, Path(folder, "t.trace"), keep=keep, level=level, weights=False, name=self.live.name, adjust=adjust
+            )  # fmt: skip
+            if self._between_modules(edits):
+                self._remembered.in_force(stack, writing=observe is not None)
+                if observe is None:
+                    recorder._target.__class__ = _RootsAlone
             try:
-                with (
-                    record(
-                        self.live.target,
-                        Path(folder, "t.trace"),
-                        keep=keep,
-                        level=level,
-                        weights=False,
-                        name=self.live.name,
-                        adjust=adjust,
-                    ),
-                    self.edited(self.live, [*self.held, *edits], observed if observe else None),
-                ):
+                with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None):
                     self.live.run(self.own)
             except Reached as reached:
                 return reached.value
         return None
+
+    def _between_modules(self, edits: Iterable[Edit]) -> bool:
+        """True if neither the edits nor the watched value are inside of a model."""
+        if not self.key.path.startswith("@") and self.key.path not in self.live.parts.modules:
+            return False
+        return all(self._is_between(change) for edit in edits for change in edit.changes)
+
+    def _is_between(self, change: Any) -> bool:
+        if isinstance(change, SchedulerChange):
+            return True
+        if isinstance(change, ModuleChange):
+            return change.path in self.live.parts.modules
+        sites = getattr(change, "sites", ())
+        return bool(sites) and all(site.path.startswith("@") for site in sites)
 
     def survey(self) -> Survey:
         """Operations of the pipeline and its schedulers; `everywhere` also those inside the models."""
@@ -232,3 +262,33 @@ def scheduler_edits(probe: PipelineProbe, comparison: Comparison, turned: bool) 
 
 def _scheduler_edit(name: str, key: str, before: Any, value: Any, rank: int) -> Edit:
     return Edit(key, f"`{name}.{key}` is {value!r} instead of {before!r}", (SchedulerChange(name, key, value),), rank)  # type: ignore[arg-type]
+
+
+def root_edits(probe: PipelineProbe) -> Iterator[Edit]:
+    """What comes out of a whole model, changed before the pipeline sees it."""
+    changes: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
+        ("precision", "rounded to bfloat16"): lambda x: x.bfloat16().to(x.dtype),
+        ("precision", "rounded to float16"): lambda x: x.half().to(x.dtype),
+        ("sign", "negated"): lambda x: -x,
+        ("half_swap", "with the halves of the batch exchanged"): lambda x: x.roll(x.shape[0] // 2, 0),
+        ("channel_order", "with the channels reversed"): lambda x: x.flip(1),
+    }
+    for root in probe.live.parts.modules:
+        for (name, words), change in changes.items():
+            detail = f"the result of `{root}` {words}"
+            yield Edit(name, detail, (ModuleChange(root, _on_tensors(change)),), rank=3)
+
+
+def _on_tensors(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        if isinstance(result, torch.Tensor):
+            return change(result)
+        if isinstance(result, (list, tuple)) and type(result) in (list, tuple):
+            return type(result)(change(v) if isinstance(v, torch.Tensor) else v for v in result)
+        made = copy.copy(result)
+        for name, value in vars(made).items():
+            if isinstance(value, torch.Tensor):
+                setattr(made, name, change(value))
+        return made
+
+    return apply

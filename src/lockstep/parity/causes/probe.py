@@ -16,11 +16,13 @@ import torch
 from torch import nn
 
 from ..values import inputs, outputs
-from .edits import Call, Edit, Edited, Site
+from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
 from .goals import Goal
+from .remembered import Remembered
 
 FIT_STEPS = 8
+SIGNED = ("scale", "sign")  # quantities that may be fitted to a negative number
 FIT_NEAR = 1e-3  # relative step of the slope
 EXACT = 1.0  # times the rounding prior: a residual that nothing can be better than
 
@@ -54,15 +56,31 @@ class Trial:
     whole: bool = True  # every result of the probed part is right with it
     broken: bool = False  # a result that was right before is wrong with it
     checked: bool = False
+    fitted: bool = False  # to a number that nobody would write: anything with a free number may come near
+
+    @property
+    def decisive(self) -> bool:
+        """True if no other hypothesis has to be looked at."""
+        near = self.exact or self.residual < 0.02 * self.goal.before
+        return self.checked and self.whole and near and (self.residual == 0 or not self.fitted)
 
     @property
     def accepted(self) -> bool:
-        return self.residual <= self.goal.tau and self.residual <= 0.5 * self.goal.before
+        """Under the threshold, and either a tenth of what it was or down at the floor itself."""
+        floor = max(self.goal.node.floor or 0.0, self.goal.node.prior)
+        far = self.residual <= 0.1 * self.goal.before
+        return self.residual <= self.goal.tau and (far or self.residual <= min(2 * floor, 0.5 * self.goal.before))
 
     @property
     def order(self) -> tuple[float, ...]:
-        """Exact ones first, then by residual in steps of a factor 2; the more specific name among equals."""
-        level = 0.0 if self.exact else 1 + max(0.0, _log2(self.residual / max(self.goal.node.prior, 1e-12)))
+        """Equal to the last bit first, then what rounding explains, then by residual in steps of a factor 2; the more specific name among equals."""
+        level = (
+            -1.0
+            if self.residual == 0
+            else 0.0
+            if self.exact
+            else 1 + max(0.0, _log2(self.residual / max(self.goal.node.prior, 1e-12)))
+        )
         return (
             float(self.broken),
             float(not (self.checked and self.whole)),
@@ -70,6 +88,11 @@ class Trial:
             float(self.edit.rank),
             self.residual,
         )
+
+
+def _is_round(value: float) -> bool:
+    """True for a number of at most three digits, or one divided by such."""
+    return any(math.isclose(v, float(f"{v:.3g}"), rel_tol=1e-6) for v in (value, 1 / value)) if value else True
 
 
 def _log2(x: float) -> float:
@@ -102,7 +125,11 @@ class Probe:
         self.held = tuple(held)  # causes already found, which stay in force
         self.trials: list[Trial] = []
         self.runs = 0
+        self._here: Any = None  # the difference without any change
         self._args, self._kwargs = args, kwargs
+        self.children = _children(self.modules, self.owner)
+        self._called = {self.owner: self.modules[self.owner], **self.children}
+        self._remembered = Remembered(self.children)
 
     @property
     def module(self) -> nn.Module:
@@ -113,7 +140,11 @@ class Probe:
         if not self.method:
             return self.module(*self._args, **self._kwargs)
         edited.frames.push(self.path)
-        return getattr(self.module, self.method)(*self._args, **self._kwargs)
+        args, kwargs = self._args, self._kwargs
+        for change in (c for edit in edited.edits for c in edit.changes):
+            if isinstance(change, ModuleChange) and change.path == self.path and change.before:
+                args, kwargs = change.apply(edited.values, args, kwargs, None)  # no hook is called for a method
+        return getattr(self.module, self.method)(*args, **kwargs)
 
     def tensors_in(self) -> list[torch.Tensor]:
         return [v for v in [*self._args, *self._kwargs.values()] if isinstance(v, torch.Tensor)]
@@ -132,9 +163,12 @@ class Probe:
 
         observing = observed if observe is not None or watch is not None else None
         try:
-            edited = Edited(self.modules, edits, observing)
-            with warnings.catch_warnings(), torch.no_grad(), edited, self._watched():
+            outside = self._is_outside(edits)
+            edited = Edited(self._called if outside and observe is None else self.modules, edits, observing)
+            with warnings.catch_warnings(), torch.no_grad(), ExitStack() as stack, edited, self._watched():
                 warnings.simplefilter("ignore")
+                if outside:
+                    self._remembered.in_force(stack, writing=observe is not None)
                 result = self._run(edited)
         except Reached as reached:
             return reached.value
@@ -142,6 +176,15 @@ class Probe:
             return None
         found = dict(outputs(result))
         return found.get(self.read.slot, found.get("out"))
+
+    def _is_outside(self, edits: Iterable[Edit]) -> bool:
+        """True if no edit changes what a child computes from its arguments, and the value is not inside of one."""
+        if any(self.read.path.startswith(f"{child}.") for child in self.children):
+            return False
+        changes = [change for edit in edits for change in edit.changes]
+        return all(
+            isinstance(c, ModuleChange) or {s.path for s in getattr(c, "sites", ())} == {self.path} for c in changes
+        )
 
     def _watch_site(self, site: Site, result: Any) -> None:
         if site == self.read.site and isinstance(result, torch.Tensor):
@@ -167,11 +210,7 @@ class Probe:
                     survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
 
         handles = []
-        children = {p: m for p, m in self.modules.items() if p != self.owner and "." not in p[len(self.owner) + 1 :]}
-        grandchildren = {p: m for p, m in self.modules.items() if p not in children and p != self.owner}
-        listed = {p for p, m in children.items() if isinstance(m, nn.ModuleList)}
-        children |= {p: m for p, m in grandchildren.items() if p.rpartition(".")[0] in listed}
-        for path, module in children.items():
+        for path, module in self.children.items():
             handles.append(module.register_forward_hook(_note_child(survey, path, counter)))
         for index, tensor in enumerate(self.tensors_in()):
             survey.values[f"{self.path}|in.{index}"] = (-1, tuple(tensor.shape))
@@ -223,19 +262,23 @@ class Probe:
         """The best value of a one-parameter hypothesis: Gauss-Newton steps from the best one tried."""
         best = min(family, key=lambda t: t.residual)
         refit, value = best.edit.refit, best.edit.parameter
-        if refit is None or not value or best.residual > 0.9 * self.goal.before:
+        if refit is None or not value:
             return None
         for _ in range(FIT_STEPS):
             here, near = self._differences(refit(value), refit(value * (1 + FIT_NEAR)))
-            if here is None or near is None:
+            if here is None or near is None or not (np.isfinite(here).all() and np.isfinite(near).all()):
                 return best
             slope = (near - here) / (value * FIT_NEAR)
             length = float(slope @ slope)
             if length == 0 or not np.isfinite(length):
                 return best
             step = -float(slope @ here) / length
-            value = value + max(-0.75 * abs(value), min(4 * abs(value), step))
+            if best.edit.name not in SIGNED:  # an epsilon stays positive
+                step = max(-0.75 * abs(value), min(4 * abs(value), step))
+            value = value + step
             trial = self.attempt(refit(value))
+            if trial is not None:
+                trial.fitted = not _is_round(value)
             if trial is None or best.exact:
                 return best
             settled = trial.residual > 0.9 * best.residual
@@ -244,15 +287,38 @@ class Probe:
                 break
         return best
 
+    def screen(self, edit: Edit) -> float:
+        """How much of the error is left, to first order, for the best value of a quantity that is one now; 1 for nothing."""
+        if edit.refit is None or not math.isfinite(self.goal.before):
+            return 1.0
+        if self._here is None:
+            (self._here,) = self._differences()
+        (near,) = self._differences(edit.refit(1 + FIT_NEAR))
+        if self._here is None or near is None or not np.isfinite(near).all() or not np.isfinite(self._here).all():
+            return 1.0
+        slope = near - self._here
+        length, before = float(slope @ slope), float(self._here @ self._here)
+        if length == 0 or before == 0:
+            return 1.0
+        return math.sqrt(max(0.0, 1 - float(slope @ self._here) ** 2 / (length * before)))
+
     def _differences(self, *edits: Edit) -> list[Any]:
         found: list[Any] = []
-        for edit in edits:
+        for given in [[edit] for edit in edits] or [[]]:
             try:
-                value = self.value([edit])
+                value = self.value(given)
             except Exception:
                 value = None
             found.append(self.goal.difference(value) if value is not None else None)
         return found
+
+
+def _children(modules: Mapping[str, nn.Module], owner: str) -> dict[str, nn.Module]:
+    """Modules that the owner calls itself; those of a list count as its own."""
+    children = {p: m for p, m in modules.items() if p != owner and "." not in p[len(owner) + 1 :]}
+    listed = {p for p, m in children.items() if isinstance(m, (nn.ModuleList, nn.ModuleDict))}
+    own = {p: m for p, m in children.items() if p not in listed}
+    return own | {p: m for p, m in modules.items() if p.rpartition(".")[0] in listed}
 
 
 def watching(module: nn.Module | None, read: Read, own: bool) -> Any:

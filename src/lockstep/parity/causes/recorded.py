@@ -21,6 +21,9 @@ FITS = 1e-4  # a combination that explains a value to this is how it was made
 def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     """Hypotheses about the first bad value, best first; only those that reach the threshold."""
     found = _causes_at(node, a, b)
+    if node.other is None and b.exception is not None and a.exception is None:
+        what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
+        found = [Cause("exception", what, str(node.key), float("inf"), 0.0, None, what, {"accepted": True})]
     if found or not node.key.is_operation:
         return found
     # an operation on a few numbers proves nothing: what it led to may
@@ -34,7 +37,7 @@ def _causes_at(node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     left, right = a.get(node.key), b.get(node.other)
     if left is None or right is None:
         return []
-    found = [*_provenance(node, a, b, left, right)]
+    found = [*_provenance(node, a, b, left, right)] if left.is_float else [*_other_integers(a, b, left, right)]
     if left.has_data and right.has_data:
         x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
         found += _of_arrays(node, a, b, left, right, x, y)
@@ -85,10 +88,37 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
                 continue
             residual = sketch_error(wanted, trace.sketch(other), norm)
             if residual <= node.tau and not _twin(a, left, other.key):
+                function = str((other.meta.get("rng") or {}).get("function", ""))
+                if "dropout" in function:
+                    found.append(Finding("dropout", "the value passed a dropout that was left on", residual, 1))
+                    break
                 name = "random_offset" if other.key.slot == "rng" and _is_draw(a, left) else "wrong_operand"
                 found.append(Finding(name, f"the value is {side} `{other.key}`", residual, 3))
                 break
     return found
+
+
+def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[Finding]:
+    """Token ids and indices: another call's, or simply other ones."""
+    if not left.has_data or not right.has_data or left.shape != right.shape:
+        return []
+    x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
+    others = [e for e in a.entries if e.key.is_input and e.key != left.key and not e.is_float and e.has_data]
+    twin = next((e for e in others if e.shape == left.shape and np.array_equal(np.asarray(a.array(e)), y)), None)
+    if twin is not None:
+        return [Finding("wrong_operand", f"the value is the reference's `{twin.key}`", 0.0, 2)]
+    wrong = np.flatnonzero(x.reshape(-1) != y.reshape(-1))
+    if not wrong.size:
+        return []
+    at = int(wrong[0])
+    words = (
+        f"{wrong.size} of {x.size} numbers are other ones, first {x.reshape(-1)[at]} and {y.reshape(-1)[at]} at {at}"
+    )
+    return [
+        Finding(
+            "input_values", words, 0.0, 6, "integers are equal or they are not: the prompt, the tokenizer or an index"
+        )
+    ]
 
 
 def _is_draw(trace: Trace, entry: Entry) -> bool:
@@ -142,7 +172,9 @@ def _combined(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x
     for count in range(1, len(labels) + 1):
         weights_a, rest_a = combination(x, xs[:count])
         weights_b, rest_b = combination(y, ys[:count])
-        if rest_a < FITS and rest_b < max(FITS, node.tau):
+        same = sum(w * q.astype(np.float64).reshape(-1) for w, q in zip(weights_a, ys, strict=False))
+        others = relative_l2(y.astype(np.float64).reshape(-1), np.asarray(same)) > 10 * max(rest_b, 1e-7)
+        if rest_a < FITS and rest_b < max(FITS, node.tau) and others:
             return [_combination_finding(labels[:count], weights_a, weights_b, rest_b)]
     return []
 
@@ -158,7 +190,7 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
             continue
         p, q = np.asarray(a.array(entry)), np.asarray(b.array(other))
         if p.size == size:
-            found.append((str(entry.key.path), p, q))
+            found.append((f"{entry.key.path} {entry.key.slot}", p, q))
         elif p.size == 2 * size and p.ndim and p.shape[0] % 2 == 0:
             half = p.shape[0] // 2
             found += [
@@ -171,7 +203,11 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
 def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> Finding:
     halves = len(labels) == 2 and all(label.endswith("]") for label in labels)
     name = "guidance" if halves else "coefficients"
-    shown = [" + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True)) for side in (a, b)]
+    least = 1e-6 * max(abs(c) for c in [*a, *b])
+    shown = [
+        " + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True) if abs(c) > least)
+        for side in (a, b)
+    ]
     words = f"the candidate computes {shown[1]}, the reference {shown[0]}"
     if halves:
         words = f"guidance weight {b[1]:.4g} instead of {a[1]:.4g}: {words}"

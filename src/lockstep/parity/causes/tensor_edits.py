@@ -270,24 +270,16 @@ def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit("pooling_index", "first token", sites, lambda c: torch.zeros_like(c.run()), rank=2)
         yield edit("pooling_index", "last of equal maxima", sites, _last_maximum, rank=1)
     elif example.op == "getitem" and len(example.operands) > 1:
+        yield from _pooling_edits(example, sites)
         yield from _selection_edits(example, sites)
-    elif example.op in (
-        "flip",
-        "roll",
-        "clamp",
-        "round",
-        "floor",
-        "ceil",
-        "tril",
-        "triu",
-        "masked_fill",
-        "where",
-        "repeat_interleave",
-    ):
+    elif example.op in _REDUCTIONS:
+        yield from _reduction_edits(example, sites)
+    elif example.op in _CAN_BE_LEFT_OUT:
         if example.operands and example.operands[0] == example.shape:
-            yield edit("left_out", f"`{example.op}` left out", sites, lambda c: c.args[0], rank=5)
-        if example.op == "masked_fill":
-            yield edit("attention_mask", "mask inverted", sites, lambda c: c.operand(1, ~c.args[1]), rank=2)
+            yield edit(
+                _LEFT_OUT.get(example.op, "left_out"), f"`{example.op}` left out", sites, lambda c: c.args[0], rank=3
+            )
+        yield from _mask_edits(example, sites)
         if example.op == "where":
             yield edit("attention_mask", "condition inverted", sites, lambda c: c.operand(0, ~c.args[0]), rank=2)
         if example.op == "repeat_interleave":
@@ -298,7 +290,50 @@ def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         )
 
 
+_LEFT_OUT = {
+    "tril": "causal_mask",
+    "triu": "causal_mask",
+    "masked_fill": "attention_mask",
+    "clamp": "clamp",
+    "flip": "reversed",
+    "roll": "shifted",
+    "dropout": "dropout",
+    "neg": "sign",
+}
 _REDUCTIONS = {"mean", "amax", "sum"}
+_MASKED = (float("-inf"), -1e4, -1e9, -100.0, -1.0, 0.0)
+
+
+def _mask_edits(example: Example, sites: Sites) -> Iterator[Edit]:
+    if example.op in ("tril", "triu"):
+        now = example.settings.get("diagonal", example.operands[1] if len(example.operands) > 1 else 0) or 0
+        for by in (1, -1):
+            yield edit("causal_mask", f"diagonal {now + by} instead of {now}", sites, lambda c, d=now + by: getattr(c.args[0], c.op)(d), rank=2)  # fmt: skip
+        other = "triu" if example.op == "tril" else "tril"
+        yield edit("causal_mask", f"`{other}` instead of `{example.op}`", sites, lambda c: getattr(c.args[0], other)(), rank=2)  # fmt: skip
+    if example.op == "masked_fill":
+        yield edit("attention_mask", "mask inverted", sites, lambda c: c.operand(1, ~c.args[1]), rank=2)
+        for value in _MASKED:
+            yield edit("attention_mask", f"masked with {value:g}", sites, lambda c, v=value: c.args[0].masked_fill(c.args[1], v), rank=3)  # fmt: skip
+
+
+def _pooling_edits(example: Example, sites: Sites) -> Iterator[Edit]:
+    """Tokens that are picked one by one: all of them pooled instead, or another one."""
+    whole, picked = example.operands[0], example.shape
+    if not isinstance(whole, tuple) or len(whole) != 3 or picked != (whole[0], whole[2]):
+        return
+    others: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "the mean of all tokens": lambda x: x.mean(1),
+        "the largest of all tokens": lambda x: x.amax(1),
+        "the sum of all tokens": lambda x: x.sum(1),
+    }
+    for words, function in others.items():
+        yield edit("pooling_kind", f"{words} instead of one", sites, lambda c, f=function: f(c.args[0]), rank=2)
+    for index, words in ((0, "the first token"), (-1, "the last token")):
+        yield edit("pooling_index", words, sites, lambda c, i=index: c.args[0][:, i], rank=2)
+
+
+_CAN_BE_LEFT_OUT = {*_LEFT_OUT, "round", "floor", "ceil", "where", "repeat_interleave"}
 
 
 def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -347,6 +382,8 @@ def _last_maximum(call: Call) -> torch.Tensor:
 
 def _selection_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     index = example.operands[1]
+    if index is None:  # tensors pick the elements
+        return
     parts = list(index) if isinstance(index, tuple) else [index]
     for position, part in enumerate(parts):
         if isinstance(part, int) and not isinstance(part, bool):

@@ -35,8 +35,9 @@ def value_findings(a: Array, b: Array) -> list[Finding]:
     b = b.reshape(a.shape)
     x, y = np.nan_to_num(a.astype(np.float64)), np.nan_to_num(b.astype(np.float64))
     found: list[Finding] = []
-    for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches):
-        found += list(make(x, y))
+    with np.errstate(over="ignore", invalid="ignore"):  # values at the end of the range are hypotheses like any other
+        for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches, _dropped):
+            found += list(make(x, y))
     return found
 
 
@@ -155,6 +156,18 @@ def _clipped(x: Array, y: Array) -> Iterator[Finding]:
             relative_l2(x, x + (y - x.clip(low, high))),
             3,
         )
+
+
+def _dropped(x: Array, y: Array) -> Iterator[Finding]:
+    """Some elements are zero and the others larger: a dropout that was left on."""
+    gone = (y == 0) & (x != 0)
+    share = float(gone.mean())
+    if 0.005 < share < 0.95 and np.any(x[~gone]):
+        kept = np.where(gone, 0.0, x)
+        gain = float(np.vdot(kept, y) / np.vdot(kept, kept))
+        words = f"{share:.1%} of the elements are zero and the others {gain:.4g} times the reference's: a dropout"
+        if abs(gain - 1 / (1 - share)) < 0.1 * gain:
+            yield Finding("dropout", words, relative_l2(x, x + (y - gain * kept)), 1)
 
 
 def _patches(x: Array, y: Array) -> Iterator[Finding]:

@@ -91,12 +91,14 @@ def _head(report: Report) -> str:
 
 def _causes(report: Report) -> str:
     made = []
-    for place, cause in enumerate(report.causes[:4]):
-        fix = f'<p class="fix">{_marked(cause.fix)}</p>' if cause.fix else ""
+    for place, cause in enumerate(report.causes[:6]):
+        fix = f'<p class="fix">To repair: {_marked(cause.fix)}</p>' if cause.fix else ""
         made.append(
             f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: {escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}'
             f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at {code(cause.at)}</p></article>"
         )
+    if report.explained:
+        made.append(f"<p><b>With all of it imitated:</b> {_marked(report.explained)}</p>")
     return _section(
         "Why", "".join(made), "Proven by recomputation: one thing is changed, and the error that remains is measured."
     )

@@ -100,6 +100,7 @@ class Report:
     coverage: Coverage = field(default_factory=lambda: Coverage(0, 0))
     worst: list[Point] = field(default_factory=list)
     config: list[dict[str, Any]] = field(default_factory=list)  # settings in force that differ or contradict themselves
+    explained: str = ""  # what is left with every proven cause in force
 
 
 def build(comparison: Comparison, *, pictures: bool = True) -> Report:
@@ -122,7 +123,20 @@ def build(comparison: Comparison, *, pictures: bool = True) -> Report:
         coverage=comparison.coverage,
         worst=_worst(comparison.nodes),
         config=_config(comparison),
+        explained=_explained(comparison),
     )
+
+
+def _explained(comparison: Comparison) -> str:
+    """The verdict that remains, and the error of the last value before and after."""
+    left = comparison.explained
+    if left is None or left.verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE):  # a node alone has no end to look at
+        return ""
+    last = [n for n in comparison.nodes if n.error is not None and not n.key.is_input and not n.key.is_operation][-1:]
+    ends = [
+        f"; `{n.key}` from {number(n.error)} to {number(again.error)}" for n in last if (again := left.node(str(n.key)))
+    ]
+    return left.sentence().rpartition(" [")[0] + "".join(ends)
 
 
 def shown_causes(causes: list[Cause]) -> list[Cause]:

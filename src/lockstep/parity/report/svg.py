@@ -10,17 +10,17 @@ from .parts import AxisPart, Heat, Point, StepPart, number
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1060, 62, 14, 22, 30
 MAX_POINTS = 2000
-LEAST = 1e-10
+LEAST, MOST = 1e-10, 1e6  # what is outside is drawn at the border
 
 
 class LogScale:
     """Error to height; 0 (equal to the last bit) has a row of its own at the bottom."""
 
     def __init__(self, values: Sequence[float], height: int) -> None:
-        positive = [v for v in values if v and v > 0]
-        low = math.floor(math.log10(max(min(positive, default=1e-8), LEAST)))
-        high = math.ceil(math.log10(max(max(positive, default=1e-6), 1e-9)))
-        self.low, self.high = low, min(max(high, low + 2), 6)
+        positive = [min(max(v, LEAST), MOST) for v in values if v and v > 0]
+        low = math.floor(math.log10(min([*positive, MOST / 100]))) if positive else -8
+        high = math.ceil(math.log10(max(positive, default=1e-6)))
+        self.low, self.high = low, max(high, low + 2)
         self.top, self.bottom = TOP, height - BOTTOM - 16
         self.zero = height - BOTTOM - 4
 

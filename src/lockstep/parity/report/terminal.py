@@ -50,7 +50,7 @@ def to_terminal(report: Report) -> Group:
 
 def _causes(report: Report) -> list[Any]:
     made: list[Any] = []
-    for place, cause in enumerate(report.causes[:3]):
+    for place, cause in enumerate(report.causes[:6]):
         head = cause_heading(report, place)
         floor = f", floor {number(cause.floor)}" if cause.floor is not None else ""
         made.append(Text.assemble((f"{head}: ", "bold"), (cause.name, "bold yellow"), f" — {cause.why}"))
@@ -58,6 +58,8 @@ def _causes(report: Report) -> list[Any]:
         made.append(Text(f"  {proof} at {cause.at}", "dim"))
         if cause.fix:
             made.append(Text(f"  fix: {cause.fix}", "green"))
+    if report.explained:
+        made.append(Text.assemble(("With all of it imitated: ", "bold"), report.explained))
     return made
 
 

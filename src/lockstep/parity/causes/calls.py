@@ -1,0 +1,135 @@
+"""Which call of which module a recorded value belongs to, and what that call was given."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..names import Key
+from ..patching import watch_attribute
+from ..trace import Trace
+from .edits import Edit
+from .pipeline_probe import PipelineProbe
+from .probe import Reached
+
+METHODS = ("encode", "decode")
+
+
+class RecordedCalls:
+    """The calls of a trace, beside the live modules that made them."""
+
+    live: Any
+    own: Trace  # of the live side
+    foreign: Trace  # of the other one
+    modules: dict[str, nn.Module]
+    held: list[Edit]
+    runs: int
+
+    def _callable(self, path: str) -> Any:
+        """The live module of a path, or the method of one (`vae.decode`)."""
+        if path in self.modules:
+            return self.modules[path]
+        owner, _, method = path.rpartition(".")
+        return getattr(self.modules.get(owner), method, None) if method in METHODS else None
+
+    def _outer_call(self, path: str, key: Key) -> int:
+        return key.call if key.is_operation or key.path == path else self._begun_before(path, key)
+
+    def _parent(self, path: str) -> str:
+        """The module whose code calls this one (a ModuleList is not called itself)."""
+        below = path
+        while "." in path:
+            path = path.rpartition(".")[0]
+            if path in self.modules and not isinstance(self.modules[path], (nn.ModuleList, nn.ModuleDict)):
+                return self._method_of(path, below)
+        return "@pipeline"
+
+    def _method_of(self, root: str, below: str) -> str:
+        """`vae.decode` for what only that method calls, `vae` where the model itself was called."""
+        if self._calls(root):
+            return root
+        for method in METHODS:
+            if self._calls(f"{root}.{method}") and self._callable(f"{root}.{method}") is not None:
+                return f"{root}.{method}"
+        return root
+
+    def _calls(self, path: str) -> list[tuple[int, Key]]:
+        """(first seq, key) of every recorded call of a module, in order."""
+        found: dict[tuple[str, str, int], tuple[int, Key]] = {}
+        for entry in self.own.entries:
+            if entry.key.path == path:
+                found.setdefault(entry.key.node, (entry.seq, entry.key))
+        return sorted(found.values(), key=lambda item: item[0])
+
+    def _begun_before(self, path: str, key: Key) -> int:
+        """Call number, inside the step, of the container that was running when `key` came to be."""
+        entry = self.own.get(key)
+        begun = [k for seq, k in self._calls(path) if entry is not None and seq <= entry.seq]
+        return begun[-1].call if begun else 0
+
+    def _arguments(self, path: str, key: Key) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What the live module is given in the recorded call, taken from a run that stops there."""
+        if key.path == path or key.is_operation:
+            number = next(
+                (i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call)), 0
+            )
+        else:
+            entry = self.own.get(key)
+            number = max(0, sum(1 for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq) - 1)
+        seen = [0]
+        kept: list[Any] = []
+
+        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            seen[0] += 1
+            if seen[0] - 1 == number:
+                kept.extend([_copied(args), _copied(kwargs)])
+                raise Reached(torch.zeros(()))
+
+        def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            before(module, args, kwargs)
+            return original(*args, **kwargs)
+
+        try:
+            with torch.no_grad(), PipelineProbe.edited(self.live, self.held), ExitStack() as stack:
+                if path in self.modules:
+                    stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
+                else:
+                    owner, _, method = path.rpartition(".")
+                    watch_attribute(stack, self.modules[owner], method, around)
+                self.live.run(self.own)
+        except Reached:
+            pass
+        except Exception:
+            return None
+        self.runs += 1
+        return (kept[0], kept[1]) if kept else None
+
+    def _relative_call(self, path: str, key: Key) -> int:
+        """The how-manieth call of the watched module inside the probed one."""
+        if key.path == path or key.is_operation:
+            return 0
+        entry = self.own.get(key)
+        began = max((seq for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq), default=0)
+        return max(
+            0, sum(1 for seq, k in self._calls(key.path) if seq >= began and entry is not None and seq <= entry.seq) - 1
+        )
+
+    def _is_coarse(self, path: str) -> bool:
+        """True if the other side's trace says nothing about what is inside this module."""
+        if path not in self.modules or not any(True for _ in self.modules[path].children()):
+            return False
+        inside = [e for e in self.foreign.entries if e.key.path.startswith((f"{path}.", f"{path}/"))]
+        return not inside
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if type(value) in (list, tuple):
+        return type(value)(_copied(v) for v in value)
+    if type(value) is dict:
+        return {k: _copied(v) for k, v in value.items()}
+    return value
