@@ -169,3 +169,11 @@ def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path):
     path = tmp_path / "a.safetensors"
     path.write_bytes(struct.pack("<Q", 0x80) + header.ljust(0x80) + b"\0" * 4)
     assert list(read_safetensors_header(path)[0]) == ["a"]
+
+
+def test_a_written_file_has_the_mode_of_the_umask(tmp_path):
+    plain = tmp_path / "plain"
+    plain.touch()
+    with files.atomic(tmp_path / "weights.safetensors") as temporary:
+        save_file({"x": np.zeros(2)}, temporary)
+    assert (tmp_path / "weights.safetensors").stat().st_mode == plain.stat().st_mode

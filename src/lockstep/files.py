@@ -118,7 +118,10 @@ def atomic(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # what the umask allows; some writers make files that only their owner can read
         yield temporary
+        temporary.chmod(mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
