@@ -20,3 +20,11 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A tiny Stable Diffusion in the published layout, to be read only."""
+    from pipelines import tiny
+
+    return tiny.save_folder(tmp_path_factory.mktemp("sd"))

@@ -11,14 +11,8 @@ from blocks import tiny
 from lockstep import DiffusionPipeline, StableDiffusionPipeline
 from lockstep.blocks.index import read_index
 from lockstep.errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
-from pipelines import tiny as stable
 
 CALL = {"prompt": "a cat", "num_inference_steps": 2, "height": 16, "width": 16, "seed": 4, "output_type": "pt"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return stable.save_folder(tmp_path_factory.mktemp("index") / "sd")
 
 
 def copy_of(folder, tmp_path, **index):

@@ -1,14 +1,8 @@
-"""A tiny model's folder, and the command as a function."""
+"""The command as a function."""
 
 import pytest
 
 from lockstep.cli.app import run
-from pipelines import tiny
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
 
 
 @pytest.fixture

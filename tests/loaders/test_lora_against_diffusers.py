@@ -10,14 +10,8 @@ import lockstep
 from helpers import relative_l2
 from lockstep.errors import InputError, NotFoundError, UnknownNameError, WeightsError
 from lockstep.loaders.lora_names import LayerNames, numbered_layers, original_to_published
-from pipelines import tiny
 
 RANK = 3
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`lockstep parity …` as a person runs it, on a tiny Stable Diffusion folder and on two small files of their own."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -28,15 +27,6 @@ def lockstep(capsys, *words):
 def as_json(capsys, *words):
     code, out, _ = lockstep(capsys, *words, "--json")
     return code, json.loads(out)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A pipeline's folder in the published layout."""
-    spec = importlib.util.spec_from_file_location("tiny_folders", Path(__file__).parents[1] / "pipelines" / "tiny.py")
-    tiny = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tiny)
-    return tiny.save_folder(tmp_path_factory.mktemp("models") / "sd")
 
 
 def walkthrough(kind):

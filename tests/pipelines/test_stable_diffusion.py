@@ -28,11 +28,6 @@ from pipelines import tiny
 SMALL = {"height": 16, "width": 16, "num_inference_steps": 4}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.save_folder(tmp_path_factory.mktemp("sd"))
-
-
 @pytest.fixture
 def pipe(folder):
     made = lockstep.StableDiffusionPipeline.from_pretrained(folder)

@@ -419,16 +419,10 @@ def test_lms_weights_are_exact_where_the_reference_rounds():
 ONES = torch.ones(SHAPE)
 
 
-def laid(name, steps=4):
-    scheduler = getattr(lockstep.schedulers, name)()
-    scheduler.set_timesteps(steps)
-    return scheduler
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_a_step_refuses_what_it_cannot_use(name):
     """Each is an error of ours before anything is computed; the scheduler is where it was."""
-    scheduler = laid(name)
+    scheduler = ready(name)
     first = scheduler.timesteps[0]
     for arguments, words in (
         ((ONES.numpy(), first, ONES), "model_output as a floating-point tensor, got ndarray"),
@@ -448,13 +442,13 @@ def test_a_step_refuses_what_it_cannot_use(name):
     scheduler.step(ONES, first, ONES)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if getattr(laid(name), "sigmas", None) is not None])
+@pytest.mark.parametrize("name", [name for name in ALL if getattr(ready(name), "sigmas", None) is not None])
 def test_a_run_that_is_over_takes_no_further_step(name):
-    scheduler = laid(name)
+    scheduler = ready(name)
     sample_run(scheduler)
     with pytest.raises(InputError, match="the run is over"):
         scheduler.step(ONES, scheduler.timesteps[-1], ONES)
-    scheduler = laid(name)
+    scheduler = ready(name)
     scheduler.set_begin_index(99)
     with pytest.raises(InputError, match="at index 99"):
         scheduler.step(ONES, scheduler.timesteps[0], ONES)
@@ -464,7 +458,7 @@ def test_a_run_that_is_over_takes_no_further_step(name):
     "name", ["DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler", "LCMScheduler", "TCDScheduler"]
 )
 def test_a_timestep_that_was_not_trained_is_refused(name):
-    scheduler = laid(name)
+    scheduler = ready(name)
     for timestep in (1000, -1, torch.tensor(5000), 999.0, torch.tensor(999.0)):
         with pytest.raises(InputError, match="whole number from 0 to 999"):
             scheduler.step(ONES, timestep, ONES)
@@ -474,7 +468,7 @@ def test_a_timestep_that_was_not_trained_is_refused(name):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "FlowMatchHeunDiscreteScheduler"])
 def test_noise_wants_one_timestep_or_one_for_each_sample(name):
-    scheduler = laid(name, 7)
+    scheduler = ready(name, 7)
     for timesteps, words in ((500, "got int"), (scheduler.timesteps[:5], "got 5 values")):
         with pytest.raises(InputError, match=words):
             scheduler.add_noise(ONES, ONES, timesteps)
@@ -496,7 +490,7 @@ def test_an_explicit_grid_is_a_list_of_numbers(grid):
 
 def test_generators_are_generators():
     with pytest.raises(InputError, match="torch.Generator or a list of them, got 5"):
-        laid("DDPMScheduler").step(ONES, 750, ONES, generator=5)
+        ready("DDPMScheduler", 4).step(ONES, 750, ONES, generator=5)
 
 
 def test_an_error_about_a_config_names_its_file(tmp_path):

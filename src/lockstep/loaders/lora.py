@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
+from ..errors import FileFormatError, NotFoundError, WeightsError
 from ..models.weights import DTYPES, open_weights, read_tensors
 from .lora_names import LayerNames, linear_layers, refuse_other_kinds, split_name
 
@@ -155,13 +155,3 @@ def merged_weight(original: Tensor, additions: list[tuple[LoraLayer, float]]) ->
     for layer, strength in additions:
         total = total + strength * layer.addition(original)
     return total.to(original.dtype)
-
-
-def check_strengths(names: list[str], weights: Any) -> dict[str, float]:
-    """One strength for each adapter."""
-    values = [1.0] * len(names) if weights is None else weights
-    if isinstance(values, (int, float)):
-        values = [values] * len(names)
-    if len(values) != len(names) or not all(isinstance(v, (int, float)) and abs(v) < float("inf") for v in values):
-        raise InputError(f"Wanted one finite number for each of the adapters {', '.join(names)}, got {weights!r}.")
-    return {name: float(value) for name, value in zip(names, values, strict=True)}

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownNameError
-from ..loaders.lora import Lora, Place, check_strengths, find_lora, merged_weight, read_lora
+from ..loaders.lora import Lora, Place, find_lora, merged_weight, read_lora
 from ..loaders.lora_names import COMPONENTS
 
 
@@ -51,7 +51,8 @@ class Adapters:
 
     def forget(self) -> None:
         """The weights stay as they are now."""
-        self.__init__()  # type: ignore[misc]
+        for kept in (self.loras, self.strengths, self._originals):
+            kept.clear()
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
@@ -135,3 +136,13 @@ class LoraMixin:
     def _require_no_run(self, what: str) -> None:
         if self._runs:  # type: ignore[attr-defined]
             raise InputError(f"Cannot {what} while a run of this pipeline is under way: its weights would change.")
+
+
+def check_strengths(names: list[str], weights: Any) -> dict[str, float]:
+    """One strength for each adapter."""
+    values = [1.0] * len(names) if weights is None else weights
+    if isinstance(values, (int, float)):
+        values = [values] * len(names)
+    if len(values) != len(names) or not all(isinstance(v, (int, float)) and abs(v) < float("inf") for v in values):
+        raise InputError(f"Wanted one finite number for each of the adapters {', '.join(names)}, got {weights!r}.")
+    return {name: float(value) for name, value in zip(names, values, strict=True)}

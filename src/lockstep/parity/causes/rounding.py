@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from .causes.edits import Call, Edit, Site
-from .causes.examples import Example, edit
-from .causes.probe import Probe, Survey, Trial
-from .causes.tensor_edits import arithmetic_edits
-from .results import Cause, Comparison, NodeResult, Status
+from ..results import Cause, Comparison, NodeResult, Status
+from .edits import Call, Edit, Site
+from .examples import Example, edit
+from .probe import Probe, Survey, Trial
+from .tensor_edits import arithmetic_edits
 
 WORTH = 0.7  # what a step has to leave at most of the error
 PROVEN = 0.1  # what all steps together have to leave at most
