@@ -182,6 +182,27 @@ def test_controlnets_from_the_command_line(lockstep, folder, tmp_path):
     words = [*both, "--controlnet-conditioning-scale", "0.5,0.2", "--num-inference-steps", 2]
     code, _, err = lockstep("generate", "a cat", "-m", folder, *words)
     assert code == 0, err
+    code, _, err = lockstep("replay", "picture.png")
+    assert code == 0, err
+    (tmp_path / "net").rename(tmp_path / "moved")
+    code, _, err = lockstep("replay", "picture.png")
+    assert (code, "'controlnet'" in err, "not there now" in err) == (5, True, True)
+
+
+def test_replay_takes_a_model_that_was_given_from_where_it_was(lockstep, folder, tmp_path):
+    from lockstep import AutoencoderKL, DiffusionPipeline, UNet2DConditionModel
+
+    other = UNet2DConditionModel.from_pretrained(folder, subfolder="unet")
+    other.conv_in.weight.data *= 1.5
+    other.save_pretrained(tmp_path / "other")
+    pipe = DiffusionPipeline.from_pretrained(folder)
+    pipe.unet = UNet2DConditionModel.from_pretrained(tmp_path / "other")
+    pipe("a cat", num_inference_steps=2, seed=1).save(tmp_path / "given.png")
+    assert lockstep("replay", "given.png")[0] == 0
+    pipe.vae = AutoencoderKL.from_config(pipe.vae.config)
+    pipe("a cat", num_inference_steps=2, seed=1).save(tmp_path / "made.png")
+    code, _, err = lockstep("replay", "made.png")
+    assert (code, "'vae'" in err, "save_pretrained" in err) == (5, True, True)
 
 
 def test_schema_and_blocks_read_no_weights(lockstep, folder, tmp_path):

@@ -236,29 +236,31 @@ def test_a_saved_refiner_stays_one(folders, tmp_path):
 
 
 THEIR_CONTROL = {
-    "text2image": diffusers.StableDiffusionControlNetPipeline,
-    "image2image": diffusers.StableDiffusionControlNetImg2ImgPipeline,
-    "inpainting": diffusers.StableDiffusionControlNetInpaintPipeline,
+    ("sd1", "text2image"): diffusers.StableDiffusionControlNetPipeline,
+    ("sd1", "image2image"): diffusers.StableDiffusionControlNetImg2ImgPipeline,
+    ("sd1", "inpainting"): diffusers.StableDiffusionControlNetInpaintPipeline,
+    ("xl", "text2image"): diffusers.StableDiffusionXLControlNetPipeline,
+    ("xl", "image2image"): diffusers.StableDiffusionXLControlNetImg2ImgPipeline,
+    ("xl", "inpainting"): diffusers.StableDiffusionXLControlNetInpaintPipeline,
 }
 
 
 @pytest.fixture(scope="module")
 def controlled(folders, tmp_path_factory):
-    """Folders with one ControlNet, and with two."""
-    unet = lockstep.UNet2DConditionModel.from_pretrained(folders["sd1"], subfolder="unet")
-    small = {"conditioning_embedding_out_channels": (8, 16)}
-    nets = [tiny.randomize(lockstep.ControlNetModel.from_unet(unet, **small), seed) for seed in (9, 10)]
-    found = {}
-    for count, controlnet in ((1, nets[0]), (2, nets)):
-        found[count] = tmp_path_factory.mktemp(f"control{count}")
-        lockstep.StableDiffusionPipeline.from_pretrained(folders["sd1"], controlnet=controlnet).save_pretrained(
-            found[count]
-        )
+    """Folders of each kind with one ControlNet, and with two."""
+    found, small = {}, {"conditioning_embedding_out_channels": (8, 16)}
+    for kind in ("sd1", "xl"):
+        unet = lockstep.UNet2DConditionModel.from_pretrained(folders[kind], subfolder="unet")
+        nets = [tiny.randomize(lockstep.ControlNetModel.from_unet(unet, **small), seed) for seed in (9, 10)]
+        for count, controlnet in ((1, nets[0]), (2, nets)):
+            found[kind, count] = tmp_path_factory.mktemp(f"{kind}-control{count}")
+            pipe = lockstep.DiffusionPipeline.from_pretrained(folders[kind], controlnet=controlnet)
+            pipe.save_pretrained(found[kind, count])
     return found
 
 
-def compare_controlled(folder, workflow, arguments, pictures):
-    ours, theirs, *_ = load_both(folder, THEIR_CONTROL[workflow])
+def compare_controlled(folder, kind, workflow, arguments, pictures):
+    ours, theirs, *_ = load_both(folder, THEIR_CONTROL[kind, workflow])
     plain = workflow == "text2image"
     steps, their_steps = [], []
     seeds = [torch.Generator().manual_seed(7) for _ in range(2)]
@@ -272,30 +274,32 @@ def compare_controlled(folder, workflow, arguments, pictures):
 
 @pytest.mark.parametrize("guess", [False, True])
 @pytest.mark.parametrize("guidance", [1.0, 5.0])
-def test_controlnet(controlled, guidance, guess):
+@pytest.mark.parametrize("kind", ["sd1", "xl"])
+def test_controlnet(controlled, kind, guidance, guess):
     arguments = {"controlnet_conditioning_scale": 0.7, "guess_mode": guess, "control_guidance_end": 0.75}
-    arguments |= arguments_for("sd1", "text2image", 1, guidance)
-    compare_controlled(controlled[1], "text2image", arguments, picture(5))
+    arguments |= arguments_for(kind, "text2image", 1, guidance)
+    compare_controlled(controlled[kind, 1], kind, "text2image", arguments, picture(5))
 
 
 @pytest.mark.parametrize("workflow", ["image2image", "inpainting"])
-def test_controlnet_with_a_start_picture(controlled, workflow):
-    arguments = {**arguments_for("sd1", workflow, 1, 5.0), "controlnet_conditioning_scale": 0.7}
-    compare_controlled(controlled[1], workflow, arguments, picture(5))
+@pytest.mark.parametrize("kind", ["sd1", "xl"])
+def test_controlnet_with_a_start_picture(controlled, kind, workflow):
+    arguments = {**arguments_for(kind, workflow, 1, 5.0), "controlnet_conditioning_scale": 0.7}
+    compare_controlled(controlled[kind, 1], kind, workflow, arguments, picture(5))
 
 
-@pytest.mark.parametrize("workflow", THEIR_CONTROL)
-def test_two_controlnets(controlled, workflow):
+@pytest.mark.parametrize(("kind", "workflow"), THEIR_CONTROL)
+def test_two_controlnets(controlled, kind, workflow):
     arguments = {"controlnet_conditioning_scale": [0.7, 0.3], "control_guidance_end": [0.5, 1.0]}
-    arguments |= arguments_for("sd1", workflow, 1, 5.0)
-    compare_controlled(controlled[2], workflow, arguments, [picture(5), picture(6)])
+    arguments |= arguments_for(kind, workflow, 1, 5.0)
+    compare_controlled(controlled[kind, 2], kind, workflow, arguments, [picture(5), picture(6)])
 
 
 def test_the_control_picture_decides_on_the_size(controlled):
     arguments = {"prompt": "a cat", "num_inference_steps": 2}
     wide = picture(5).resize((32, 16))
-    compare_controlled(controlled[1], "text2image", arguments, wide)
-    ours, *_ = load_both(controlled[1], THEIR_CONTROL["text2image"])
+    compare_controlled(controlled["sd1", 1], "sd1", "text2image", arguments, wide)
+    ours, *_ = load_both(controlled["sd1", 1], THEIR_CONTROL["sd1", "text2image"])
     assert ours(**arguments, control_image=wide, image=picture()).images[0].size == (32, 16)
 
 

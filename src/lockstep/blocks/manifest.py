@@ -71,6 +71,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "seed": run.seeds,
         "changed_by": run.changes(),
         "components": {name: _describe(component) for name, component in used.items() if component is not None},
+        "given": {name: _whence(model) for name, model in pipe.given_models().items() if name in used},
     }
 
 
@@ -96,6 +97,16 @@ def _describe(component: Any) -> dict[str, Any]:
         dtypes = sorted(str(dtype).removeprefix("torch.") for dtype in {p.dtype for p in component.parameters()})
         described["dtype"] = dtypes[0] if len(dtypes) == 1 else dtypes
     return described
+
+
+def _whence(model: torch.nn.Module) -> list[dict[str, Any]]:
+    """Class and folder of a model that did not come with the pipeline (of each, where several act as one)."""
+    parts = [getattr(part, "_orig_mod", part) for part in getattr(model, "nets", [model])]
+    folders = [getattr(part, "loaded_from", None) for part in parts]
+    return [
+        {"class": type(part).__name__, "folder": None if folder is None else str(Path(folder).absolute())}
+        for part, folder in zip(parts, folders, strict=True)
+    ]
 
 
 def encode(value: Any) -> Any:

@@ -73,6 +73,8 @@ def run_again(manifest: dict[str, Any], model: str | None, files: list[str]) -> 
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     pipe = DiffusionPipeline.from_pretrained(model or manifest["model"], dtype=dtype, workflow=manifest["workflow"])
+    for name, parts in manifest.get("given", {}).items():
+        setattr(pipe, name, given_model(name, parts, dtype))
     load_adapters(pipe, manifest.get("adapters", []))
     for name, entry in manifest["components"].items():
         if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
@@ -119,6 +121,25 @@ def same_picture(name: str, recorded: dict[str, Any], file: str | None) -> Any:
     if encode(picture)["sha256"] != recorded["sha256"]:
         raise ReplayError(f"{file} is not the picture that the run was given as {name!r}: its pixels differ.")
     return picture
+
+
+def given_model(name: str, parts: list[dict[str, Any]], dtype: str) -> Any:
+    """A model that was given to the pipeline, from the folder it had been loaded from; several act as one."""
+    from ..blocks.params import public_class
+
+    for part in parts:
+        if part["folder"] is None:
+            raise ReplayError(
+                f"The picture was made with a {name!r} ({part['class']}) that was loaded from no folder. "
+                "Save it with save_pretrained and load it before the run, then its pictures can be made again."
+            )
+        if not Path(part["folder"]).is_dir():
+            raise ReplayError(f"The picture was made with the {name!r} in {part['folder']}, which is not there now.")
+    loaded = [
+        public_class(part["class"], f"component {name!r}").from_pretrained(part["folder"], dtype=dtype)
+        for part in parts
+    ]
+    return loaded if len(loaded) > 1 else loaded[0]
 
 
 def load_adapters(pipe: Any, adapters: list[dict[str, Any]]) -> None:

@@ -39,6 +39,7 @@ class ModelMixin(ConfigMixin, nn.Module):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+    loaded_from: Path | None = None  # the folder, where there was one
 
     @classmethod
     def from_pretrained(
@@ -84,7 +85,9 @@ class ModelMixin(ConfigMixin, nn.Module):
             cls.check_class(config)
             model = cls.on_meta(config)
         stored = cls.stored_tensors(open_folder(folder, cls.weights_name, variant))
-        return model.assign(stored, dtype=wanted, device=target).eval()
+        model.assign(stored, dtype=wanted, device=target).eval()
+        model.loaded_from = folder
+        return model
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:

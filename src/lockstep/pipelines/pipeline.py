@@ -66,6 +66,7 @@ class DiffusionPipeline(LoraMixin):
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
         self._load_options: dict[str, Any] = {}
+        self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._config: dict[str, Any] = {}
@@ -268,6 +269,7 @@ class DiffusionPipeline(LoraMixin):
             )
         with self._lock:
             self._unloaded.pop(name, None)
+            self._from_index.discard(name)
             self._components[name] = component
 
     def __getattr__(self, name: str) -> Any:
@@ -295,6 +297,7 @@ class DiffusionPipeline(LoraMixin):
             spec = self._unloaded.get(name)
             if spec is not None:
                 self._set_component(name, spec.load(**self._load_options))
+                self._from_index.add(name)
             return self._components[name]
 
     def load_components(self, names: Iterable[str] | None = None, *, workflow: str | None = None) -> None:
@@ -316,6 +319,10 @@ class DiffusionPipeline(LoraMixin):
                     "does not have. "
                     f"Give it: pipe.{name} = …, or {name}=… when you load the pipeline."
                 )
+
+    def given_models(self) -> dict[str, torch.nn.Module]:
+        """The models that were given, instead of being loaded with the pipeline."""
+        return {name: module for name, module in self._modules().items() if name not in self._from_index}
 
     def _modules(self) -> dict[str, torch.nn.Module]:
         return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}

@@ -29,9 +29,10 @@ class Mixture:
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """AdamW (arXiv:1711.05101), a linear warm-up, a clipped gradient and an average of the weights."""
+    """AdamW (arXiv:1711.05101) or Muon, a linear warm-up, a clipped gradient and an average of the weights."""
 
     learning_rate: float = 1e-3
+    muon: bool = False  # for matrices and convolutions; AdamW for the rest
     beta1: float = 0.9
     beta2: float = 0.99
     weight_decay: float = 0.01

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import NonFiniteError, WeightsError
+from .muon import Muon, is_matrix
 from .settings import OptimizerSettings
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps for a parameter
+Optimizer = torch.optim.Optimizer
 
 
 class Trainee:
-    """Named modules under AdamW, with their average in `averaged`."""
+    """Named modules with their optimizers, and their average in `averaged`."""
 
     def __init__(self, modules: Mapping[str, nn.Module], settings: OptimizerSettings) -> None:
         self.modules = nn.ModuleDict(dict(modules))
         self.averaged = copy.deepcopy(self.modules).eval().requires_grad_(False)
         self.settings = settings
         self.step = 0
-        self.optimizer = torch.optim.AdamW(
-            self.modules.parameters(),
-            lr=settings.learning_rate,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        self.optimizers = build_optimizers(list(self.modules.parameters()), settings)
 
     def learn(self, loss: Tensor, learning_rate: float) -> float:
         """One step down the gradient of `loss`; the value of the loss."""
@@ -38,12 +34,13 @@ class Trainee:
             raise NonFiniteError(
                 f"The loss at step {self.step} is {value}. Resume from the last checkpoint with a lower learning rate or clip."
             )
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
         loss.backward()
         nn.utils.clip_grad_norm_(self.modules.parameters(), self.settings.clip, foreach=True)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         self.step += 1
         average_into(self.averaged.parameters(), self.modules.parameters(), self.average_decay())
         return value
@@ -56,10 +53,18 @@ class Trainee:
         """Everything that has to be kept, by name."""
         kept = {f"weights.{name}": value for name, value in self.modules.state_dict().items()}
         kept |= {f"average.{name}": value for name, value in self.averaged.state_dict().items()}
-        for name, parameter in self.modules.named_parameters():
-            state = self.optimizer.state.get(parameter, {})
-            kept |= {f"optimizer.{moment}.{name}": state[moment] for moment in MOMENTS if moment in state}
+        for name, parameter, state, _ in self.optimizer_states():
+            kept |= {f"optimizer.{moment}.{name}": value for moment, value in state.get(parameter, {}).items()}
         return kept
+
+    def optimizer_states(self) -> Iterator[tuple[str, nn.Parameter, dict[Tensor, Any], tuple[str, ...]]]:
+        """Every trained parameter by name, with the states of its optimizer and what that keeps for a parameter."""
+        names = {parameter: name for name, parameter in self.modules.named_parameters()}
+        for optimizer in self.optimizers:
+            moments = ("momentum",) if isinstance(optimizer, Muon) else ("step", "exp_avg", "exp_avg_sq")
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    yield names[parameter], parameter, optimizer.state, moments
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Become what `tensors()` was at that step."""
@@ -73,11 +78,26 @@ class Trainee:
                     "Use the settings that the run was started with, or start another run."
                 )
             module.load_state_dict(stored)
-        for name, parameter in self.modules.named_parameters():
-            state = {moment: tensors.get(f"optimizer.{moment}.{name}") for moment in MOMENTS}
-            if state["step"] is not None:
-                self.optimizer.state[parameter] = {key: laid_out_like(parameter, value) for key, value in state.items()}
+        for name, parameter, states, moments in self.optimizer_states():
+            stored_state = {moment: tensors.get(f"optimizer.{moment}.{name}") for moment in moments}
+            if stored_state[moments[0]] is not None:  # else the optimizer begins anew with this parameter
+                states[parameter] = {key: laid_out_like(parameter, value) for key, value in stored_state.items()}
         self.step = step
+
+
+def build_optimizers(parameters: Sequence[nn.Parameter], settings: OptimizerSettings) -> list[Optimizer]:
+    """AdamW for everything, or, where the settings want Muon, for what is no matrix."""
+    matrices = [p for p in parameters if settings.muon and is_matrix(p)]
+    chosen = set(matrices)
+    rest = [p for p in parameters if p not in chosen]
+    optimizers: list[Optimizer] = []
+    if rest:
+        betas = (settings.beta1, settings.beta2)
+        decay, rate = settings.weight_decay, settings.learning_rate
+        optimizers.append(torch.optim.AdamW(rest, lr=rate, betas=betas, weight_decay=decay, fused=True))
+    if matrices:
+        optimizers.append(Muon(matrices, lr=settings.learning_rate))
+    return optimizers
 
 
 def laid_out_like(parameter: Tensor, value: Tensor | None) -> Tensor:

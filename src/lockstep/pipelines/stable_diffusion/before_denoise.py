@@ -7,7 +7,16 @@ from typing import Any
 import torch
 from torch.nn.functional import interpolate
 
-from ...blocks import LATER, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs, randn_tensor
+from ...blocks import (
+    LATER,
+    AutoPipelineBlocks,
+    ComponentSpec,
+    InputParam,
+    ModularPipelineBlocks,
+    OutputParam,
+    needs,
+    randn_tensor,
+)
 from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -275,6 +284,14 @@ class PrepareControl(ModularPipelineBlocks):
         first = processor.preprocess(pictures[0], height=state.height, width=state.width).float()
         height, width = first.shape[-2:]
         return [first, *(processor.preprocess(one, height=height, width=width).float() for one in pictures[1:])]
+
+
+class AutoControl(AutoPipelineBlocks):
+    """Only where there is a control picture."""
+
+    block_classes = [PrepareControl]
+    block_names = ["prepare"]
+    block_trigger_inputs = ["control_image"]
 
 
 def control_nets(controlnet: Any) -> list[ControlNetModel]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...blocks import AutoPipelineBlocks, SequentialPipelineBlocks
 from .before_denoise import (
     AddNoise,
+    AutoControl,
     EmbedGuidance,
     EncodeImage,
-    PrepareControl,
     PrepareLatents,
     PreparePainting,
     SetTimesteps,
@@ -46,14 +46,6 @@ class AutoStart(AutoPipelineBlocks):
     block_classes = [StartPainting, StartFromImage, StartFromNoise]
     block_names = ["inpainting", "image2image", "text2image"]
     block_trigger_inputs = ["mask_image", "image", None]
-
-
-class AutoControl(AutoPipelineBlocks):
-    """Only where there is a control picture."""
-
-    block_classes = [PrepareControl]
-    block_names = ["prepare"]
-    block_trigger_inputs = ["control_image"]
 
 
 class StableDiffusionBlocks(SequentialPipelineBlocks):

@@ -24,6 +24,11 @@ Tensor = torch.Tensor
 ONE_BATCH = InputParam("batch_guidance", bool, default=True,
                        description="Run the branches of the guidance as one batch; off needs less memory.")  # fmt: skip
 
+CONTROL: list[Any] = [
+    InputParam("control_pixels", list[Tensor], required=True, description="The control picture of each ControlNet."),
+    *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
+]
+
 
 class ScaleModelInput(ModularPipelineBlocks):
     """The latents as the denoiser was trained to see them."""
@@ -107,13 +112,7 @@ class PredictWithControl(Predict):
     """The same, steered by a ControlNet (arXiv:2302.05543)."""
 
     expected_components = [*Predict.expected_components, CONTROLNET]
-    inputs = [
-        *Predict.inputs,
-        InputParam(
-            "control_pixels", list[Tensor], required=True, description="The control picture of each ControlNet."
-        ),
-        *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
-    ]
+    inputs = [*Predict.inputs, *CONTROL]
 
     def check(self, components: Any, inputs: Any) -> None:
         for start, end, _ in self.settings(components, inputs):
@@ -147,12 +146,14 @@ class PredictWithControl(Predict):
             return {}
         # guessing, the nets see the branch with the prompt alone: it comes last
         seen = (sample[-rows:] if guess else sample)[:, : nets[0].config.in_channels]
+        told = {name: value[-len(seen) :] for name, value in inputs.items()}
         down, mid = MultiControlNetModel(nets)(
             seen,
             t,
-            inputs["encoder_hidden_states"][-len(seen) :],
+            told["encoder_hidden_states"],
             [torch.cat([pixels] * (len(seen) // rows)) for pixels in state.control_pixels],
             scales,
+            added_cond_kwargs=self.added_conditions(told),
             guess_mode=guess,
             return_dict=False,
         )

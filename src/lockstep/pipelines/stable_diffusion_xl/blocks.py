@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from ...blocks import AutoPipelineBlocks, LoopSequentialPipelineBlocks, SequentialPipelineBlocks, needs
-from ..stable_diffusion.before_denoise import EmbedGuidance, EncodeImage, PrepareLatents
+from ..stable_diffusion.before_denoise import AutoControl, EmbedGuidance, EncodeImage, PrepareLatents
 from ..stable_diffusion.decoders import AutoPasteCrop, Decode
 from ..stable_diffusion.denoise import (
+    CONTROL,
     AutoAppendMask,
     AutoKeepUnmasked,
     Predict,
+    PredictWithControl,
     ScaleModelInput,
     SchedulerStep,
 )
@@ -79,23 +81,47 @@ class PredictXL(Predict):
         return {"text_embeds": inputs["text_embeds"], "time_ids": inputs["time_ids"]}
 
 
+class PredictXLWithControl(PredictXL, PredictWithControl):
+    """The same, steered by a ControlNet, which is told sizes and pooled text too."""
+
+    expected_components = PredictWithControl.expected_components
+    inputs = [*PredictXL.inputs, *CONTROL]
+
+
+class AutoPredictXL(AutoPipelineBlocks):
+    """With a ControlNet where there is a control picture."""
+
+    block_classes = [PredictXLWithControl, PredictXL]
+    block_names = ["with_control", "plain"]
+    block_trigger_inputs = ["control_image", None]
+
+
 class Denoise(LoopSequentialPipelineBlocks):
     """Scale, predict, guide, step: once per timestep."""
 
-    block_classes = [ScaleModelInput, AutoAppendMask, PredictXL, SchedulerStep, AutoKeepUnmasked]
+    block_classes = [ScaleModelInput, AutoAppendMask, AutoPredictXL, SchedulerStep, AutoKeepUnmasked]
     block_names = ["scale", "append_mask", "predict", "step", "keep_unmasked"]
     loop_over = "timesteps"
 
 
 class StableDiffusionXLBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting, with the base model or the refiner."""
+    """Text to image, image to image and inpainting, with the base model or the refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
-    block_classes = [SetGuidance, EncodePrompt, EmbedGuidance, AutoStart, DescribeSizes, Denoise, Decode, AutoPasteCrop]
-    block_names = ["guidance", "text_encoder", "embed_guidance", "start", "sizes", "denoise", "decode", "paste_crop"]
+    block_classes = [
+        *[SetGuidance, EncodePrompt, EmbedGuidance, AutoControl, AutoStart, DescribeSizes],
+        *[Denoise, Decode, AutoPasteCrop],
+    ]
+    block_names = [
+        *["guidance", "text_encoder", "embed_guidance", "control", "start", "sizes"],
+        *["denoise", "decode", "paste_crop"],
+    ]
     outputs = ["images"]
     workflows = {
         "text2image": [],
         "image2image": ["image"],
         "inpainting": ["image", "mask_image"],
+        "controlnet_text2image": ["control_image"],
+        "controlnet_image2image": ["image", "control_image"],
+        "controlnet_inpainting": ["image", "mask_image", "control_image"],
     }

@@ -10,4 +10,7 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
-    index_names = ("StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline")
+    index_names = (
+        "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline", "StableDiffusionXLControlNetPipeline",
+        "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    )  # fmt: skip

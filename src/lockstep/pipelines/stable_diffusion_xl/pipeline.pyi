@@ -9,6 +9,8 @@ from lockstep.blocks import Checkpoint
 from lockstep.guiders.classifier_free import ClassifierFreeGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.controlnets.controlnet import ControlNetModel
+from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
@@ -28,6 +30,7 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     tokenizer_2: CLIPTokenizer
     text_encoder_2: CLIPTextModelWithProjection
+    controlnet: ControlNetModel | MultiControlNetModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
     def __call__(
@@ -40,8 +43,13 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
         clip_skip: int | None = None,
         image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | None = None,
         mask_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | None = None,
+        control_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | None = None,
         strength: float | None = None,
         padding_mask_crop: int | None = None,
+        controlnet_conditioning_scale: float | list[float] = 1.0,
+        control_guidance_start: float | list[float] = 0.0,
+        control_guidance_end: float | list[float] = 1.0,
+        guess_mode: bool = False,
         height: int | None = None,
         width: int | None = None,
         num_images_per_prompt: int = 1,
