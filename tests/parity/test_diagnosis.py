@@ -179,6 +179,18 @@ def test_a_second_cause_is_looked_for_behind_the_first(reference, tmp_path):
     assert result.causes[1].evidence["with it"].startswith("PASS")
 
 
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_a_setting_that_differs_everywhere_is_one_cause(reference, tmp_path, side):
+    def every_norm(m):
+        for block in m.blocks:
+            block.norm1.eps = block.norm2.eps = 1e-6
+
+    result = diagnosed(reference, every_norm, tmp_path / "b.trace", side=side)
+    assert [c.name for c in result.causes] == ["norm_eps"]
+    assert f"in all {2 * len(reference[0].blocks)} such places" in result.causes[0].fix
+    assert result.explained.verdict == "PASS"
+
+
 def test_the_models_are_as_they_were(reference, tmp_path):
     model = reference[0]
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

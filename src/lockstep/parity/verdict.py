@@ -250,4 +250,6 @@ def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
             "only a float32 pair can PASS"
         )
     same = sum(n.status is Status.SAME for n in compared)
+    if same == len(compared):
+        return Verdict.PASS, f"all {same} values equal to the last bit"
     return Verdict.PASS, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"

@@ -99,17 +99,33 @@ def alike(sites: dict[Site, Example]) -> list[list[Site]]:
     return sorted(groups, key=lambda g: _FIRST_KINDS.index(g[0].op) if g[0].op in _FIRST_KINDS else len(_FIRST_KINDS))
 
 
-def widened(edit: Edit, sites: dict[Site, Example]) -> Edit | None:
-    """The same hypothesis at every alike operation of the whole model: what was ported once was ported so everywhere."""
-    if len(edit.changes) != 1 or not isinstance(edit.changes[0], OperationChange) or edit.needs:
+def widened(edit: Edit, sites: dict[Site, Example], differing: list[dict[str, Any]]) -> Edit | None:
+    """The same hypothesis at every alike place of the whole model: what was ported once was ported so everywhere."""
+    if len(edit.changes) != 1 or edit.needs:
         return None
     change = edit.changes[0]
+    if isinstance(change, AttributeChange):
+        return _widened_setting(edit, change, differing)
+    if not isinstance(change, OperationChange):
+        return None
     kinds = {(s.op, _setting(sites[s])) for s in change.sites if s in sites}
     everywhere = frozenset(s for s, example in sites.items() if (s.op, _setting(example)) in kinds)
     if len(everywhere) <= len(change.sites):
         return None
     words = f"{edit.detail} (in all {len(everywhere)} such places)"
     return Edit(edit.name, words, (OperationChange(everywhere, change.apply),), edit.rank)
+
+
+def _widened_setting(edit: Edit, change: AttributeChange, differing: list[dict[str, Any]]) -> Edit | None:
+    """The setting in every module where the two sides have these same two values of it."""
+    here = next((d for d in differing if (d["path"], d["name"]) == (change.path, change.name)), None)
+    if here is None:
+        return None
+    alike = [d for d in differing if all(d[key] == here[key] for key in ("name", "a", "b"))]
+    if len(alike) == 1:
+        return None
+    changes = tuple(AttributeChange(d["path"], change.name, change.value) for d in alike)
+    return Edit(edit.name, f"{edit.detail} (in all {len(alike)} such places)", changes, edit.rank)
 
 
 def _setting(example: Example) -> str:

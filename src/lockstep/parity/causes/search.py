@@ -77,7 +77,7 @@ class CauseSearch(RecordedCalls):
                 return found
             shown = self._at_the_node(accepted[0], current, current.first)
             found.append(self._cause(shown, current.first, True, accepted[1:4]))
-            current = self._behind(accepted[0], current.first, found[-1]) if limit > 1 else None
+            current = self._behind(accepted[0], current, found[-1]) if limit > 1 else None
         return found
 
     def unrepeatable(self, comparison: Comparison) -> list[Cause]:
@@ -123,10 +123,10 @@ class CauseSearch(RecordedCalls):
                 return again if again is not None and again.accepted else trial
         return trial
 
-    def _behind(self, trial: Trial, node: NodeResult, cause: Cause) -> Comparison | None:
+    def _behind(self, trial: Trial, comparison: Comparison, cause: Cause) -> Comparison | None:
         """What is left with this cause in force too: everywhere it applies if that explains more than here alone."""
         best: tuple[int, Edit, Comparison] | None = None
-        wide = widened(trial.edit, self._sites())
+        wide = widened(trial.edit, self._sites(), comparison.attributes)
         for edit in [wide, trial.edit] if wide is not None else [trial.edit]:
             again = self._compared_again([*self.held, edit])
             if again is None:
@@ -144,7 +144,8 @@ class CauseSearch(RecordedCalls):
         cause.evidence["everywhere"] = edit is not trial.edit
         if edit is not trial.edit:
             cause.fix = edit.detail
-        return again if reach > node.order and again.verdict in (Verdict.BUG, Verdict.DRIFT) else None
+        before = comparison.first.order if comparison.first is not None else -1
+        return again if reach > before and again.verdict in (Verdict.BUG, Verdict.DRIFT) else None
 
     def roundings(self, comparison: Comparison) -> list[Cause]:
         """Behind all causes: what is above the rounding prior though inside the floor."""
