@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import lockstep
 from lockstep.configuration import register_to_config
 from lockstep.errors import (
     ConfigError,
@@ -21,6 +22,7 @@ from lockstep.errors import (
 )
 from lockstep.models.modeling import ModelMixin, computes_bf16, resolve_dtype
 from lockstep.models.weights import parse_size
+from pipelines import tiny
 
 
 class Small(ModelMixin):
@@ -161,6 +163,23 @@ def test_errors_name_the_config_the_weights_and_the_class_that_was_meant(folder)
         (folder / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(ConfigError, match=error):
             Small.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subfolder", "change"),
+    [
+        ("UNet2DConditionModel", "unet", {"layers_per_block": 10**9}),
+        ("UNet2DConditionModel", "unet", {"transformer_layers_per_block": [1, 10**9]}),
+        ("CLIPTextModel", "text_encoder", {"num_hidden_layers": 10**9}),
+        ("AutoencoderKL", "vae", {"layers_per_block": 10**9}),
+    ],
+)
+def test_a_config_with_more_layers_than_the_file_has_tensors_is_refused(tmp_path, kind, subfolder, change):
+    model = tiny.save_folder(tmp_path) / subfolder
+    path = model / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ConfigError, match=f"{next(iter(change))}.*tensors"):
+        getattr(lockstep, kind).from_pretrained(model)
 
 
 def test_arguments_that_cannot_be_had_are_refused_before_anything_is_read(folder):

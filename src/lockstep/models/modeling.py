@@ -83,9 +83,10 @@ class ModelMixin(ConfigMixin, nn.Module):
         config = {**files.read_json(path), **config_and_hub}
         with naming_config(path):
             cls.check_class(config)
+            opened = open_folder(folder, cls.weights_name, variant)
+            check_depth(cls, config, len(opened))
             model = cls.on_meta(config)
-        stored = cls.stored_tensors(open_folder(folder, cls.weights_name, variant))
-        model.assign(stored, dtype=wanted, device=target).eval()
+        model.assign(cls.stored_tensors(opened), dtype=wanted, device=target).eval()
         model.loaded_from = folder
         return model
 
@@ -354,6 +355,22 @@ def check_sizes(owner: str, config: Mapping[str, Any], *names: str, least: int =
             for one in size if isinstance(size, (list, tuple)) else (size,):
                 if one is not None and one < least:
                     raise ConfigError(f"{owner}: config value {name!r} has to be at least {least}, got {value!r}.")
+
+
+def check_depth(owner: type[ConfigMixin], config: Mapping[str, Any], tensors: int) -> None:
+    """No more layers than the file has tensors: building a billion of them would exhaust the memory first."""
+    for name in config_defaults(owner):
+        if name.endswith(("layers", "blocks", "layers_per_block")):
+            counts = [config.get(name)]
+            while counts:
+                count = counts.pop()
+                if isinstance(count, (list, tuple)):
+                    counts += count
+                elif isinstance(count, int) and count > tensors:
+                    raise ConfigError(
+                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only {tensors} "
+                        "tensors. Is the config the one that belongs to the weights?"
+                    )
 
 
 def check_divisible(owner: str, what: str, value: int, by: str, divisor: int) -> None:
