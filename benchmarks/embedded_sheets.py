@@ -1,13 +1,16 @@
 """The sheets of the embedded model's card: prompts, compositions never seen together, and edited pictures.
 
-    python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out docs]
+    python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER]
 
-Every picture is the first one: seed 0, nothing chosen. Writes emoji-prompts.png, emoji-compositions.png, emoji-editing.png.
+Every picture is the first one: seed 0, nothing chosen. Writes prompts.png, compositions.png and editing.png, into the model's
+own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with numbers instead of words,
+and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,10 +75,22 @@ def editing_rows(pipe: Any) -> tuple[list[Any], list[str]]:
     return [np.asarray(picture) for picture in pictures], labels
 
 
+def write_blind(stem: Path, prompts: Sequence[str], pictures: Sequence[np.ndarray]) -> None:
+    """A sheet that does not say what it shows, and the answers in a file of their own."""
+    from lockstep.training.sheets import save_sheet
+
+    order = random.Random(0).sample(range(len(prompts)), len(prompts))
+    numbers = [str(place + 1) for place in range(len(order))]
+    save_sheet(stem.with_suffix(".png"), [pictures[index] for index in order], numbers, columns=8)
+    answers = [f"{number}: {prompts[index]}" for number, index in zip(numbers, order, strict=True)]
+    stem.with_suffix(".txt").write_text("\n".join(answers) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="lockstep/emoji")
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("src/lockstep/embedded/emoji/sheets"))
+    parser.add_argument("--blind", type=Path)
     options, _ = parser.parse_known_args()
     import lockstep
     from lockstep.training.sheets import save_sheet
@@ -84,11 +99,12 @@ def main() -> None:
     pipe.set_progress_bar_config(disable=True)
     options.out.mkdir(parents=True, exist_ok=True)
     for name, prompts in (("prompts", SEEN), ("compositions", UNSEEN_TOGETHER)):
-        console.print(
-            f"[dim]{save_sheet(options.out / f'emoji-{name}.png', generate(pipe, prompts), prompts, columns=8)}[/]"
-        )
+        pictures = generate(pipe, prompts)
+        console.print(f"[dim]{save_sheet(options.out / f'{name}.png', pictures, prompts, columns=8)}[/]")
+        if options.blind:
+            write_blind(options.blind / name, prompts, pictures)
     pictures, labels = editing_rows(pipe)
-    console.print(f"[dim]{save_sheet(options.out / 'emoji-editing.png', pictures, labels, columns=4)}[/]")
+    console.print(f"[dim]{save_sheet(options.out / 'editing.png', pictures, labels, columns=4)}[/]")
 
 
 if __name__ == "__main__":
