@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lockstep.errors import ConfigError, InputError, NotFoundError, WeightsError
+from lockstep.errors import ConfigError, InputError, NotFoundError, UnknownNameError, WeightsError
 from lockstep.schedulers import DDIMScheduler
 from lockstep.training.checkpoint import load_checkpoint
-from lockstep.training.diffusion import DiffusionTraining, train_diffusion
+from lockstep.training.diffusion import DiffusionData, DiffusionTraining, train_diffusion
 from lockstep.training.drawing import draw_rows, generator_of
 from lockstep.training.loop import Run
 from lockstep.training.settings import DiffusionSettings, build_settings
@@ -124,6 +124,19 @@ def test_captions_steps_and_noise_depend_on_seed_and_step_alone(work, settings):
     one.loss_at(8)
     assert one.loss_at(7).item() == first
     assert one.loss_at(9).item() != first
+
+
+def test_favourites_are_drawn_more_often(work, settings):
+    mixture = dataclasses.replace(settings.mixture, favourites=["dog"], favour=3.0)
+    plain = DiffusionData(work, settings, work / "tokenizer")
+    data = DiffusionData(work, dataclasses.replace(settings, mixture=mixture), work / "tokenizer")
+    is_dog = torch.tensor([data.table.concepts[item.concept].names[0] == "dog" for item in data.items])
+    assert 0 < is_dog.sum() < len(is_dog)
+    more = data.weights / plain.weights
+    torch.testing.assert_close(more[is_dog], 3 * more[~is_dog][:1].expand(int(is_dog.sum())))
+    assert data.weights.sum().item() == pytest.approx(1)
+    with pytest.raises(UnknownNameError, match="dgo.*did you mean 'dog'"):
+        data.favoured(data.weights, dataclasses.replace(mixture, favourites=["dgo"]))
 
 
 def test_mixture_that_draws_nothing(work, settings):

@@ -27,7 +27,7 @@ from .loop import Run, train
 from .precision import autocast
 from .progress import Reporter
 from .sampling import predict, sample_latents
-from .settings import DiffusionSettings
+from .settings import DiffusionSettings, Mixture
 from .sheets import save_sheet, to_bytes
 from .tokenizer import encode_batch, load_tokenizer, token_vectors
 from .trainee import Trainee
@@ -50,8 +50,16 @@ class DiffusionData:
         if not self.items:
             raise NotFoundError("None of the items that the mixture draws is encoded. Run the `latents` stage first.")
         self.latents = store.read([item.index for item in self.items])
-        self.weights = drawing_weights(self.items, settings.mixture)
+        self.weights = self.favoured(drawing_weights(self.items, settings.mixture), settings.mixture)
         self.settings = settings
+
+    def favoured(self, weights: Tensor, mixture: Mixture) -> Tensor:
+        """The weights with the favourites drawn more often."""
+        if not mixture.favourites:
+            return weights
+        favourites = chosen_concepts(self.table, mixture.favourites)
+        often = torch.tensor([mixture.favour if item.concept in favourites else 1.0 for item in self.items])
+        return weights * often / (weights * often).sum()
 
     def tokens(self, captions: Sequence[str]) -> Tensor:
         return torch.from_numpy(encode_batch(self.tokenizer, list(captions), self.length))

@@ -25,6 +25,8 @@ class Mixture:
     mirrored: float = 0.2
     beyond_core: float = 0.0
     concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
+    favourites: list[str] = field(default_factory=list)  # what people ask for first …
+    favour: float = 1.0  # … is drawn this many times as often
 
 
 @dataclass(frozen=True)
