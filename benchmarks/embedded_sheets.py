@@ -2,7 +2,7 @@
 
     python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER]
 
-Every picture is the first one: seed 0, nothing chosen. Writes prompts.png, compositions.png and editing.png, into the model's
+Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg and editing.jpg, into the model's
 own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with numbers instead of words,
 and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
 """
@@ -100,11 +100,11 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for name, prompts in (("prompts", SEEN), ("compositions", UNSEEN_TOGETHER)):
         pictures = generate(pipe, prompts)
-        console.print(f"[dim]{save_sheet(options.out / f'{name}.png', pictures, prompts, columns=8)}[/]")
+        console.print(f"[dim]{save_sheet(options.out / f'{name}.jpg', pictures, prompts, columns=8)}[/]")
         if options.blind:
             write_blind(options.blind / name, prompts, pictures)
     pictures, labels = editing_rows(pipe)
-    console.print(f"[dim]{save_sheet(options.out / 'editing.png', pictures, labels, columns=4)}[/]")
+    console.print(f"[dim]{save_sheet(options.out / 'editing.jpg', pictures, labels, columns=4)}[/]")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ MODEL_INDEX: dict[str, Any] = {
     "vae": ["diffusers", "AutoencoderTiny"],
     "_lockstep_components": {"guider": ["lockstep", "ClassifierFreeGuidance"]},
 }
-GUIDANCE = 4.0  # the scale that suits the model; elsewhere it is the caller's to give
+GUIDANCE = 2.5  # the scale that suits the model; elsewhere it is the caller's to give
 
 
 def export(

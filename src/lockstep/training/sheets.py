@@ -22,7 +22,7 @@ def to_bytes(pixels: Tensor) -> np.ndarray:
 def save_sheet(
     path: Path, pictures: np.ndarray | Sequence[np.ndarray], labels: Sequence[str], columns: int = 8
 ) -> Path:
-    """Write uint8 HWC pictures row by row."""
+    """Write uint8 HWC pictures row by row, as PNG, or as JPEG by the file's name."""
     height, width = pictures[0].shape[:2]
     rows = -(-len(pictures) // columns)
     sheet = Image.new(
@@ -37,7 +37,7 @@ def save_sheet(
             (left + 1, top + height + 1), wrap(label, width, font), fill=(40, 40, 40), font=font, spacing=1
         )
     with files.atomic(path) as temporary:
-        sheet.save(temporary, format="PNG")
+        sheet.save(temporary, format="JPEG" if path.suffix == ".jpg" else "PNG", quality=92)
     return path
 
 
