@@ -33,18 +33,17 @@ def lora(
     config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "lora",
 ) -> None:
     """Teach a model a style or a thing from a folder of pictures with captions."""
-    from ..training.lora import LoraSettings, train_lora
-    from ..training.settings import load_settings
+    from ..finetuning.lora import CONFIGS, LoraSettings, train_lora
+    from ..training.settings import find_settings, load_settings
 
-    out.print(
-        f"[bold green]{train_lora(model, pictures, output, load_settings(LoraSettings, config))}[/]", highlight=False
-    )
+    settings = load_settings(LoraSettings, find_settings(config, CONFIGS))
+    out.print(f"[bold green]{train_lora(model, pictures, output, settings)}[/]", highlight=False)
 
 
 @train.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def stage(context: typer.Context) -> None:
     """Run one stage of the embedded model: latents, autoencoder, diffusion or export (`lockstep train stage --help`)."""
-    from ..training.__main__ import main
+    from ..embedded.training.__main__ import main
 
     raise typer.Exit(main(context.args))
 
@@ -52,6 +51,6 @@ def stage(context: typer.Context) -> None:
 @train.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def data(context: typer.Context) -> None:
     """Fetch and render the pictures, write captions and items (`lockstep train data --help`)."""
-    from ..training.data.__main__ import main
+    from ..embedded.training.data.__main__ import main
 
     raise typer.Exit(main(context.args))
