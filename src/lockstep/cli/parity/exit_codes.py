@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-DIFFERENT = 1  # two sides are not the same (for `mutate`: the planted fault was not found)
+DIFFERENT = 1  # configs, weights or pictures that should agree do not
+FAULT_MISSED = 1  # a planted fault was not found at its place
 MEANING = (
     "Exit codes: 0 PASS or NOISE (10 NOISE with --strict); 1 BUG; 2 INVALID, or an input is wrong; "
     "3 INCONCLUSIVE or DRIFT."

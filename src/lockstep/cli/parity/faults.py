@@ -14,7 +14,7 @@ from rich.table import Table
 from ...errors import InputError, UnknownNameError
 from ..console import err, out, print_json
 from .compare import proof
-from .exit_codes import DIFFERENT
+from .exit_codes import FAULT_MISSED
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
@@ -90,7 +90,7 @@ def mutate(
             highlight=False,
         )
     if not found:
-        raise typer.Exit(DIFFERENT)
+        raise typer.Exit(FAULT_MISSED)
 
 
 def is_at(node: Any, path: str) -> bool:
