@@ -125,8 +125,12 @@ def seed_embedding(embedding: nn.Embedding, vectors: Any, known: Any, scale: flo
 
 def pin_tokenizer(work: Path, run: Run) -> None:
     """A run keeps the tokenizer that it began with: other ids would make its text encoder worthless."""
-    if not (run.folder / "tokenizer").is_dir():
-        shutil.copytree(work / "tokenizer", run.folder / "tokenizer")
+    own, learned = run.folder / "tokenizer", work / "tokenizer"
+    if own.is_dir():
+        return
+    if not learned.is_dir():
+        raise NotFoundError(f"Wanted the tokenizer in {learned}, and it is not there. Run the stage `tokenizer` first.")
+    shutil.copytree(learned, own)
 
 
 class DiffusionTraining:

@@ -129,3 +129,10 @@ def test_the_table_is_the_same_byte_for_byte(built, tmp_path):
 def test_without_items_the_error_names_the_stage(tmp_path):
     with pytest.raises(NotFoundError, match="`items`"):
         load_items(tmp_path)
+
+
+def test_the_command_writes_items_and_sheets(lockstep, built):
+    code, out, err = lockstep("train", "emoji", "data", "items", "sheets", "--work", built)
+    assert code == 0, err
+    assert "held out" in out
+    assert (built / "sheets/compositions.png").stat().st_size > 1000
