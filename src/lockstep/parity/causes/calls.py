@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..names import Key
-from ..patching import watch_attribute
-from ..trace import Trace
+from ..recording.patching import watch_attribute
+from ..trace.names import Key
+from ..trace.reader import Trace
 from .edits import Edit
 from .pipeline_probe import PipelineProbe
 from .probe import Reached

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..operations import Kind, _kind, operation_name
+from ..recording.operations import Kind, _kind, operation_name
 
 # Positional parameters of builtins that have no signature to ask.
 PARAMETERS = {
@@ -141,7 +141,7 @@ class Edit:
         return f"{self.name}: {self.detail}"
 
 
-class Frames:
+class EditFrames:
     """Which module is running: paths in force, innermost last, with counters of their operations."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Frames:
 
 
 @contextmanager
-def framed(frames: Frames, modules: Mapping[str, nn.Module]) -> Iterator[None]:
+def framed(frames: EditFrames, modules: Mapping[str, nn.Module]) -> Iterator[None]:
     """Keep `frames` current while the modules run."""
     handles = []
 
@@ -187,7 +187,7 @@ class EditMode(TorchFunctionMode):
 
     def __init__(
         self,
-        frames: Frames,
+        frames: EditFrames,
         changes: Iterable[OperationChange] = (),
         observe: Callable[[Site, Call, Any], None] | None = None,
         values: dict[str, Any] | None = None,
@@ -235,7 +235,7 @@ class Edited:
         self.edits = list(edits)
         self._observe = observe
         self._stack = ExitStack()
-        self.frames = Frames()
+        self.frames = EditFrames()
         self.values: dict[str, Any] = {}
 
     def __enter__(self) -> Edited:

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..names import Key
-from ..patching import watch_attribute, watch_methods
-from ..recorder import record
-from ..results import Comparison
-from ..targets import Target
-from ..trace import Trace
-from .edits import Call, Edit, Edited, Frames, ModuleChange, Site
+from ..comparison.results import Comparison
+from ..recording.patching import watch_attribute, watch_methods
+from ..recording.recorder import record
+from ..recording.targets import Target
+from ..trace.names import Key
+from ..trace.reader import Trace
+from .edits import Call, Edit, Edited, EditFrames, ModuleChange, Site
 from .examples import example_of
 from .goals import Goal
 from .probe import EXACT, Probe, Reached, Survey, Trial
@@ -41,7 +41,7 @@ class SchedulerChange:
     value: Any
 
 
-class PipelineFrames(Frames):
+class PipelineFrames(EditFrames):
     """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step has the same ones."""
 
     def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
@@ -189,7 +189,7 @@ def _places(live: Any) -> dict[tuple[int, int, str], int]:
     return live.__dict__.setdefault("_places", {})
 
 
-def _framed(frames: Frames, path: str) -> Any:
+def _framed(frames: EditFrames, path: str) -> Any:
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frames.push(path)
         try:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..values import inputs, outputs
+from ..recording.values import inputs, outputs
 from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
 from .goals import Goal

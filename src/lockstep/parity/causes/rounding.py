@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from ..results import Cause, Comparison, NodeResult, Status
+from ..comparison.results import Cause, Comparison, NodeResult, Status
 from .edits import Call, Edit, Site
 from .examples import Example, edit
+from .hypotheses.tensors import arithmetic_edits
 from .probe import Probe, Survey, Trial
-from .tensor_edits import arithmetic_edits
 
 WORTH = 0.7  # what a step has to leave at most of the error
 PROVEN = 0.1  # what all steps together have to leave at most

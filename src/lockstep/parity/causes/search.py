@@ -13,14 +13,16 @@ from typing import Any
 
 import torch
 
-from ..comparison import compare
-from ..live import Live
-from ..names import Key
-from ..recorder import record
-from ..results import Cause, Comparison, NodeResult, Verdict
-from ..trace import Trace
+from ..comparison.answer import compare
+from ..comparison.results import Cause, Comparison, NodeResult, Verdict
+from ..recording.recorder import record
+from ..trace.names import Key
+from ..trace.reader import Trace
 from .calls import RecordedCalls
-from .catalogue import (
+from .edits import Edit, Site
+from .examples import Example, example_of
+from .goals import Goal, goal_of
+from .hypotheses.catalogue import (
     attribute_edits,
     child_edits,
     deep_edits,
@@ -33,10 +35,8 @@ from .catalogue import (
     swapped_weights,
     widened,
 )
-from .edits import Edit, Site
-from .examples import Example, example_of
-from .frame_edits import repeated_children, scale_edits, several_edits, sines_and_cosines
-from .goals import Goal, goal_of
+from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
+from .live import Live
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import svg
 from .parts import First, Report, build, cause_heading, number
-from .pictures import Frame, Picture, data_uri
+from .pictures import FramePair, PicturePair, data_uri
 
 LISTED = 400
 
@@ -177,7 +177,7 @@ def _pictures(report: Report) -> str:
     )
 
 
-def _picture(picture: Picture) -> str:
+def _picture(picture: PicturePair) -> str:
     if picture.is_video:
         strips = [("reference", [f.reference for f in picture.frames]), ("candidate", [f.candidate for f in picture.frames]),
                   ("difference", [f.difference for f in picture.frames])]  # fmt: skip
@@ -193,7 +193,7 @@ def _picture(picture: Picture) -> str:
     return "".join(_triptych(picture, frame) for frame in picture.frames)
 
 
-def _triptych(picture: Picture, frame: Frame) -> str:
+def _triptych(picture: PicturePair, frame: FramePair) -> str:
     images = (
         ("reference", frame.reference),
         ("candidate", frame.candidate),
@@ -215,7 +215,7 @@ def _triptych(picture: Picture, frame: Frame) -> str:
     return f'<div class="triptych">{shown}{flip}</div><p class="note">{code(picture.key)} {told}</p>'
 
 
-def _psnr(frame: Frame) -> str:
+def _psnr(frame: FramePair) -> str:
     return f"{frame.psnr:.1f} dB" if frame.largest else "equal"
 
 
