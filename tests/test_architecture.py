@@ -24,6 +24,7 @@ ALLOWED = {
     "training": {"schedulers"},
     "finetuning": {"training", "pipelines"},
     "embedded": {"training", "loaders", "models", "schedulers", "guiders", "tokenizers"},
+    "__main__": {"cli"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
         "pipelines",
