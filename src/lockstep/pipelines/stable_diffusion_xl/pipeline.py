@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..stable_diffusion.pipeline import StableDiffusionPipeline
+from ..common.face import PicturePipeline
 from .blocks import StableDiffusionXLBlocks
 
 
-class StableDiffusionXLPipeline(StableDiffusionPipeline):
+class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
