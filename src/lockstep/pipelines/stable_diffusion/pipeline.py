@@ -10,6 +10,7 @@ from torch.nn.functional import interpolate
 
 from ...errors import InputError
 from ...images import VaeImageProcessor
+from ..index_names import STANDS_IN_FOR
 from ..pipeline import DiffusionPipeline
 from .blocks import StableDiffusionBlocks
 
@@ -20,11 +21,7 @@ class StableDiffusionPipeline(DiffusionPipeline):
     """Latent diffusion with CLIP text conditioning, versions 1.x and 2.x (arXiv:2112.10752)."""
 
     default_blocks: ClassVar[Any] = StableDiffusionBlocks
-    index_names = (
-        "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline", "StableDiffusionControlNetPipeline",
-        "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
-        "LatentConsistencyModelPipeline", "LatentConsistencyModelImg2ImgPipeline",
-    )  # fmt: skip
+    index_names = STANDS_IN_FOR["StableDiffusionPipeline"]
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
