@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
+from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
 
 
@@ -459,13 +461,12 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     """The class that an index names: by its own name, or by one that it stands in for."""
     import lockstep
 
-    name = found.class_name or ""
-    pipelines = {public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")}
-    match = next((p for p in pipelines if name == p.__name__ or name in p.index_names), None)
-    if match is None:
-        known = [name for p in pipelines for name in (p.__name__, *p.index_names)]
+    pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
+    if own_name(name) not in pipelines:
+        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
             f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
         )
-    return match
+    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+    return own
