@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ...errors import InputError
 from ..console import err, out, print_json
+from ..exit_codes import exit_code_of_verdict
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
@@ -33,6 +34,7 @@ from .options import (
     Traces,
     Width,
     examples,
+    there,
 )  # fmt: skip
 from .runs import RunRecipe, Side, both, load
 
@@ -202,9 +204,8 @@ def show(comparison: Any, html: Path | None, junit: Path | None, json: bool, str
         for path in (html, junit):
             if path is not None:
                 out.print(f"[dim]report:[/] [bold]{path}[/]", highlight=False)
-    code = comparison.exit_code(strict)
-    if code:
-        raise typer.Exit(code)
+    if not comparison.verdict.passes(strict):
+        raise typer.Exit(exit_code_of_verdict(comparison.verdict, strict))
 
 
 def prove(
@@ -305,8 +306,10 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
 
 
 def explain(
-    reference: Annotated[Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.")],
-    candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.")] = None,
+    reference: Annotated[
+        Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.", callback=there)
+    ],
+    candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.", callback=there)] = None,
     floor: Floor = None,
     map: Map = None,
     html: Html = None,
