@@ -287,11 +287,11 @@ def _in_dtype(model: Any, inputs: Any, dtype: Any) -> tuple[Any, Any]:
     """A copy of the model in the marker's dtype, and the inputs with it; the test's own model is left alone."""
     import copy
 
-    from .floors.measure import _map_tensors
+    from .recording.values import map_tensors
 
     if dtype is None:
         return model, inputs
-    cast = _map_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+    cast = map_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
     return copy.deepcopy(model).to(dtype), cast
 
 

@@ -32,6 +32,7 @@ from .options import (
     Steps,
     Strict,
     Traces,
+    Verbose,
     Width,
     examples,
     there,
@@ -148,12 +149,13 @@ def diff(
     json: Json = False,
     strict: Strict = False,
     explain: Annotated[bool, typer.Option("--explain", help="Load both sides again and try causes on them.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
     comparison = compared(reference, candidate, floor, map)
     sides = [load(run) if explain and (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
     name_causes(comparison, *sides, map=map)
-    show(comparison, html, junit, json, strict)
+    show(comparison, html, junit, json, strict, verbose)
 
 
 def compared(reference: Path, candidate: Path, floor: Path | None = None, map: Path | None = None) -> Any:
@@ -185,7 +187,9 @@ def name_causes(
         diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", **options)
 
 
-def show(comparison: Any, html: Path | None, junit: Path | None, json: bool, strict: bool) -> None:
+def show(
+    comparison: Any, html: Path | None, junit: Path | None, json: bool, strict: bool, verbose: bool = False
+) -> None:
     """Print and write one comparison, then leave with its exit code."""
     from ...files import write_text
     from ...parity import report as reports
@@ -204,8 +208,18 @@ def show(comparison: Any, html: Path | None, junit: Path | None, json: bool, str
         for path in (html, junit):
             if path is not None:
                 out.print(f"[dim]report:[/] [bold]{path}[/]", highlight=False)
+    if verbose and comparison.search is not None:
+        _show_search(comparison.search)
     if not comparison.verdict.passes(strict):
         raise typer.Exit(exit_code_of_verdict(comparison.verdict, strict))
+
+
+def _show_search(log: Any) -> None:
+    """How the causes were looked for: runs, what the models refused, and the traceback of what failed."""
+    refused = ", ".join(f"{count} with {kind}" for kind, count in sorted(log.misfits.items())) or "none"
+    err.print(f"[dim]looked for causes in {log.runs} runs; refused by the model: {refused}[/]", highlight=False)
+    for failed in log.failed_hypotheses:
+        err.print(f"\n{failed.describe()}\n{failed.traceback}", style="dim", markup=False, highlight=False)
 
 
 def prove(
@@ -239,6 +253,7 @@ def prove(
         bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=1, help="How long to look for causes.")] = 120.0,
+    verbose: Verbose = False,
 ) -> None:
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = RunRecipe(
@@ -255,7 +270,7 @@ def prove(
     else:
         first, second = (load(run) for run in both(asked, candidate, library))
         comparison = proof(first, second, output, runs, map, **options)
-    show(comparison, html or output / "report.html", junit, json, strict)
+    show(comparison, html or output / "report.html", junit, json, strict, verbose)
 
 
 def is_trace(reference: str) -> bool:
@@ -314,6 +329,7 @@ def explain(
     map: Map = None,
     html: Html = None,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Name the cause of a difference with its proof: both sides are run again with one thing changed at a time."""
     if candidate is None:
@@ -325,7 +341,7 @@ def explain(
             "[yellow]Neither trace says how it was recorded: only what the recorded values prove can be named.[/]"
         )
     name_causes(comparison, *sides, map=map)
-    show(comparison, html, None, json, strict=False)
+    show(comparison, html, None, json, strict=False, verbose=verbose)
 
 
 def traces_of_report(report: Path, floor: Path | None) -> tuple[Path, Path, Path | None]:

@@ -11,7 +11,7 @@ import typer
 from ...errors import InputError
 from ..console import err, out
 from .compare import compared, name_causes, run_of, show
-from .options import Floor, Html, Json, Library, Traces, examples
+from .options import Floor, Html, Json, Library, Traces, Verbose, examples
 from .runs import RunRecipe, Side, load
 
 
@@ -27,6 +27,7 @@ def zoom(
     floor: Floor = None,
     html: Html = None,
     json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Look at one node alone: record both sides again up to it with full tensors, and run the candidate's node on the reference's inputs."""
     from ...parity.recording.node_alone import node_options
@@ -55,7 +56,7 @@ def zoom(
     comparison.nodes = [n for n in comparison.nodes if n.order <= node.order]
     comparison.reference_path, comparison.candidate_path = str(paths[0]), str(paths[1])
     name_causes(comparison, *sides)
-    show(comparison, html, None, json, strict=False)
+    show(comparison, html, None, json, strict=False, verbose=verbose)
 
 
 def _key(at: str | None, reference: Path, before: Any) -> Any:

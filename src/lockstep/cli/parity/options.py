@@ -49,6 +49,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write the report as one self-contained page.")]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the report as JUnit XML.")]
 Strict = Annotated[bool, typer.Option("--strict", help="NOISE is a failure too (exit code 10).")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Also show how causes were looked for, and the traceback of what failed.")
+]
 Floor = Annotated[
     Path | None, typer.Option("--floor", help="A measured floor; REFERENCE.floor is taken if it is there.")
 ]

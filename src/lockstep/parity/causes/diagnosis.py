@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..comparison.results import Cause, Comparison, Verdict
+from ..comparison.results import Cause, Comparison, SearchLog, Verdict
 from ..floors.file import Floor
 from ..trace.reader import Trace
 from .live import Live, live_side
@@ -54,15 +54,19 @@ def diagnose(
     floor = floor if floor is not None else (comparison.floor_path or None)
     other = [live.weights() if live is not None else None for live in (sides[1][0], sides[0][0])]
     causes: list[Cause] = []
+    comparison.search = log = SearchLog()
     began, count = clock(), sum(side[0] is not None for side in sides)
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
         if live is not None:
             deadline = began + seconds * (FIRST_SIDE if count > 1 and not turned else 1)
-            search = CauseSearch(live, own, foreign, turned, weights, floor, map, lambda end=deadline: clock() > end)  # type: ignore[misc]
+            search = CauseSearch(
+                live, own, foreign, turned, weights, floor, map, lambda end=deadline: clock() > end, log  # type: ignore[misc]
+            )  # fmt: skip
             causes = search.unrepeatable(comparison) or search.all_causes(comparison, limit)
             if rounding:
                 causes += search.roundings(comparison)
             comparison.explained = search.explained
+            log.runs += search.runs
             if causes and causes[0].evidence.get("accepted"):
                 break
     proven = [c for c in causes if c.evidence.get("accepted")]

@@ -161,6 +161,39 @@ class Cause:
 
 
 @dataclass
+class FailedHypothesis:
+    """A hypothesis that could not be tried, for a reason that does not lie in the hypothesis."""
+
+    hypothesis: str
+    at: str
+    error: str
+    ours: bool  # the code of parity went wrong; False: the side cannot be run again
+    traceback: str
+    times: int = 1
+
+    def describe(self) -> str:
+        whose = " (a bug of Lockstep, please report it)" if self.ours else ""
+        often = f", {self.times} times" if self.times > 1 else ""
+        return f"{self.hypothesis}, at `{self.at}`{often}: {self.error}{whose}"
+
+
+@dataclass
+class SearchLog:
+    """What a search for causes ran, and what it could not try."""
+
+    runs: int = 0
+    misfits: dict[str, int] = field(default_factory=dict)  # runs that the model refused with the edit, by kind of error
+    failed_hypotheses: list[FailedHypothesis] = field(default_factory=list)
+
+    def add(self, failed: FailedHypothesis) -> None:
+        for known in self.failed_hypotheses:
+            if (known.hypothesis, known.at, known.error) == (failed.hypothesis, failed.at, failed.error):
+                known.times += 1
+                return
+        self.failed_hypotheses.append(failed)
+
+
+@dataclass
 class Coverage:
     """What was compared and what was not."""
 
@@ -199,6 +232,7 @@ class Comparison:
     weights: list[dict[str, Any]] = field(default_factory=list)  # parameters that differ, were fused, split, transposed
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
     explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
+    search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis
 
     def node(self, key: str) -> NodeResult | None:
         """The result of one key, given as text (`step|path[#call]|slot`)."""

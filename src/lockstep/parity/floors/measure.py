@@ -20,7 +20,7 @@ from ..recording.patching import watch_attribute
 from ..recording.recorder import record
 from ..recording.replay import replay
 from ..recording.targets import Target, find_target
-from ..recording.values import to_torch
+from ..recording.values import map_tensors, to_torch
 from ..trace.names import Key
 from ..trace.reader import Trace
 from ..trace.sketch import sketch_error
@@ -121,7 +121,7 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
     if kind == "fp64":
         variation.contexts += [
             lambda: in_float64(parts.modules.values()),
-            lambda: _default_dtype(torch.float64),
+            lambda: _setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
             lambda: _changed_inputs(parts, lambda x: x.double() if x.is_floating_point() else x),
             _Upcast,
         ]
@@ -131,7 +131,7 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
         variation.contexts.append(lambda: _changed_inputs(parts, lambda x: one_ulp(x, generator)))
         variation.draw = lambda index, tensor: one_ulp(tensor, generator)
     elif kind == "threads" and detail.isdigit() and int(detail) > 0:
-        variation.contexts.append(lambda: _threads(int(detail)))
+        variation.contexts.append(lambda: _setting(torch.get_num_threads, torch.set_num_threads, int(detail)))
     elif kind == "sdpa" and detail in KERNELS:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -216,33 +216,14 @@ class _Upcast(TorchFunctionMode):
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+def _setting(read: Callable[[], Any], write: Callable[[Any], Any], value: Any) -> Iterator[None]:
+    """A setting of torch for the time of one run."""
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if type(value) in (list, tuple):
-        return type(value)(_map_tensors(item, change) for item in value)
-    if type(value) is dict:
-        return {key: _map_tensors(item, change) for key, item in value.items()}
-    return value
+        write(before)
 
 
 @contextmanager
@@ -250,10 +231,10 @@ def _changed_inputs(parts: Target, change: Callable[[torch.Tensor], torch.Tensor
     """Every tensor that enters a root module goes through `change`."""
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return _map_tensors(args, change), _map_tensors(kwargs, change)
+        return map_tensors(args, change), map_tensors(kwargs, change)
 
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return original(*_map_tensors(args, change), **_map_tensors(kwargs, change))
+        return original(*map_tensors(args, change), **map_tensors(kwargs, change))
 
     with ExitStack() as stack:
         for module in parts.modules.values():
@@ -277,7 +258,7 @@ def _doubled_batch(parts: Target) -> Iterator[None]:
         def double(tensor: torch.Tensor) -> torch.Tensor:
             return torch.cat([tensor, tensor]) if tensor.ndim and size and tensor.shape[0] == size else tensor
 
-        return _map_tensors(args, double), _map_tensors(kwargs, double)
+        return map_tensors(args, double), map_tensors(kwargs, double)
 
     def after(module: nn.Module, args: tuple[Any, ...], result: Any) -> Any:
         size = sizes.pop()
@@ -299,11 +280,11 @@ def _doubled_batch(parts: Target) -> Iterator[None]:
 
 
 def _map_outputs(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Like `_map_tensors`, also for result objects with fields, which are changed in place."""
-    mapped = _map_tensors(value, change)
+    """Like `map_tensors`, also for result objects with fields, which are changed in place."""
+    mapped = map_tensors(value, change)
     if mapped is value and hasattr(value, "__dict__"):
         for name, item in list(vars(value).items()):
-            setattr(value, name, _map_tensors(item, change))
+            setattr(value, name, map_tensors(item, change))
     return mapped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,69 +38,52 @@ def run_stages(
     unknown = set(stages) - set(STAGES)
     if unknown:
         raise ParityError(f"unknown stages {sorted(unknown)}; known are {', '.join(STAGES)}")
-    folder = Path(folder)
-    runners = {"encode": _encode, "decode": _decode, "denoise": _denoise}
+    run = _StageRun(reference, candidate, run_reference, run_candidate, floor, level)
     results: dict[str, Comparison] = {}
     for stage in [s for s in STAGES if s in stages]:
-        base = folder / stage
-        results[stage] = runners[stage](
-            reference, candidate, run_reference, run_candidate, base, floor, level, denoise_steps
-        )
+        base = Path(folder, stage)
+        if stage == "decode":
+            results[stage] = run.behind_the_loop(base)
+        else:
+            results[stage] = run.until("preloop" if stage == "encode" else f"denoise:{denoise_steps - 1}", base)
         if results[stage].verdict not in (Verdict.PASS, Verdict.NOISE) and not keep_going:
             break
     return results
 
 
-def _encode(
-    reference: Any,
-    candidate: Any,
-    run_reference: Any,
-    run_candidate: Any,
-    base: Path,
-    floor: Any,
-    level: str,
-    steps: int,
-) -> Comparison:
-    for side, target, run in (("ref", reference, run_reference), ("cand", candidate, run_candidate)):
-        with record(target, base / f"{side}.trace", level=level, stop_at="preloop", side=side):
-            run(target)
-    return compare(base / "ref.trace", base / "cand.trace", floor=floor)
+@dataclass(frozen=True)
+class _StageRun:
+    """The two sides, and how each is run."""
 
+    reference: Any
+    candidate: Any
+    run_reference: Callable[[Any], Any]
+    run_candidate: Callable[[Any], Any]
+    floor: Floor | str | Path | None
+    level: str
 
-def _decode(
-    reference: Any,
-    candidate: Any,
-    run_reference: Any,
-    run_candidate: Any,
-    base: Path,
-    floor: Any,
-    level: str,
-    steps: int,
-) -> Comparison:
-    """Only what comes after the loop is compared; the loop's result is the reference's on both sides."""
-    latents = base / "latents.trace"
-    with ExitStack() as stack:
-        stack.enter_context(record(reference, latents, keep={"*": "none", "@scheduler.step": "full"}, weights=False))
-        stack.enter_context(record(reference, base / "ref.trace", level=level, start_at="post_loop", side="ref"))
-        run_reference(reference)
-    with ExitStack() as stack:
-        stack.enter_context(inject(candidate, latents, at="post_loop"))
-        stack.enter_context(record(candidate, base / "cand.trace", level=level, start_at="post_loop", side="cand"))
-        run_candidate(candidate)
-    return compare(base / "ref.trace", base / "cand.trace", floor=floor)
+    def until(self, stop: str, base: Path) -> Comparison:
+        """Both sides from the start up to `stop`."""
+        sides = (("ref", self.reference, self.run_reference), ("cand", self.candidate, self.run_candidate))
+        for side, target, run in sides:
+            with record(target, base / f"{side}.trace", level=self.level, stop_at=stop, side=side):
+                run(target)
+        return self._compared(base)
 
+    def behind_the_loop(self, base: Path) -> Comparison:
+        """Only what comes after the loop is compared; the loop's result is the reference's on both sides."""
+        latents = base / "latents.trace"
+        with (
+            record(self.reference, latents, keep={"*": "none", "@scheduler.step": "full"}, weights=False),
+            record(self.reference, base / "ref.trace", level=self.level, start_at="post_loop", side="ref"),
+        ):
+            self.run_reference(self.reference)
+        with (
+            inject(self.candidate, latents, at="post_loop"),
+            record(self.candidate, base / "cand.trace", level=self.level, start_at="post_loop", side="cand"),
+        ):
+            self.run_candidate(self.candidate)
+        return self._compared(base)
 
-def _denoise(
-    reference: Any,
-    candidate: Any,
-    run_reference: Any,
-    run_candidate: Any,
-    base: Path,
-    floor: Any,
-    level: str,
-    steps: int,
-) -> Comparison:
-    for side, target, run in (("ref", reference, run_reference), ("cand", candidate, run_candidate)):
-        with record(target, base / f"{side}.trace", level=level, stop_at=f"denoise:{steps - 1}", side=side):
-            run(target)
-    return compare(base / "ref.trace", base / "cand.trace", floor=floor)
+    def _compared(self, base: Path) -> Comparison:
+        return compare(base / "ref.trace", base / "cand.trace", floor=self.floor)

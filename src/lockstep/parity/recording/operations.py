@@ -80,7 +80,7 @@ def operation_name(function: Any) -> str:
     return _ALIASES.get(name, name)
 
 
-def _kind(function: Any) -> Kind:
+def kind_of(function: Any) -> Kind:
     name = getattr(function, "__name__", "")
     if name in _SKIP or not name:
         return Kind.SKIP
@@ -121,7 +121,7 @@ class OperationMode(TorchFunctionMode):
         kwargs = kwargs or {}
         kind = self._kinds.get(func)
         if kind is None:
-            kind = self._kinds[func] = _kind(func)
+            kind = self._kinds[func] = kind_of(func)
         if kind is Kind.SKIP:
             return func(*args, **kwargs)
         if kind is Kind.RANDOM or (kind is Kind.VALUE and _is_dropout(func, args, kwargs)):

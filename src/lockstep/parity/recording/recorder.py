@@ -41,26 +41,6 @@ SCHEDULER_ARRAYS = ("timesteps", "sigmas")
 _ACTIVE: contextvars.ContextVar[Recorder | None] = contextvars.ContextVar("parity_recorder", default=None)
 
 
-def record(
-    target: Any,
-    path: str | Path,
-    *,
-    keep: str | Mapping[str, str] = "sketch",
-    level: str = "module",
-    steps: str | int | Iterable[int] = "all",
-    stop_at: str | None = None,
-    start_at: str | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    weights: bool = True,
-    side: str = "",
-    name: str | None = None,
-    draw_hook: DrawHook | None = None,
-    adjust: Adjust | None = None,
-) -> Recorder:
-    """A context manager that writes everything `target` computes inside it to `path` (see `docs/trace-format.md`)."""
-    return Recorder(target, path, keep, level, steps, stop_at, start_at, inputs, weights, side, name, draw_hook, adjust)
-
-
 def tap(name: str, tensor: torch.Tensor, step: str | None = None) -> None:
     """Record a value of your own code as `@name`; does nothing while nothing records."""
     recorder = _ACTIVE.get()
@@ -69,12 +49,13 @@ def tap(name: str, tensor: torch.Tensor, step: str | None = None) -> None:
 
 
 class Recorder:
-    """One recording; made by `record`."""
+    """A context manager that writes everything `target` computes inside it to `path` (see `docs/trace-format.md`)."""
 
     def __init__(
         self,
         target: Any,
         path: str | Path,
+        *,
         keep: str | Mapping[str, str] = "sketch",
         level: str = "module",
         steps: str | int | Iterable[int] = "all",
@@ -315,6 +296,9 @@ class Recorder:
             if values is not None:
                 self._record_named(f"@{name}.{array}", "out", values, full=True)
         self._writer.meta.setdefault("schedules", []).append(effective.describe_scheduler(scheduler))
+
+
+record = Recorder  # the verb: `with record(model, path): model(x)`
 
 
 def _is_opaque(module: nn.Module) -> bool:

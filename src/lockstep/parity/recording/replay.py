@@ -8,24 +8,20 @@ import torch
 from torch import nn
 
 from ..errors import TeacherForcingError
-from ..trace.names import Key
+from ..trace.names import Key, literal
 from ..trace.reader import Entry, Trace
 from .values import TORCH_DTYPES, parameter_names, to_torch
 
 
 def call_entries(trace: Trace, path: str, step: str | None = None, call: int = 0) -> list[Entry]:
     """The recorded inputs of one call; the first step that has it if none is named."""
-    found = [e for e in trace.find(path=_literal(path), slot="in*") if e.key.call == call]
+    found = [e for e in trace.find(path=literal(path), slot="in*") if e.key.call == call]
     if step is None and found:
         step = found[0].key.step
     found = [e for e in found if e.key.step == step]
     if not found:
         raise TeacherForcingError(f"{trace.path.name} has no inputs of `{path}`" + (f" at {step}" if step else ""))
     return found
-
-
-def _literal(path: str) -> str:
-    return path.replace("[", "[[]")
 
 
 def recorded_arguments(trace: Trace, entries: list[Entry], dtype: torch.dtype | None = None) -> dict[str, Any]:

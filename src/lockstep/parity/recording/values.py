@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -110,6 +110,17 @@ def _container_leaves(value: Any, slot: str, depth: int) -> Iterator[tuple[str, 
         return
     for key, item in items:
         yield from leaves(item, f"{slot}.{clean(key)}", depth + 1)
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same nested lists, tuples and dicts with every tensor changed; other objects as they are."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(item, change) for item in value)
+    if type(value) is dict:
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value
 
 
 def clean(text: str) -> str:

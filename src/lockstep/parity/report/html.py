@@ -20,7 +20,7 @@ def to_html(report: Report, title: str = "") -> str:
     """The whole page as text."""
     title = title or f"{report.verdict} · parity"
     sections = [
-        _head(report), _causes(report), _depth(report), _heat(report), _first(report.first), _loop(report), _pictures(report),
+        _head(report), _causes(report), _not_tried(report), _depth(report), _heat(report), _first(report.first), _loop(report), _pictures(report),
         _config(report), _settings(report), _weights(report), _coverage(report), _values(report),
     ]  # fmt: skip
     return (
@@ -102,6 +102,12 @@ def _causes(report: Report) -> str:
     return _section(
         "Why", "".join(made), "Proven by recomputation: one thing is changed, and the error that remains is measured."
     )
+
+
+def _not_tried(report: Report) -> str:
+    listed = "".join(f"<li>{_marked(failed.describe())}</li>" for failed in report.not_tried)
+    note = "The search for causes could not try these; the cause may be among them."
+    return _section("Not tried", f"<ul>{listed}</ul>" if listed else "", note)
 
 
 def _first(first: First | None) -> str:

@@ -9,7 +9,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..comparison.config_table import differing, settings_of
-from ..comparison.results import AxisEnergy, Cause, Comparison, Coverage, NodeResult, Role, Status, Structure, Verdict
+from ..comparison.results import (
+    AxisEnergy,
+    Cause,
+    Comparison,
+    Coverage,
+    FailedHypothesis,
+    NodeResult,
+    Role,
+    Status,
+    Structure,
+    Verdict,
+)
 from ..errors import ParityError
 from ..trace.names import NO_STEP, Key
 from ..trace.reader import Trace
@@ -101,6 +112,7 @@ class Report:
     worst: list[Point] = field(default_factory=list)
     config: list[dict[str, Any]] = field(default_factory=list)  # settings in force that differ or contradict themselves
     explained: str = ""  # what is left with every proven cause in force
+    not_tried: list[FailedHypothesis] = field(default_factory=list)
 
 
 def build(comparison: Comparison, *, pictures: bool = True) -> Report:
@@ -124,6 +136,7 @@ def build(comparison: Comparison, *, pictures: bool = True) -> Report:
         worst=_worst(comparison.nodes),
         config=_config(comparison),
         explained=_explained(comparison),
+        not_tried=list(comparison.search.failed_hypotheses) if comparison.search is not None else [],
     )
 
 

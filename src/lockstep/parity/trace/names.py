@@ -87,6 +87,11 @@ class Key:
         return "/" in self.path or self.path.endswith(".scale_model_input")
 
 
+def literal(path: str) -> str:
+    """A path as a pattern that only it fits."""
+    return path.replace("[", "[[]")
+
+
 def step_index(step: str) -> int | None:
     """7 for 'denoise:07' and for 'chunk:2/denoise:07.cond'; None outside of loops."""
     if step == NO_STEP:

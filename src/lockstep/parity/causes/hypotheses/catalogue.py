@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..edits import AttributeChange, Call, Edit, ModuleChange, OperationChange, ParameterChange, Site
+from ..edits import AttributeChange, Call, Edit, ModuleChange, NotApplicable, OperationChange, ParameterChange, Site
 from ..examples import Example
 from ..probe import Probe, Survey
 from .attention import attention_edits
@@ -345,7 +345,7 @@ def module_as_activation(probe: Probe) -> Iterator[Edit]:
 def _same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
     first = next((v for v in [*args, *kwargs.values()] if isinstance(v, torch.Tensor)), None)
     if first is None or not isinstance(result, torch.Tensor) or first.shape != result.shape:
-        raise ValueError("not a module that can be left out")
+        raise NotApplicable("not a module that can be left out")
     return first
 
 
@@ -428,7 +428,7 @@ def _replaced_input(path: str, label: str, probe: Probe) -> Edit:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         new = values[label]
         if not args or not isinstance(args[0], torch.Tensor) or args[0].shape != new.shape:
-            raise ValueError("another shape")
+            raise NotApplicable("another shape")
         return (new, *args[1:]), kwargs
 
     words = f"`{path[len(probe.owner) + 1 :]}` is given {_label_words(label, probe)}"

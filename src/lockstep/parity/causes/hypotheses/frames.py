@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..edits import Call, Change, Edit, ModuleChange, OperationChange, Site
+from ..edits import Call, Change, Edit, ModuleChange, NotApplicable, OperationChange, Site
 from ..examples import Example
 from ..probe import Probe, Survey
 from .tensors import ARITHMETIC
@@ -64,7 +64,7 @@ def _exchanged(first: Site, second: Site) -> Edit:
 
     def both(call: Call) -> Any:
         if not waiting or call.args[0] is not waiting[0].args[0]:
-            raise ValueError("the second does not take what the first gives")
+            raise NotApplicable("the second does not take what the first gives")
         return waiting[0].operand(0, call.run())
 
     changes = (OperationChange(frozenset([first]), skip), OperationChange(frozenset([second]), both))
@@ -94,7 +94,7 @@ def _behind_child(site: Site, path: str, name: str) -> Edit:
 
     def behind(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         if not waiting or not args or args[0] is not waiting[0].args[0]:
-            raise ValueError("the child does not take what the operation gives")
+            raise NotApplicable("the child does not take what the operation gives")
         return waiting[0].operand(0, result)
 
     changes = (OperationChange(frozenset([site]), skip), ModuleChange(path, behind))
@@ -197,7 +197,7 @@ def repeated_children(probe: Probe, survey: Survey) -> Iterator[Edit]:
 def _again(module: nn.Module) -> Callable[..., Any]:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         if not args or not isinstance(result, torch.Tensor) or args[0].shape != result.shape:
-            raise ValueError("not a module that can be run on its own result")
+            raise NotApplicable("not a module that can be run on its own result")
         return module.forward(result, *args[1:], **kwargs)
 
     return apply
@@ -227,7 +227,7 @@ def _scaled(site: Site, example: Example, factor: float) -> Edit:
 def _scaled_child(path: str, name: str, factor: float) -> Edit:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         if not isinstance(result, torch.Tensor):
-            raise ValueError("not one tensor")
+            raise NotApplicable("not one tensor")
         return result * factor
 
     return Edit(

@@ -231,30 +231,17 @@ def convolution_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if "bias" in example.tensors:
         yield edit("missing_bias", "convolution without its bias", sites, lambda call: call.given(bias=None), rank=1)
     if weight[0] == weight[1]:
-        yield edit(
-            "transposed_weight",
-            "kernel with in and out channels swapped",
-            sites,
-            _weight(lambda w: w.transpose(0, 1)),
-            rank=1,
-        )
+        yield _transposed("in and out channels", 0, 1, sites)
     if len(weight) == 4 and max(weight[2:]) > 1:
         if weight[2] == weight[3]:
-            yield edit(
-                "transposed_weight",
-                "kernel with height and width swapped",
-                sites,
-                _weight(lambda w: w.transpose(2, 3)),
-                rank=1,
-            )
-        yield edit(
-            "flipped_kernel",
-            "kernel mirrored (convolution instead of correlation)",
-            sites,
-            _weight(lambda w: w.flip(2, 3)),
-            rank=2,
-        )
+            yield _transposed("height and width", 2, 3, sites)
+        words = "kernel mirrored (convolution instead of correlation)"
+        yield edit("flipped_kernel", words, sites, _weight(lambda w: w.flip(2, 3)), rank=2)
     yield from _padding_edits(example, sites)
+
+
+def _transposed(axes: str, a: int, b: int, sites: Sites) -> Edit:
+    return edit("transposed_weight", f"kernel with {axes} swapped", sites, _weight(lambda w: w.transpose(a, b)), rank=1)
 
 
 def _weight(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Call], Any]:

@@ -26,21 +26,10 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op in _SPATIAL:
         yield from _shifts(example, sites)
     if example.op in ("view", "reshape", "unflatten", "permute", "transpose", "flatten", "movedim", "rearrange"):
-        yield edit(
-            "head_layout",
-            "the last two axes in the other memory order",
-            sites,
-            lambda c: _reread(c.run(), -1, -2),
-            rank=3,
-        )
-        if len(shape) > 2:
-            yield edit(
-                "head_layout",
-                "axes -2 and -3 in the other memory order",
-                sites,
-                lambda c: _reread(c.run(), -2, -3),
-                rank=3,
-            )
+        for axes, a, b in (("the last two axes", -1, -2), ("axes -2 and -3", -2, -3)):
+            if len(shape) >= -b:
+                words = f"{axes} in the other memory order"
+                yield edit("head_layout", words, sites, lambda c, a=a, b=b: _reread(c.run(), a, b), rank=3)
         for a in range(1, len(shape)):
             for b in range(a + 1, len(shape)):
                 if shape[a] == shape[b] > 1:
