@@ -12,15 +12,13 @@ from ..errors import LockstepError
 from .console import err, fail, print_json
 from .demo import demo
 from .env import env
-from .exit_codes import ExitCode
+from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
 from .train import train
-
-CODES = "Exit codes:\n\n" + "\n\n".join(f"{code:>5}  {code.meaning}" for code in ExitCode)
 
 
 @runtime_checkable
@@ -32,7 +30,7 @@ class UsageProblem(Protocol):
 
 
 app = typer.Typer(
-    name="lockstep", help="Runs, ports and proves diffusion models.", epilog=CODES, no_args_is_help=True,
+    name="lockstep", help="Runs, ports and proves diffusion models.", epilog=explained(ExitCode), no_args_is_help=True,
     rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=True,
 )  # fmt: skip
 
