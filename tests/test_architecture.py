@@ -85,7 +85,9 @@ def test_imports_point_one_way(path):
 def test_a_family_imports_no_other_family(path):
     own = path.parent.name
     for name in imported_names(path):
-        family = name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        family = (
+            name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        )
         assert family in (own, "pipeline", *(["common"] if own != "common" else [])), f"{own} imports {name}"
 
 
