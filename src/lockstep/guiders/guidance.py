@@ -50,11 +50,8 @@ class BaseGuidance(ConfigMixin):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         dataclass(eq=False, repr=False, kw_only=True)(cls)
-        hints, init = (
-            typing.get_type_hints(cls),
-            vars(cls)["__init__"],
-        )  # each name as it is known where it was annotated
-        init.__annotations__ = {value.name: hints[value.name] for value in fields(cls)}
+        init, kinds = vars(cls)["__init__"], typing.get_type_hints(cls)  # names of types as each class's module knows them
+        init.__annotations__ = {value.name: kinds[value.name] for value in fields(cls)}
         cls.__init__ = register_to_config(init)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
