@@ -24,6 +24,7 @@ ALLOWED = {
     "training": {"schedulers"},
     "finetuning": {"training", "pipelines"},
     "embedded": {"training", "loaders", "models", "schedulers", "guiders", "tokenizers"},
+    "__main__": {"cli"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
         "pipelines",
@@ -83,6 +84,14 @@ def test_imports_point_one_way(path):
             pytest.fail(f"{path.relative_to(ROOT)} imports {name}: {own} stands beside the library")
         else:
             assert target in ALLOWED[own] | BASE | {"__version__"}, f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "pipelines").glob("*/*.py")), ids=lambda p: "/".join(p.parts[-2:]))
+def test_a_family_imports_no_other_family(path):
+    own = path.parent.name
+    for name in imported_names(path):
+        family = name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        assert family in (own, "pipeline", "index_names", *(["common"] if own != "common" else [])), f"{own} imports {name}"
 
 
 def test_every_package_stands_in_the_table():

@@ -55,6 +55,8 @@ def load_settings(cls: type[Settings], path: Path) -> Settings:
     """Settings from a TOML file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotFoundError(f"Wanted the settings file {path}, and it is not there.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise FileFormatError(f"{path} is not valid TOML: {problem}.") from None
     return build_settings(cls, values, path.name)

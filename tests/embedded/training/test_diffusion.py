@@ -46,17 +46,8 @@ def test_kill_9_in_the_middle_then_resume(work, settings, tmp_path, as_toml):
     often = dataclasses.replace(settings, cadence=dataclasses.replace(settings.cadence, checkpoint_minutes=0))
     config = tmp_path / "tiny.toml"
     config.write_text(as_toml(often))
-    command = [
-        sys.executable,
-        "-m",
-        "lockstep.embedded.training",
-        "diffusion",
-        "--work",
-        str(work),
-        "--teacher",
-        str(work / "teacher"),
-    ]
-    command += ["--run", "killed", "--config", str(config), "--steps", "100000"]
+    command = [sys.executable, "-m", "lockstep", "train", "emoji", "diffusion", "--work", work]
+    command += ["--teacher", work / "teacher", "--run", "killed", "--config", config, "--steps", "100000"]
     checkpoint = work / "runs" / "killed" / "checkpoint.safetensors"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as process:

@@ -25,6 +25,7 @@ from ...training.pixels import to_bytes
 from ...training.precision import autocast
 from ...training.progress import Reporter
 from ...training.sampling import predict, sample_latents
+from ...training.settings import load_settings
 from ...training.sheets import save_sheet
 from ...training.trainee import Trainee
 from .data import Item, ItemTable, load_items
@@ -124,8 +125,12 @@ def seed_embedding(embedding: nn.Embedding, vectors: Any, known: Any, scale: flo
 
 def pin_tokenizer(work: Path, run: Run) -> None:
     """A run keeps the tokenizer that it began with: other ids would make its text encoder worthless."""
-    if not (run.folder / "tokenizer").is_dir():
-        shutil.copytree(work / "tokenizer", run.folder / "tokenizer")
+    own, learned = run.folder / "tokenizer", work / "tokenizer"
+    if own.is_dir():
+        return
+    if not learned.is_dir():
+        raise NotFoundError(f"Wanted the tokenizer in {learned}, and it is not there. Run the stage `tokenizer` first.")
+    shutil.copytree(learned, own)
 
 
 class DiffusionTraining:
@@ -210,9 +215,9 @@ class DiffusionTraining:
         return torch.cat(parts)
 
     @torch.inference_mode()
-    def sheet(self, path: Path) -> Path:
-        """The fixed prompts as pictures, through the teacher's decoder."""
-        prompts = self.settings.evaluation.prompts
+    def sheet(self, path: Path, prompts: Sequence[str] | None = None) -> Path:
+        """The fixed prompts, or others, as pictures, through the teacher's decoder."""
+        prompts = prompts or self.settings.evaluation.prompts
         latents = self.data.normal.restore(self.sample(self.data.tokens(prompts)))
         self.autoencoder = self.autoencoder or load_teacher(self.teacher_folder)
         return save_sheet(path, to_bytes(self.autoencoder.decode(latents, return_dict=False)[0]), prompts)
@@ -248,10 +253,27 @@ def train_diffusion(
     return run.checkpoint
 
 
+def draw_sheet(
+    work: Path, run_name: str, teacher_folder: Path, target: Path, prompts: Sequence[str] | None = None
+) -> Path:
+    """Pictures of a run as far as it has come; the run itself stays as it is."""
+    run = Run(work / "runs" / run_name)
+    training = DiffusionTraining(work, settings_of(work, run_name), run, teacher_folder)
+    run.resume(training.trainee)
+    return training.sheet(target, prompts)
+
+
+def settings_of(work: Path, run_name: str) -> DiffusionSettings:
+    """The settings that a run was last started with."""
+    folder = work / "runs" / run_name
+    require_run(folder)
+    return load_settings(DiffusionSettings, folder / "settings.toml")
+
+
 def require_run(folder: Path) -> None:
     if not (folder / "checkpoint.safetensors").is_file():
         known = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none"
-        raise NotFoundError(f"There is no run {folder.name!r} with a checkpoint to start from. Runs: {known}.")
+        raise NotFoundError(f"There is no run {folder.name!r} with a checkpoint. Runs: {known}.")
 
 
 def describe(training: DiffusionTraining, settings_text: str) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from lockstep.embedded.training.data import COLOURS, DEFAULT_STYLE, build_items, compose, load_items, load_pictures
-from lockstep.embedded.training.data.__main__ import main
 from lockstep.embedded.training.data.concepts import code_of
 from lockstep.embedded.training.data.items import MAIN_COUNTS
 from lockstep.errors import NotFoundError
@@ -127,16 +126,13 @@ def test_the_table_is_the_same_byte_for_byte(built, tmp_path):
     assert build_items(built).read_bytes() == first
 
 
-def test_command(built, tmp_path, capsys):
-    assert main(["--work", str(built), "items", "sheets"]) == 0
-    assert "held out" in capsys.readouterr().out
-    assert (built / "sheets/compositions.png").stat().st_size > 1000
-    assert main(["--work", str(tmp_path / "empty"), "items"]) == 1
-    assert "`render`" in capsys.readouterr().err
-    assert main(["--work", str(built), "itmes"]) == 1
-    assert "did you mean 'items'" in capsys.readouterr().err
-
-
 def test_without_items_the_error_names_the_stage(tmp_path):
     with pytest.raises(NotFoundError, match="`items`"):
         load_items(tmp_path)
+
+
+def test_the_command_writes_items_and_sheets(lockstep, built):
+    code, out, err = lockstep("train", "emoji", "data", "items", "sheets", "--work", built)
+    assert code == 0, err
+    assert "held out" in out
+    assert (built / "sheets/compositions.png").stat().st_size > 1000
