@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from ..configuration import ConfigMixin
-from ..files import HUB_ARGUMENTS
+from ..files import HubArguments
 from .assembly import Assembly
 from .events import Event
 from .output import PipelineOutput
@@ -24,9 +25,7 @@ from .stub_types import Types, as_argument
 
 # which part of a result's type each `output_type` stands for
 FORMS: dict[str, type] = {"pil": list, "np": np.ndarray, "pt": torch.Tensor, "latent": torch.Tensor}
-HUB_TYPES = {name: bool if name in ("local_files_only", "force_download") else str for name in HUB_ARGUMENTS}
-HUB_TYPES |= {"cache_dir": str | Path, "token": str | bool}  # type: ignore[dict-item]
-NO_OTHER_NAME = "# type: ignore[assignment]  # every name is declared: another one is a mistake"
+NO_OTHER_NAME = "# type: ignore[assignment, misc]  # every name is declared: another one is a mistake"
 
 
 class PipelineFace:
@@ -58,7 +57,7 @@ class PipelineFace:
         parts = {spec.name: f"{self.hints.text(_given_type(spec))} = ..." for spec in specs}
         parts |= {config.name: f"{self.hints.text(_config_type(config.default))} = ..." for config in configs}
         lines += self._method("__init__", self._declared(self.kind.__init__) | parts, "None")
-        hub = {name: f"{self.hints.text(HUB_TYPES[name])} | None = ..." for name in sorted(HUB_TYPES)}
+        hub = {name: f"{self.hints.text(hint)} = ..." for name, hint in typing.get_type_hints(HubArguments).items()}
         loading = self._declared(self.kind.from_pretrained) | parts | hub
         lines += ["    @classmethod", *self._method("from_pretrained", loading, self.hints.text(typing.Self))]
         lines += self._calls()
@@ -109,7 +108,9 @@ class PipelineFace:
             return {}
         param = next(param for param in self.assembly.inputs if param.name == "output_type")
         same = tuple(one for one in typing.get_args(param.type_hint) if FORMS.get(one) is FORMS[form])
-        return {"output_type": self.hints.text(Literal[same]) + (f" = {param.default!r}" if param.default in same else "")}
+        return {
+            "output_type": self.hints.text(Literal[same]) + (f" = {param.default!r}" if param.default in same else "")
+        }
 
     def _output(self, form: str | None) -> str:
         return f"_{self.short}{'' if form is None else form.capitalize()}Output"
@@ -137,7 +138,7 @@ def _in_form(hint: Any, form: str | None) -> Any:
     """The members of a result's type that an `output_type` gives; the whole type where they cannot be told apart."""
     members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else ()
     chosen = [member for member in members if form and (typing.get_origin(member) or member) is FORMS[form]]
-    return typing.Union[tuple(chosen)] if chosen else hint  # noqa: UP007
+    return functools.reduce(operator.or_, chosen) if chosen else hint
 
 
 def _component_type(spec: ComponentSpec) -> Any:
@@ -152,7 +153,8 @@ def _given_type(spec: ComponentSpec) -> Any:
     kind = _component_type(spec)
     members = typing.get_args(kind)
     single = tuple(member for member in members if not getattr(member, "gathers_several", False))
-    return kind | Sequence[typing.Union[single]] | None if len(single) < len(members) else kind | None  # noqa: UP007
+    several: Any = Sequence[functools.reduce(operator.or_, single)] if len(single) < len(members) else None  # type: ignore[misc]
+    return kind | several | None
 
 
 def _config_type(default: Any) -> Any:

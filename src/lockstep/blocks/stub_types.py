@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -58,5 +60,5 @@ def as_argument(hint: Any) -> Any:
     """A type as that of an argument: what takes a list takes a list of some of its types, and a tuple."""
     origin, members = typing.get_origin(hint), tuple(as_argument(member) for member in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
-        return typing.Union[members]  # noqa: UP007
-    return Sequence[members] if origin is list else hint
+        return functools.reduce(operator.or_, members)
+    return Sequence[members[0]] if origin is list else hint  # type: ignore[valid-type]

@@ -82,8 +82,10 @@ def package_stub() -> str:
     folder = Path(str(package.__file__)).parent
     found = {path.stem for path in (*folder.glob("*.py"), *(init.parent for init in folder.glob("*/__init__.py")))}
     modules = sorted(name for name in found if not name.startswith("_") and name not in PROGRAMS)
-    lines = [f"from . import {name} as {name}" for name in modules]
-    lines += [f"from .{package._WHERE[name]} import {name} as {name}" for name in sorted(package._WHERE)]
+    # mypy follows an import under TYPE_CHECKING last, so that the package does not come before what it is made of
+    lines = ["from typing import TYPE_CHECKING", "", "if TYPE_CHECKING:"]
+    lines += [f"    from . import {name} as {name}" for name in modules]
+    lines += [f"    from .{package._WHERE[name]} import {name} as {name}" for name in sorted(package._WHERE)]
     listed = "".join(f'    "{name}",\n' for name in package.__all__)
     return "\n".join([HEADER, *lines, "", "__version__: str", f"__all__ = [\n{listed}]", ""])
 

@@ -12,7 +12,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -23,12 +23,29 @@ from ..configuration import ConfigMixin, config_defaults, naming_config
 from ..errors import ConfigError, InputError, LockstepError, UnknownNameError, UnsupportedError, WeightsError
 from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
+Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
 # What other libraries have a switch for and what is the only way here.
 ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
-class ModelMixin(ConfigMixin, nn.Module):
+class HasForward(Protocol[Forward]):
+    """A module, seen by what its `forward` takes and gives."""
+
+    @property
+    def forward(self) -> Forward: ...
+
+
+class CalledAsForward(nn.Module):
+    """A module whose call takes and gives what its `forward` does; torch leaves that open to type checkers."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
+
+
+class ModelMixin(ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
@@ -22,6 +22,7 @@ from ..blocks.assembly import Assembly
 from ..blocks.calling import prepare_run
 from ..blocks.compose import CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
 from ..blocks.plan import Plan
 from ..blocks.progress import ProgressBars
@@ -37,7 +38,7 @@ from .offload import Offload
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
-    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., PipelineOutput]:
         def __call__(*args: Any, **kwargs: Any) -> Any:
             run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
             return run(*args, **kwargs)
@@ -128,17 +129,20 @@ class DiffusionPipeline(LoraMixin):
 
     def insert_block(
         self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> Self:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+    ) -> DiffusionPipeline:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
+
+        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
+        """
         self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
-    def replace_block(self, path: str, block: Any) -> Self:
+    def replace_block(self, path: str, block: Any) -> DiffusionPipeline:
         """Put another block at a path."""
         self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
-    def remove_block(self, path: str) -> Self:
+    def remove_block(self, path: str) -> DiffusionPipeline:
         """Take a block out of the tree."""
         self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
@@ -381,7 +385,7 @@ class DiffusionPipeline(LoraMixin):
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
-    ) -> Any:
+    ) -> Self:
         """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
@@ -401,7 +405,7 @@ class DiffusionPipeline(LoraMixin):
         pipe.update_components(**known)
         if load or workflow:
             pipe.load_components(workflow=workflow)
-        return pipe
+        return cast(Self, pipe)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""

@@ -26,6 +26,14 @@ WORDS = (
 class CLIPTokenizer(Tokenizer):
     """`<|startoftext|> words <|endoftext|>`, at most 77 tokens in the published models."""
 
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    pad_token: str
+    bos_token_id: int
+    eos_token_id: int
+    unk_token_id: int
+    pad_token_id: int
     default_tokens: ClassVar[dict[str, str]] = {
         "bos_token": "<|startoftext|>",
         "eos_token": "<|endoftext|>",

@@ -26,6 +26,12 @@ CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" 
 class T5Tokenizer(Tokenizer):
     """`words </s>`, padded with `<pad>`."""
 
+    eos_token: str
+    unk_token: str
+    pad_token: str
+    eos_token_id: int
+    unk_token_id: int
+    pad_token_id: int
     default_tokens: ClassVar[dict[str, str]] = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
     @classmethod

@@ -14,7 +14,7 @@ from torch import nn
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config
 from ...errors import InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..modeling import check_divisible, check_sizes, checkpointed
 from .encoder import TextEncoder, activation, embedding
 
@@ -28,9 +28,17 @@ SIZES = (
 class CLIPTextModelOutput(Output):
     """`hidden_states` are the embeddings and then each layer's output, before the final norm."""
 
-    text_embeds: torch.Tensor | None = None
-    last_hidden_state: torch.Tensor | None = None
-    pooler_output: torch.Tensor | None = None
+    last_hidden_state: torch.Tensor
+    pooler_output: torch.Tensor
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+
+
+@dataclass
+class CLIPTextProjectionOutput(Output):
+    """The same with the projected vector of the whole text in place of the unprojected one."""
+
+    text_embeds: torch.Tensor
+    last_hidden_state: torch.Tensor
     hidden_states: tuple[torch.Tensor, ...] | None = None
 
 
@@ -215,6 +223,7 @@ class CLIPTextModel(TextEncoder):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.text_model.embeddings.token_embedding
 
+    @output_or_tuple
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -274,18 +283,19 @@ class CLIPTextModelWithProjection(CLIPTextModel):
         if not self.text_projection.weight.is_meta:
             nn.init.normal_(self.text_projection.weight, std=initializer_factor * hidden_size**-0.5)
 
-    def forward(
+    @output_or_tuple
+    def forward(  # type: ignore[override]  # the projected vector takes the place of the pooled one
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
         output_hidden_states: bool = False,
         return_dict: bool = True,
-    ) -> CLIPTextModelOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
+    ) -> CLIPTextProjectionOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
         """Hidden states of every token; `text_embeds` is the projected one at the end of the text."""
         self.check_inputs(input_ids, attention_mask, position_ids)
         last, pooled, states = self.text_model(input_ids, attention_mask, position_ids)
-        output = CLIPTextModelOutput(
+        output = CLIPTextProjectionOutput(
             text_embeds=self.text_projection(pooled),
             last_hidden_state=last,
             hidden_states=states if output_hidden_states else None,

@@ -38,15 +38,15 @@ import torch
 
 class _StableDiffusionPilOutput(PipelineOutput):
     images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
     images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(DiffusionPipeline):
     guider: BaseGuidance
@@ -56,8 +56,8 @@ class StableDiffusionPipeline(DiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
         self,
         *,
@@ -92,11 +92,11 @@ class StableDiffusionPipeline(DiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
-        cache_dir: str | Path | None = ...,
-        force_download: bool | None = ...,
-        local_files_only: bool | None = ...,
         revision: str | None = ...,
+        cache_dir: str | Path | None = ...,
+        local_files_only: bool = ...,
         token: str | bool | None = ...,
+        force_download: bool = ...,
     ) -> Self: ...
     @overload
     def __call__(

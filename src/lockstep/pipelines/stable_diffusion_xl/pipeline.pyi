@@ -35,15 +35,15 @@ import torch
 
 class _StableDiffusionXLPilOutput(PipelineOutput):
     images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionXLNpOutput(PipelineOutput):
     images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionXLPtOutput(PipelineOutput):
     images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionXLPipeline(StableDiffusionPipeline):
     guider: BaseGuidance
@@ -57,8 +57,8 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     vae: AutoencoderKL | AutoencoderTiny
     force_zeros_for_empty_prompt: bool
     requires_aesthetics_score: bool
-    __getattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
         self,
         *,
@@ -101,11 +101,11 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         force_zeros_for_empty_prompt: bool = ...,
         requires_aesthetics_score: bool = ...,
-        cache_dir: str | Path | None = ...,
-        force_download: bool | None = ...,
-        local_files_only: bool | None = ...,
         revision: str | None = ...,
+        cache_dir: str | Path | None = ...,
+        local_files_only: bool = ...,
         token: str | bool | None = ...,
+        force_download: bool = ...,
     ) -> Self: ...
     @overload
     def __call__(
