@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ConfigError, UnsupportedError, WiringError
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
@@ -45,8 +45,12 @@ class ModularPipelineBlocks:
         if cls.kind == "leaf" and "outputs" in own:
             cls.intermediate_outputs = cls.__dict__["outputs"]
 
-    def __call__(self, components: Any, state: Any) -> Any:
-        raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
+    if TYPE_CHECKING:
+        __call__: Callable[..., Any]  # of (components: ComponentsView, state: BlockView) and, in a loop, i, t or k
+    else:
+
+        def __call__(self, components, state):
+            raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
 
     def check(self, components: Any, inputs: Any) -> None:
         """Refuse inputs that cannot work. Called for every planned block before any model runs (LATER: not made)."""

@@ -53,7 +53,8 @@ class PipelineFace:
         never = f"{self.hints.named('typing', 'ClassVar')}[None]  {NO_OTHER_NAME}"
         lines = [f"    {spec.name}: {self.hints.text(_component_type(spec))}" for spec in specs]
         lines += [f"    {config.name}: {self.hints.text(_config_type(config.default))}" for config in configs]
-        lines += [f"    __getattr__: {never}", f"    __setattr__: {never}"]
+        if not any(base.default_tree() for base in self.kind.__mro__[1:] if hasattr(base, "default_tree")):
+            lines += [f"    __getattr__: {never}", f"    __setattr__: {never}"]
         parts = {spec.name: f"{self.hints.text(_given_type(spec))} = ..." for spec in specs}
         parts |= {config.name: f"{self.hints.text(_config_type(config.default))} = ..." for config in configs}
         lines += self._method("__init__", self._declared(self.kind.__init__) | parts, "None")

@@ -9,6 +9,12 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
+BARE: dict[type, str] = {
+    list: "list[{}]",
+    tuple: "tuple[{}, ...]",
+    dict: "dict[str, {}]",
+}  # where nothing is said of what is inside
+
 
 class Types:
     """Writes types; remembers what has to be imported for them."""
@@ -30,7 +36,8 @@ class Types:
         if isinstance(hint, list):  # the arguments of a Callable
             return f"[{', '.join(self.text(member) for member in hint)}]"
         if origin is not None and members:
-            return f"{self.text(origin)}[{', '.join(self.text(member) for member in members)}]"
+            outer = origin.__name__ if origin in BARE else self.text(origin)
+            return f"{outer}[{', '.join(self.text(member) for member in members)}]"
         return self._plain(hint)
 
     def _plain(self, kind: Any) -> str:
@@ -40,6 +47,8 @@ class Types:
             return self.named("collections.abc", "Callable")
         if not isinstance(kind, type) or kind is Any:
             return self.named("typing", "Any")
+        if kind in BARE:
+            return BARE[kind].format(self.named("typing", "Any"))
         if kind.__module__ == "builtins":
             return kind.__name__
         if kind.__module__.partition(".")[0] == "torch":

@@ -15,13 +15,20 @@ import sys
 from pathlib import Path
 
 from .. import files
+from .named_values import NamedValues
 from .params import public_class
 from .stub_calls import PipelineFace
 from .stub_types import Types
+from .vocabulary import GIVEN_BY_PEOPLE, VOCABULARY
 
 PACKAGE = __package__.partition(".")[0]
 PROGRAMS = ("cli", "training", "serve", "embedded")  # run, not imported: a user's type checker need not read them
-HEADER = '"""Written by `python -m lockstep.blocks.stubs`; do not edit."""\n# ruff: noqa\n# fmt: off\n'
+HEADER = """\
+\"\"\"Written by `python -m lockstep.blocks.stubs`; do not edit.\"\"\"
+# ruff: noqa
+# fmt: off
+# mypy: disable-error-code="override"
+"""  # a family takes other inputs than the one that it is made from
 
 
 def stub_for(module_name: str) -> str:
@@ -90,9 +97,27 @@ def package_stub() -> str:
     return "\n".join([HEADER, *lines, "", "__version__: str", f"__all__ = [\n{listed}]", ""])
 
 
+def values_stub() -> str:
+    """The stub of the values that runs hold: every name of the vocabulary with its type.
+
+    What a person may leave away and no default fills in may be None; what blocks make for one another is there.
+    """
+    hints, lines = Types(), []
+    for name, value in VOCABULARY.items():
+        optional = name in GIVEN_BY_PEOPLE and value.default is None
+        lines.append(f"    {name}: {hints.text(value.type_hint | None if optional else value.type_hint)}")
+    anything = hints.named("typing", "Any")
+    lines.append(f"    def __getattr__(self, name: str) -> {anything}: ...  # the values that are some block's own")
+    return "\n".join([HEADER, *hints.imports(), "", "class NamedValues:", "    __slots__ = ()", *lines, ""])
+
+
 def every_stub() -> dict[str, str]:
     """Module -> the stub that it has to have."""
-    return {PACKAGE: package_stub(), **{name: stub_for(name) for name in pipeline_modules()}}
+    return {
+        PACKAGE: package_stub(),
+        NamedValues.__module__: values_stub(),
+        **{name: stub_for(name) for name in pipeline_modules()},
+    }
 
 
 def main(arguments: list[str]) -> int:

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_stage(
-    stages: argparse._SubParsersAction,
+    stages: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     run: Callable[[argparse.Namespace], None],
     explanation: str,

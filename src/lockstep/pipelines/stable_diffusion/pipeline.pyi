@@ -1,6 +1,7 @@
 """Written by `python -m lockstep.blocks.stubs`; do not edit."""
 # ruff: noqa
 # fmt: off
+# mypy: disable-error-code="override"
 
 from PIL.Image import Image
 from collections.abc import Callable

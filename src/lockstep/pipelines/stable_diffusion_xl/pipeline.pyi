@@ -1,6 +1,7 @@
 """Written by `python -m lockstep.blocks.stubs`; do not edit."""
 # ruff: noqa
 # fmt: off
+# mypy: disable-error-code="override"
 
 from PIL.Image import Image
 from collections.abc import Callable
@@ -57,8 +58,6 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     vae: AutoencoderKL | AutoencoderTiny
     force_zeros_for_empty_prompt: bool
     requires_aesthetics_score: bool
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
         self,
         *,
