@@ -13,22 +13,20 @@ from lockstep.blocks.checkpoints import Checkpoint
 from lockstep.blocks.events import Event
 from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
-from lockstep.errors import InputError
 from lockstep.guiders.guidance import BaseGuidance
-from lockstep.images import VaeImageProcessor
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
-from lockstep.pipelines.pipeline import DiffusionPipeline
+from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.index_names import STANDS_IN_FOR
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
-from torch.nn.functional import interpolate
 from typing import Any
 from typing import Any, ClassVar
 from typing import ClassVar
@@ -49,14 +47,14 @@ class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
-class StableDiffusionPipeline(DiffusionPipeline):
+class StableDiffusionPipeline(PicturePipeline):
     guider: BaseGuidance
     unet: UNet2DConditionModel
     tokenizer: CLIPTokenizer
     text_encoder: CLIPTextModel
     controlnet: ControlNetModel | MultiControlNetModel
-    scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
@@ -70,8 +68,8 @@ class StableDiffusionPipeline(DiffusionPipeline):
         tokenizer: CLIPTokenizer | None = ...,
         text_encoder: CLIPTextModel | None = ...,
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        scheduler: SchedulerMixin | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -91,8 +89,8 @@ class StableDiffusionPipeline(DiffusionPipeline):
         tokenizer: CLIPTokenizer | None = ...,
         text_encoder: CLIPTextModel | None = ...,
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        scheduler: SchedulerMixin | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -433,13 +431,3 @@ class StableDiffusionPipeline(DiffusionPipeline):
         checkpoints: Mapping[str, Checkpoint] = ...,
         preview: Callable[[torch.Tensor], Any] | bool = False,
     ) -> Iterator[Event]: ...
-    def preview(self, latents: torch.Tensor) -> list[Image]:
-        ...
-    def enable_vae_slicing(self) -> None:
-        ...
-    def disable_vae_slicing(self) -> None:
-        ...
-    def enable_vae_tiling(self) -> None:
-        ...
-    def disable_vae_tiling(self) -> None:
-        ...

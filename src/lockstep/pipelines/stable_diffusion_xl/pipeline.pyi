@@ -21,7 +21,8 @@ from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
-from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
+from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.index_names import STANDS_IN_FOR
 from lockstep.pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
@@ -46,7 +47,7 @@ class _StableDiffusionXLPtOutput(PipelineOutput):
     images: torch.Tensor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
-class StableDiffusionXLPipeline(StableDiffusionPipeline):
+class StableDiffusionXLPipeline(PicturePipeline):
     guider: BaseGuidance
     unet: UNet2DConditionModel
     tokenizer: CLIPTokenizer
@@ -54,10 +55,12 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     tokenizer_2: CLIPTokenizer
     text_encoder_2: CLIPTextModelWithProjection
     controlnet: ControlNetModel | MultiControlNetModel
-    scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
     force_zeros_for_empty_prompt: bool
     requires_aesthetics_score: bool
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
         self,
         *,
@@ -71,8 +74,8 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
         tokenizer_2: CLIPTokenizer | None = ...,
         text_encoder_2: CLIPTextModelWithProjection | None = ...,
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        scheduler: SchedulerMixin | None = ...,
         force_zeros_for_empty_prompt: bool = ...,
         requires_aesthetics_score: bool = ...,
     ) -> None: ...
@@ -96,8 +99,8 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
         tokenizer_2: CLIPTokenizer | None = ...,
         text_encoder_2: CLIPTextModelWithProjection | None = ...,
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        scheduler: SchedulerMixin | None = ...,
         force_zeros_for_empty_prompt: bool = ...,
         requires_aesthetics_score: bool = ...,
         revision: str | None = ...,
