@@ -20,7 +20,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "loaders": {"models", "tokenizers"},
     "blocks": {"schedulers", "guiders"},
     "pipelines": {"blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
-    "training": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers"},
+    "training": {"schedulers"},
+    "finetuning": {"training", "pipelines"},
+    "embedded": {"training", "loaders", "models", "schedulers", "guiders", "tokenizers"},
+    "__main__": {"cli"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
         "pipelines",
@@ -32,12 +35,15 @@ ALLOWED: dict[str, set[str] | None] = {
         "tokenizers",
         "attention",
         "training",
+        "finetuning",
+        "embedded",
         "parity",
         "serve",
     },
     "serve": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
-WITHOUT_CODE = {"embedded"}  # folders of data
+FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
+NEIGHBOURS = {"pipeline", "index_names", "common"}
 REFERENCES = {"diffusers", "transformers"}
 
 
@@ -45,7 +51,7 @@ def findings(root: Path) -> list[Finding]:
     """Every import under the package's folder that the table does not allow, and every package that it does not list."""
     found = [finding for path in sorted(root.rglob("*.py")) for finding in _in_file(path, root)]
     for folder in sorted(path.parent for path in root.glob("*/__init__.py")):
-        if folder.name not in ALLOWED.keys() | WITHOUT_CODE:
+        if folder.name not in ALLOWED:
             found.append(Finding(folder / "__init__.py", 1, f"package {folder.name!r} is not in the table of imports"))
     return found
 
@@ -54,7 +60,7 @@ def _in_file(path: Path, root: Path) -> Iterator[Finding]:
     parts = path.relative_to(root).parts
     own = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     for line, name in imported_names(path, root):
-        problem = _problem(own, name)
+        problem = _problem(own, name) or _problem_in_family(parts, name)
         if problem:
             yield Finding(path, line, problem)
 
@@ -75,6 +81,15 @@ def _problem(own: str, name: str) -> str | None:
     if target in allowed | BASE | {"__version__"}:
         return None
     return f"imports {name}, but {own} may import only: {', '.join(sorted(allowed)) or 'the base'}"
+
+
+def _problem_in_family(parts: tuple[str, ...], name: str) -> str | None:
+    """A family that imports another one; what two of them need lives in the common room."""
+    prefix = f"{PACKAGE}.{FAMILIES}."
+    if len(parts) < 3 or parts[0] != FAMILIES or not name.startswith(prefix):
+        return None
+    own, other = parts[1], name.removeprefix(prefix).partition(".")[0]
+    return None if other in {own} | NEIGHBOURS else f"imports {name}: {own} may not know {other}"
 
 
 def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
