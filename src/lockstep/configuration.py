@@ -77,6 +77,19 @@ def register_to_config(init: Init) -> Init:
     return typing.cast(Init, recorded)
 
 
+def with_defaults(init: Init, **defaults: Any) -> Init:
+    """The `__init__` of a class, registered, for a subclass that differs in the defaults of its config alone."""
+    signature = inspect.signature(init)
+    changed = [p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()]
+
+    @functools.wraps(init)
+    def inherited(self: Any, *args: Any, **values: Any) -> None:
+        init(self, *args, **{**defaults, **values})
+
+    inherited.__signature__ = signature.replace(parameters=changed)  # type: ignore[attr-defined]
+    return typing.cast(Init, inherited)
+
+
 class ConfigMixin:
     """Gives a class `config`, `from_config`, `load_config` and `save_config`."""
 

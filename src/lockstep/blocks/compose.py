@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from ..errors import InputError, UnknownNameError, UnsupportedError, WiringError
 from . import drawing, wiring
-from .block import ModularPipelineBlocks
+from .block import LOOP_ARGUMENTS, ModularPipelineBlocks
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, needs, resolve_params
 from .user_inputs import merge_wants
 from .vocabulary import VOCABULARY
@@ -314,7 +314,11 @@ class SilentBar:
 
 
 class ConditionalPipelineBlocks(CompositeBlocks):
-    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None."""
+    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None.
+
+    A trigger may be `i`, `t` or `k` of the loop around: then the choice is made anew at each step, and a plan holds
+    every branch. Without a `default_block_name` a choice may be skipped.
+    """
 
     kind: ClassVar[str] = "choice"
     block_trigger_inputs: ClassVar[Iterable[str | None]] = ()
@@ -343,7 +347,12 @@ class ConditionalPipelineBlocks(CompositeBlocks):
     @property
     def trigger_params(self) -> list[InputParam]:
         """A trigger is an optional input, described by the branch that reads it where one does."""
-        return [InputParam(name) for name in self.trigger_names]
+        return [InputParam(name) for name in self.trigger_names if name not in LOOP_ARGUMENTS]
+
+    @property
+    def loop_triggers(self) -> list[str]:
+        """The triggers that the loop around sets: the branch is known when a step begins, not before."""
+        return [name for name in self.trigger_names if name in LOOP_ARGUMENTS]
 
     def select_block(self, **triggers: Any) -> str | None:
         """The first block whose trigger is there; triggers and blocks are paired in order."""
@@ -363,11 +372,17 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
 
     def __init__(self, blocks: Mapping[str, Any] | None = None) -> None:
         super().__init__(blocks)
+        self._triggers = super().branch_triggers
         triggers = list(self.block_trigger_inputs)
         if len(triggers) != len(self.sub_blocks):
             raise WiringError(
                 f"{type(self).__name__} wants one trigger (or None) per block, got {len(triggers)} for "
                 f"{len(self.sub_blocks)} blocks."
+            )
+        if self.loop_triggers:
+            raise WiringError(
+                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make a "
+                "ConditionalPipelineBlocks, whose select_block looks at the value."
             )
         if triggers.count(None) > 1:
             raise WiringError(
@@ -375,7 +390,6 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if None in triggers:
             self.default_block_name = list(self.sub_blocks)[triggers.index(None)]
-        self._triggers = super().branch_triggers
 
     @property
     def branch_triggers(self) -> dict[str, str | None]:

@@ -33,17 +33,8 @@ class ResnetSettings:
     dropout: float
 
     def block(self, in_channels: int, out_channels: int, output_scale_factor: float = 1.0) -> ResnetBlock2D:
-        return ResnetBlock2D(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            temb_channels=self.temb_channels,
-            groups=self.groups,
-            eps=self.eps,
-            act_fn=self.act_fn,
-            time_scale_shift=self.time_scale_shift,
-            dropout=self.dropout,
-            output_scale_factor=output_scale_factor,
-        )
+        widths = {"in_channels": in_channels, "out_channels": out_channels}
+        return ResnetBlock2D(**widths, **vars(self), output_scale_factor=output_scale_factor)
 
 
 @dataclass(frozen=True)
