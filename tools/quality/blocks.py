@@ -71,7 +71,9 @@ def _of_block(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
     outputs = set() if looping else {param.name for param in block.outputs}
     for access in _accesses(kind, COMPONENTS):
         if access.name not in components | configs | ALWAYS and not hasattr(ComponentsView, access.name):
-            advice = f"add ComponentSpec({access.name!r}, …) to expected_components, or a ConfigSpec to expected_configs"
+            advice = (
+                f"add ComponentSpec({access.name!r}, …) to expected_components, or a ConfigSpec to expected_configs"
+            )
             yield Finding(access.path, access.line, f"{kind.__name__} reads components.{access.name}: {advice}")
     for access in _accesses(kind, STATE):
         if access.writes and access.name not in outputs:

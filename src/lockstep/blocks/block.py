@@ -129,11 +129,11 @@ class ModularPipelineBlocks:
         """Which of i, t and k this block's `__call__` asks for."""
         return _loop_arguments(type(self))  # type: ignore[arg-type]
 
-    def get_block_state(self, state: Any) -> BlockState:
+    def get_block_state(self, state: BlockView | BlockState) -> BlockState:
         """A free working copy of this block's inputs, for blocks written in that style."""
         return checked_out(state, self) if isinstance(state, BlockView) else state
 
-    def set_block_state(self, state: Any, block_state: BlockState) -> None:
+    def set_block_state(self, state: BlockView | BlockState, block_state: BlockState) -> None:
         """Write the working copy back."""
         if isinstance(state, BlockView):
             checked_in(state, self, block_state)

@@ -22,7 +22,13 @@ from .stub_types import Types
 from .vocabulary import GIVEN_BY_PEOPLE, VOCABULARY
 
 PACKAGE = __package__.partition(".")[0]
-PROGRAMS = ("cli", "training", "finetuning", "serve", "embedded")  # run, not imported: a user's type checker need not read them
+PROGRAMS = (
+    "cli",
+    "training",
+    "finetuning",
+    "serve",
+    "embedded",
+)  # run, not imported: a user's type checker need not read them
 HEADER = """\
 \"\"\"Written by `python -m lockstep.blocks.stubs`; do not edit.\"\"\"
 # ruff: noqa

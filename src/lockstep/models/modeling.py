@@ -275,7 +275,7 @@ class ModelMixin(ConfigMixin, CalledAsForward):
         named = self.named_modules()
         return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
 
-    def set_attn_processor(self, processor: Any) -> None:
+    def set_attn_processor(self, processor: Callable[..., Any] | dict[str, Callable[..., Any]]) -> None:
         """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
         able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
         chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)

@@ -66,6 +66,16 @@ class EncodingOptions(TypedDict, total=False):
     add_special_tokens: bool
 
 
+class Settings(TypedDict, total=False):
+    """What a tokenizer is made with besides its vocabulary."""
+
+    special_tokens: SpecialTokens | None
+    model_max_length: int | float | None
+    padding_side: str
+    truncation_side: str
+    config: dict[str, Any] | None
+
+
 class LoadingOptions(files.HubArguments, total=False):
     """What may be set otherwise than a tokenizer's files have it, and what the hub takes."""
 

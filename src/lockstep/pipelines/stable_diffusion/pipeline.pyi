@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
 from lockstep.blocks.events import Event
 from lockstep.blocks.output import PipelineOutput
@@ -60,7 +61,7 @@ class StableDiffusionPipeline(PicturePipeline):
     def __init__(
         self,
         *,
-        blocks: Any = ...,
+        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
         given: Iterable[str] = ...,
         name_or_path: str | None = ...,
         guider: BaseGuidance | None = ...,
@@ -76,7 +77,7 @@ class StableDiffusionPipeline(PicturePipeline):
         cls,
         name_or_path: str | Path,
         *,
-        blocks: Any = ...,
+        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
         given: Iterable[str] = ...,
         load: bool = ...,
         workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ...,
