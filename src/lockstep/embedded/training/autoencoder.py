@@ -124,7 +124,7 @@ def build_autoencoder(settings: AutoencoderSettings) -> AutoencoderTiny:
             last = typing.cast(nn.Conv2d, block.conv[-1])
             nn.init.zeros_(last.weight)
             nn.init.zeros_(typing.cast(Tensor, last.bias))
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def picture_loss(output: Tensor, pixels: Tensor, gradient_weight: float) -> Tensor:
