@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,7 @@ class Lora:
     layers: dict[Place, list[LoraLayer]] = field(default_factory=dict)
 
 
-def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Any) -> Path:
+def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Unpack[files.HubArguments]) -> Path:
     """The file itself, or the one in a folder or on the hub."""
     path = Path(name_or_path)
     if path.is_file():
@@ -109,7 +109,7 @@ def read_lora(path: Path, models: Mapping[str, nn.Module], denoiser: str | None 
                 f"{path} adds to {name!r}, and no such layer is in {', '.join(models)}. "
                 "The LoRA was made for another model."
             )
-        weights = [models[piece.component].get_submodule(piece.layer).weight for piece in found[name]]
+        weights = [models[piece.component].get_parameter(f"{piece.layer}.weight").data for piece in found[name]]
         layer = _layer(path, name, tensors, alphas.get(found[name][0].component))
         for piece, cut in zip(found[name], _cut(path, name, layer, found, parts, weights), strict=True):
             lora.layers.setdefault((piece.component, piece.layer), []).append(cut)
@@ -127,7 +127,12 @@ def _layer(path: Path, name: str, tensors: Mapping[str, Tensor], alpha: float | 
 
 
 def _cut(
-    path: Path, name: str, layer: LoraLayer, found: Mapping[str, list[Piece]], parts: Mapping[str, Any], weights: Any
+    path: Path,
+    name: str,
+    layer: LoraLayer,
+    found: Mapping[str, list[Piece]],
+    parts: Mapping[str, Mapping[str, Tensor]],
+    weights: list[Tensor],
 ) -> list[LoraLayer]:
     """A file's layer as each of the model's layers gets it: its rows shared out, or laid on a part of the rows."""
     first, (down, up) = found[name][0], (layer.down, layer.up)
@@ -150,7 +155,12 @@ def _cut(
 
 
 def _rows_before(
-    path: Path, name: str, piece: Piece, found: Mapping[str, list[Piece]], parts: Mapping[str, Any], total: int
+    path: Path,
+    name: str,
+    piece: Piece,
+    found: Mapping[str, list[Piece]],
+    parts: Mapping[str, Mapping[str, Tensor]],
+    total: int,
 ) -> int:
     """Where the rows of a part begin in the layer that holds all parts."""
     number, count = piece.share

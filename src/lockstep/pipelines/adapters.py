@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownNameError
+from ..files import HubArguments
 from ..loaders.lora import Lora, Place, find_lora, merged_weight, read_lora
 
 
@@ -95,7 +96,7 @@ class LoraMixin:
         weight_name: str | None = None,
         strength: float = 1.0,
         component: str | None = None,
-        **hub: Any,
+        **hub: Unpack[HubArguments],
     ) -> None:
         """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya.
 

@@ -9,6 +9,7 @@ import torch
 
 from ...blocks import InputParam, ModularPipelineBlocks
 from ...errors import InputError, UnsupportedError
+from .parts import GUIDER
 
 Tensor = torch.Tensor
 
@@ -16,10 +17,11 @@ Tensor = torch.Tensor
 class EncodeText(ModularPipelineBlocks):
     """Prompt and negative prompt to embeddings, one row per picture; a family says how texts are encoded.
 
-    What it declares as optional is what encodes: ready embeddings need none of it. It declares the guider too.
+    What it declares as optional is what encodes: ready embeddings need none of it.
     """
 
     checkpoint_name = "text_encoding"
+    expected_components = [GUIDER]
     inputs = [
         InputParam.template("prompt", required=False),
         *["negative_prompt", "num_images_per_prompt"],

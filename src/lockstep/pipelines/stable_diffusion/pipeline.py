@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..common.face import PicturePipeline
+from ..index_names import STANDS_IN_FOR
 from .blocks import StableDiffusionBlocks
 
 
@@ -12,8 +13,4 @@ class StableDiffusionPipeline(PicturePipeline):
     """Latent diffusion with CLIP text conditioning, versions 1.x and 2.x (arXiv:2112.10752)."""
 
     default_blocks: ClassVar[Any] = StableDiffusionBlocks
-    index_names = (
-        "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline", "StableDiffusionControlNetPipeline",
-        "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
-        "LatentConsistencyModelPipeline", "LatentConsistencyModelImg2ImgPipeline",
-    )  # fmt: skip
+    index_names = STANDS_IN_FOR["StableDiffusionPipeline"]
