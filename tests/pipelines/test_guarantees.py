@@ -16,8 +16,6 @@ from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
 from pipelines import tiny, toy_family
 
-pytest_plugins = ["cli.conftest"]  # `lockstep`, the command as a function
-
 
 @dataclass(frozen=True)
 class Family:
