@@ -216,6 +216,11 @@ class ComponentSpec:
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
 
+    def class_named(self, name: str) -> type | None:
+        """The class of that name among those that the spec itself names: a family's own need not be public ones."""
+        hints = get_args(self.type_hint) or (self.type_hint,)
+        return next((hint for hint in hints if isinstance(hint, type) and hint.__name__ == name), None)
+
     def gathered(self, parts: Iterable[Any]) -> Any:
         """Several components as the one that stands for them, where the spec has a class for that."""
         kind = next((hint for hint in get_args(self.type_hint) if getattr(hint, "gathers_several", False)), None)
