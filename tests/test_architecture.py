@@ -13,17 +13,19 @@ ROOT = Path(lockstep.__file__).parent
 BASE = {"errors", "configuration", "files", "outputs", "randomness", "images", "__init__"}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED = {
+    "media": set(),
     "tokenizers": set(),
     "attention": set(),
     "models": {"attention"},
     "schedulers": set(),
     "guiders": {"attention"},
     "loaders": {"models", "tokenizers"},
-    "blocks": {"schedulers", "guiders"},
+    "blocks": {"media", "schedulers", "guiders"},
     "pipelines": {"blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
     "training": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
+        "media",
         "pipelines",
         "blocks",
         "loaders",
@@ -36,7 +38,7 @@ ALLOWED = {
         "parity",
         "serve",
     },
-    "serve": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
+    "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 REFERENCES = {"diffusers", "transformers"}
 

@@ -86,7 +86,7 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
         (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
         (["generate", "-m", "{folder}"], 2, "prompt"),
-        (["generate", "a cat", "-m", "{folder}", "-o", "cat.jpg"], 2, ".png"),
+        (["generate", "a cat", "-m", "{folder}", "-o", "cat.bmp"], 2, ".png"),
         (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "Euler"),
         (["generate", "a cat", "-m", "{folder}", "--image", "nowhere.png"], 3, "nowhere.png"),
         (["generate", "a cat", "-m", "no/such/folder"], 3, "no/such/folder"),
