@@ -133,7 +133,8 @@ def atomic(path: Path) -> Iterator[Path]:
             temporary.chmod(mode)
             settle(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):  # a file is where the folder would be
+            temporary.unlink(missing_ok=True)
 
 
 def temporary_beside(path: Path) -> Path:

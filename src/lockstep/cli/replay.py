@@ -46,7 +46,7 @@ def replay(
     changed = differences(manifest, result.manifest.to_dict(folder=file.parent))
     if json:
         print_json(facts(found, changed))
-    if not found.identical and not (found.within_tolerance and not found.format.lossless):
+    if not found.identical and not found.within_tolerance:
         if json:
             raise typer.Exit(5)
         raise ReplayError(difference_told(file, found, changed, manifest))
@@ -75,13 +75,19 @@ def agreement_told(file: Path, found: Comparison, changed: list[str]) -> str:
     assert apart is not None
     if found.format.lossless:
         return f"every pixel of {file} was made again"
-    held = f"{apart.mean:.2f} of 255 on average ({found.format.tolerance:g} allowed for {name})"
-    if found.computed:
-        exact = f"is what {name} makes of them, to the last pixel" if apart.largest == 0 else f"is {held} from them"
-        return f"every pixel was made again as it was before {name} compressed it; {file} {exact}"
-    unsure = "differ" if found.computed is False else "cannot be compared: an old manifest has no hash of them"
-    why = f". What differs: {'; '.join(changed)}" if changed else ""
-    return f"{file} is {held} from what was made again; the pixels before {name} compressed them {unsure}{why}"
+    if found.identical:
+        return (
+            f"every pixel was made again as it was before {name} compressed it, and {file} is what {name} makes of them"
+        )
+    before = {
+        True: f"the pixels before {name} compressed them were made again, every one",
+        False: f"the pixels before {name} compressed them differ ({'; '.join(changed) or 'nothing in the manifest does'})",
+        None: f"its manifest has no hash of the pixels before {name} compressed them",
+    }[found.computed]
+    allowed = (
+        f"{apart.mean:.2f} of 255 on average, {apart.largest} at most ({found.format.tolerance:g} on average allowed)"
+    )
+    return f"{file} is {allowed} from what {name} makes of the run's result; {before}"
 
 
 def difference_told(file: Path, found: Comparison, changed: list[str], manifest: dict[str, Any]) -> str:

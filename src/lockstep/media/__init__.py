@@ -14,9 +14,9 @@ from .compare import Comparison, compare
 from .kind import Format, MediaKind
 from .pictures import MadePicture, Pictures, plain
 from .sheet import contact_sheet
+from .streaming import VideoFormat, VideoWriter, free_name
 from .text import Describe, from_text
 from .videos import Videos
-from .writer import VideoFormat, VideoWriter, free_name
 
 KINDS: tuple[MediaKind, ...] = (Pictures(), Videos())
 

@@ -25,10 +25,9 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Every pixel was made again: seen in the file itself, or, where that is lossy, by the hash in its manifest."""
-        if self.format.lossless:
-            return self.apart is not None and self.apart.largest == 0
-        return self.computed is True and self.within_tolerance
+        """Every pixel was made again; where the file is lossy, the hash in its manifest has to say so, too."""
+        exact = self.apart is not None and self.apart.largest == 0
+        return exact and (self.format.lossless or self.computed is True)
 
     @property
     def within_tolerance(self) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FileFormatError, InputError, NotFoundError, UnsupportedError
+from ..errors import FileFormatError, InputError, NotFoundError, UnsupportedError, WriteError
 from .clip import Clip
+from .streaming import Sink, VideoFormat
 from .text import KEY
-from .writer import Sink, VideoFormat
 
 BT709, LIMITED = 1, 1  # the numbers that the standards give these colours and this range
 MAX_PIXELS = 2**32  # of a whole video that is read into memory
@@ -74,7 +74,9 @@ class Container(VideoFormat):
 FORMATS = (
     Container(
         "MP4", (".mp4",), 3.0,
-        muxer="mp4", codec="libx264", pixels="yuv420p", settings={"crf": "18", "preset": "medium"},
+        muxer="mp4", codec="libx264", pixels="yuv420p",
+        # without mbtree the same frames give the same bytes: its fast path reads memory that nobody set at some widths
+        settings={"crf": "18", "preset": "medium", "mbtree": "0"},
         streaming={"movflags": "frag_keyframe+empty_moov"}, finished={"movflags": "use_metadata_tags+faststart"},
     ),
     Container(
@@ -121,6 +123,7 @@ class _ContainerSink(Sink):
         ):
             target.metadata[KEY] = text
             self._copy(source, target)
+        self._check_whole(path)
         return path
 
     def _copy(self, source: Any, target: Any) -> None:
@@ -135,6 +138,18 @@ class _ContainerSink(Sink):
             packet.pts, packet.dts = packet.pts - start, packet.dts - start
             packet.stream = copied
             target.mux(packet)
+
+    def _check_whole(self, path: Path) -> None:
+        """The muxers take no notice of every write that fails, so the frames on the disk are counted."""
+        try:
+            with _opened(path) as finished:
+                arrived = sum(packet.size > 0 for packet in finished.demux(video=0))
+        except FileFormatError:
+            arrived = 0
+        if arrived != self.count:
+            raise WriteError(
+                f"The video cannot be written: {arrived} of {self.count} frames arrived on the disk. Is it full?"
+            )
 
     def close(self) -> None:
         self.file.close()

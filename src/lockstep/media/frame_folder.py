@@ -13,9 +13,9 @@ from PIL import Image
 from .. import files
 from ..errors import FileFormatError, InputError
 from .clip import Clip
-from .pictures import _opened
+from .pictures import PNG, opened
+from .streaming import Sink, VideoFormat
 from .text import MAX_LENGTH
-from .writer import Sink, VideoFormat
 
 MANIFEST = "manifest.json"
 FRAME = "frame-{:05d}.png"
@@ -45,7 +45,7 @@ class FrameFolder(VideoFormat):
         if not names:
             raise FileFormatError(f"{path} has no frames ({FRAME.format(0)} …). There: {files.listing(path)}.")
         facts = files.read_json(path / MANIFEST) if (path / MANIFEST).is_file() else {}
-        return Clip([_opened(name).convert("RGB") for name in names], fps=facts.get("fps"), filename=path)
+        return Clip([opened(name).convert("RGB") for name in names], fps=facts.get("fps"), filename=path)
 
     def read_text(self, path: Path) -> str | None:
         file = path / MANIFEST
@@ -62,7 +62,7 @@ class _FolderSink(Sink):
         folder.mkdir()
 
     def add(self, pixels: np.ndarray) -> None:
-        Image.fromarray(pixels).save(self.folder / FRAME.format(self.count))
+        (self.folder / FRAME.format(self.count)).write_bytes(PNG.encoded(Image.fromarray(pixels)))
         self.count += 1
 
     def finish(self, text: str) -> Path:

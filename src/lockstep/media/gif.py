@@ -14,8 +14,8 @@ from PIL import GifImagePlugin, Image, ImageSequence
 from ..errors import FileFormatError, InputError
 from .clip import Clip
 from .pictures import UNREADABLE
+from .streaming import Sink, VideoFormat
 from .text import KEY
-from .writer import Sink, VideoFormat
 
 MARK = f"{KEY}:".encode()
 COMMENT, NETSCAPE, END = b"\x21\xfe", b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00", b"\x3b"
@@ -25,7 +25,7 @@ MAX_RATE, MAX_SIDE = 50, 65_535
 class Gif(VideoFormat):
     """Small loops that play everywhere; the manifest is its comment."""
 
-    name, suffixes, tolerance = "GIF", (".gif",), 6.0
+    name, suffixes, tolerance = "GIF", (".gif",), 11.0
 
     def sink(self, folder: Path, size: tuple[int, int], fps: Fraction) -> Sink:
         if fps > MAX_RATE:
@@ -95,7 +95,8 @@ def _indexed(pixels: np.ndarray) -> Image.Image:
     """A frame with a palette: its own colours where they are 256 or fewer, the nearest 256 where they are more."""
     picture = Image.fromarray(pixels)
     if picture.getcolors(256) is None:
-        return picture.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.FLOYDSTEINBERG)
+        palette = picture.quantize(256, method=Image.Quantize.FASTOCTREE)
+        return picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
     height, width, _ = pixels.shape
     colours, places = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True)
     indexed = Image.fromarray(places.reshape(height, width).astype(np.uint8), mode="P")

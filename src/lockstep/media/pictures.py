@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,10 @@ from .kind import Format, MediaKind
 from .pixels import PixelHash, pixels_of
 from .text import KEY, Describe, to_text
 
-UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
+UNREADABLE = (  # what PIL raises for a damaged file
+    UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError, LookupError, TypeError,
+    struct.error,
+)  # fmt: skip
 EXIF_IFD, USER_COMMENT, ASCII = 0x8769, 0x9286, b"ASCII\0\0\0"
 MAX_EXIF = 65_000  # a JPEG keeps it in one segment, whose length has 16 bits
 
@@ -54,6 +59,8 @@ class MadePicture(Image.Image):
         made = MadePicture()
         made.__setstate__(self._parts())
         return made
+
+    __copy__ = copy
 
     def plain(self) -> Image.Image:
         """The same pixels without the manifest."""
@@ -147,22 +154,32 @@ class PictureFormat(Format):
     def write(self, item: Image.Image, path: Path, describe: Describe | None, **options: Any) -> None:
         made = item if isinstance(item, MadePicture) or describe is None else MadePicture.of(item, describe)
         inside = EMBED[self.name](to_text(made.record(path.parent))) if isinstance(made, MadePicture) else {}
+        data = self.encoded(item, **inside)
         with files.atomic(path) as temporary:
-            plain(item).save(temporary, format=self.name, **self.settings, **inside)
+            temporary.write_bytes(data)
+
+    def encoded(self, item: Image.Image, **inside: Any) -> bytes:
+        """The file's bytes, made in memory: PIL takes no notice of a disk that fills up in the middle of a picture."""
+        data = io.BytesIO()
+        try:
+            plain(item).save(data, format=self.name, **self.settings, **inside)
+        except OSError as problem:
+            raise InputError(f"A picture of mode {item.mode} is no {self.name}: {problem}. Convert it first.") from None
+        return data.getvalue()
 
     def read(self, path: Path) -> Image.Image:
-        return _opened(path)
+        return opened(path)
 
     def read_text(self, path: Path) -> str | None:
-        picture = _opened(path)
+        picture = opened(path)
         extract = EXTRACT.get(str(picture.format))
         try:
             return extract(picture) if extract else None
-        except (*UNREADABLE, KeyError, TypeError) as problem:
+        except UNREADABLE as problem:
             raise FileFormatError(f"The manifest in {path} is damaged: {problem}.") from None
 
 
-def _opened(path: Path) -> Image.Image:
+def opened(path: Path) -> Image.Image:
     """A picture that is read to its end, with the texts that come after the pixels."""
     try:
         with Image.open(path) as picture:
@@ -172,15 +189,18 @@ def _opened(path: Path) -> Image.Image:
         raise FileFormatError(f"{path} is not a picture that can be read: {problem}.") from None
 
 
+PNG = PictureFormat("PNG", (".png",), 0.0)
+
+
 class Pictures(MediaKind):
     """What most pipelines make."""
 
     name, place = "picture", "image"
     count_input = "num_images_per_prompt"
     formats = (
-        PictureFormat("PNG", (".png",), 0.0),
+        PNG,
         PictureFormat("WEBP", (".webp",), 0.0, lossless=True, exact=True),
-        PictureFormat("JPEG", (".jpg", ".jpeg"), 2.0, quality=95, subsampling=0),
+        PictureFormat("JPEG", (".jpg", ".jpeg"), 3.0, quality=95, subsampling=0),
     )
 
     def items(self, value: Any) -> list[Any]:

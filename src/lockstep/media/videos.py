@@ -43,7 +43,7 @@ class Videos(MediaKind):
     def preview(self, item: Any) -> Image.Image:
         """A contact sheet of frames at equal distances, the first and the last among them."""
         chosen = np.unique(np.linspace(0, len(item) - 1, min(SHOWN, len(item))).round().astype(int))
-        return contact_sheet([Image.fromarray(pixels_of(item[k])) for k in chosen])
+        return contact_sheet([Image.fromarray(pixels_of(item[k])) for k in chosen], gap=4)
 
     def load(self, path: Path) -> Clip:
         if not path.exists():

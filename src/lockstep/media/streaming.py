@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -100,7 +101,8 @@ class VideoWriter:
                 self._keep(problem)
         finally:
             if self._sink is not None:
-                self._sink.close()
+                with contextlib.suppress(OSError):  # what a full disk does not take any more is thrown away anyhow
+                    self._sink.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _settle(self, path: Path) -> None:
