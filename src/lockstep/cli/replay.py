@@ -24,7 +24,8 @@ def replay(
         list[str] | None,
         typer.Option(
             "--input",
-            help="A file or folder that went in, if it has moved: image=start.png, controlnet=./canny, style.safetensors=./style.safetensors",
+            help="A file or folder that went in, if it has moved: image=start.png, controlnet=./canny, or by its own "
+            "name: style.safetensors=./loras/style.safetensors",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -35,6 +36,10 @@ def replay(
 
     kind = kind_of_file(file)
     manifest = read_manifest(file)
+    if manifest.get("unfinished"):
+        raise ReplayError(
+            f"{file} holds the first frames of a run that did not end; there is no whole result to compare."
+        )
     targets = Targets(output, kind, 1, overwrite) if output is not None else None
     result = run_again(manifest, Places(file, moved or []), model)
     parts, index = result.parts(), manifest.get(kind.place, 0)
@@ -79,9 +84,10 @@ def agreement_told(file: Path, found: Comparison, changed: list[str]) -> str:
         return (
             f"every pixel was made again as it was before {name} compressed it, and {file} is what {name} makes of them"
         )
+    why = "; ".join(changed) or "nothing in the manifest does"
     before = {
         True: f"the pixels before {name} compressed them were made again, every one",
-        False: f"the pixels before {name} compressed them differ ({'; '.join(changed) or 'nothing in the manifest does'})",
+        False: f"the pixels before {name} compressed them differ ({why})",
         None: f"its manifest has no hash of the pixels before {name} compressed them",
     }[found.computed]
     allowed = (
@@ -96,7 +102,8 @@ def difference_told(file: Path, found: Comparison, changed: list[str], manifest:
         pixels = "its size or number of frames is another one"
     else:
         against = "" if found.format.lossless else f" ({found.format.tolerance:g} allowed for {found.format.name})"
-        pixels = f"the largest difference of a pixel is {found.apart.largest} of 255, the mean {found.apart.mean:.3f}{against}"
+        largest, mean = found.apart.largest, found.apart.mean
+        pixels = f"the largest difference of a pixel is {largest} of 255, the mean {mean:.3f}{against}"
     if found.edited and found.computed:
         return f"{file} was edited after it was made: the run gives the pixels that its manifest names, and {pixels}."
     edited = f" {file} was also edited after it was made: it has not the pixels that its manifest names." * found.edited

@@ -1,4 +1,4 @@
-"""A file and the pixels that were made again from its manifest: are they the same, and if not, which of them changed?"""
+"""A file and the pixels that were made again from its manifest: are they the same, and if not, which changed?"""
 
 from __future__ import annotations
 

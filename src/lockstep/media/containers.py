@@ -1,4 +1,4 @@
-"""MP4, WebM and Matroska through PyAV (the extra `video`): streamed to disk, the manifest in the container's metadata."""
+"""MP4, WebM and Matroska through PyAV (the extra `video`): streamed to disk, the manifest in the metadata."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Container(VideoFormat):
     def sink(self, folder: Path, size: tuple[int, int], fps: Fraction) -> Sink:
         if self.pixels == "yuv420p" and (size[0] % 2 or size[1] % 2):
             raise InputError(
-                f"{self.name} wants an even width and height, got {size[0]}x{size[1]}. Use .mkv, .gif or a folder of frames."
+                f"{self.name} wants an even width and height, got {size[0]}x{size[1]}. "
+                "Use .mkv, .gif or a folder of frames."
             )
         return _ContainerSink(self, folder, size, fps)
 
@@ -91,7 +92,7 @@ FORMATS = (
 
 
 class _ContainerSink(Sink):
-    """Encoded as the frames come, into a file that is valid up to any frame; copied into the finished one at the end."""
+    """Encoded as the frames come, into a file that is valid up to any frame; copied into the finished one."""
 
     def __init__(self, format: Container, folder: Path, size: tuple[int, int], fps: Fraction) -> None:
         self.av, self.format, self.folder, self.count = import_av(), format, folder, 0

@@ -1,4 +1,4 @@
-"""What a kind of media is, and what a format of it is: the seam that everything goes through which writes or reads one."""
+"""What a kind of media is, and what a format of it is: the seam that all writing and reading goes through."""
 
 from __future__ import annotations
 
