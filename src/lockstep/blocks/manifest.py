@@ -35,7 +35,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 class Manifest:
     """A record of a run; the weights' hashes are computed when they are first asked for.
 
-    Files and folders are kept as paths and named relative to where the manifest goes, never by their place in a machine.
+    Files and folders are kept as paths and named relative to where the manifest goes, never by a machine's.
     """
 
     def __init__(self, record: Mapping[str, Any], models: Mapping[str, torch.nn.Module]) -> None:

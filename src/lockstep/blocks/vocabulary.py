@@ -22,7 +22,7 @@ DENOISER = "denoiser_input_fields"  # the group of values that condition the den
 
 @dataclass(frozen=True)
 class Value:
-    """One name: its type, the default where it is an input, what it means, the limits it has to keep, its media kind."""
+    """One name: its type, the default where it is an input, what it means, its limits, its media kind."""
 
     type_hint: Any
     description: str
