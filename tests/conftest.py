@@ -1,4 +1,4 @@
-"""What every test shares: no hub, slow tests only when asked for."""
+"""What every test shares: no hub, slow tests only when asked for, no other skip than the allowed ones."""
 
 import os
 
@@ -6,6 +6,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import torch
+
+from skips import AllowedSkips
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # with several processes, the one that hears from all of them
+        config.pluginmanager.register(AllowedSkips())
 
 
 def pytest_collection_modifyitems(items):
@@ -28,3 +35,20 @@ def folder(tmp_path_factory):
     from pipelines import tiny
 
     return tiny.save_folder(tmp_path_factory.mktemp("sd"))
+
+
+@pytest.fixture
+def lockstep(capsys, tmp_path, monkeypatch):
+    """Runs the command in a folder of its own: exit code, standard output, standard error."""
+    from lockstep.cli.app import run
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words):
+        with pytest.raises(SystemExit) as leave:
+            run([str(word) for word in words])
+        captured = capsys.readouterr()
+        return leave.value.code, captured.out, captured.err
+
+    return call

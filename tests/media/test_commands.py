@@ -92,7 +92,7 @@ def test_without_pyav_it_is_said_before_anything_runs(brighten, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.setattr(clips.Brighten, "__call__", lambda *_: pytest.fail("a block ran"))
     code, _, err = brighten("generate", "sun", "-o", "sun.mp4")
-    assert (code, "lockstep-diffusion[video]" in err) == (2, True)
+    assert (code, "lockstep-diffusion[video]" in err) == (6, True)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
@@ -342,5 +342,5 @@ def test_a_read_only_or_full_target_is_an_error_of_ours(lockstep, folder, tmp_pa
 
     monkeypatch.setattr("os.replace", full)
     code, _, err = lockstep("generate", "a cat", "-m", folder, *QUICK)
-    assert (code, "cannot be written: No space left" in err, "Traceback" in err) == (2, True, False)
+    assert (code, "cannot be written: No space left" in err, "Traceback" in err) == (6, True, False)
     assert not list(tmp_path.iterdir())

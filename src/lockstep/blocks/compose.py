@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, UnknownNameError, UnsupportedError, WiringError
 from . import drawing, wiring
-from .block import ModularPipelineBlocks
+from .block import LOOP_ARGUMENTS, ModularPipelineBlocks
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, needs, resolve_params
 from .user_inputs import merge_wants
 from .vocabulary import VOCABULARY
 from .workflows import pruned
 
+Block = ModularPipelineBlocks | type[ModularPipelineBlocks]  # a block, or the class of one that takes no arguments
+
 
 class NamedBlocks(dict[str, ModularPipelineBlocks]):
     """Blocks by name, in order."""
 
-    def insert(self, name: str, block: Any, index: int) -> None:
+    def insert(self, name: str, block: Block, index: int) -> None:
         """Put a block at a position; a block of that name moves."""
         items = [(key, value) for key, value in self.items() if key != name]
         items.insert(index, (name, _instance(block)))
@@ -31,7 +33,9 @@ class CompositeBlocks(ModularPipelineBlocks):
     """What sequence, loop and choice share: named parts, from which inputs, outputs and components follow."""
 
     kind: ClassVar[str] = "sequence"
-    block_classes: ClassVar[Any] = ()  # classes or instances, in order; or {name: class}
+    block_classes: ClassVar[
+        Sequence[Block] | Mapping[str, Block]
+    ] = ()  # classes or instances, in order; or {name: class}
     block_names: ClassVar[Iterable[str] | None] = None
     workflows: ClassVar[Mapping[str, Iterable[str]]] = {}  # name -> the inputs whose presence selects it
     result: list[OutputParam] | None = None  # what a pipeline of these blocks returns; set by declaring `outputs`
@@ -48,11 +52,7 @@ class CompositeBlocks(ModularPipelineBlocks):
             cls.result = resolve_params(OutputParam, declared, cls.__name__)
 
     def __init__(self, blocks: Mapping[str, Any] | None = None) -> None:
-        classes = self.block_classes if blocks is None else blocks
-        if isinstance(classes, Mapping):
-            names, classes = list(classes), list(classes.values())
-        else:
-            names = list(self.block_names or [default_name(block) for block in classes])
+        names, classes = self._table() if blocks is None else (list(blocks), list(blocks.values()))
         if len(names) != len(classes) or len(set(names)) != len(names):
             raise WiringError(
                 f"{type(self).__name__} wants one different name per block, got {len(classes)} blocks and the names "
@@ -61,6 +61,39 @@ class CompositeBlocks(ModularPipelineBlocks):
         for name in names:
             check_name(name, type(self).__name__)
         self.sub_blocks = NamedBlocks({name: _instance(block) for name, block in zip(names, classes, strict=True)})
+        self._give_roles(self.roles)
+
+    @classmethod
+    def _table(cls) -> tuple[list[str], list[Any]]:
+        """Names and classes of the parts."""
+        classes = cls.block_classes
+        if isinstance(classes, Mapping):
+            return list(classes), list(classes.values())
+        return list(cls.block_names or [default_name(block) for block in classes]), list(classes)
+
+    def _give_roles(self, roles: Mapping[str, ComponentSpec]) -> None:
+        self.sub_blocks = NamedBlocks({name: block.playing(roles) for name, block in self.sub_blocks.items()})
+
+    def playing(self, roles: Mapping[str, ComponentSpec]) -> Self:
+        twin = super().playing(roles)
+        if roles:
+            twin._give_roles(roles)
+        return twin
+
+    @classmethod
+    def with_parts(cls, **parts: Block | None) -> type[Self]:
+        """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
+        names, classes = cls._table()
+        table = dict(zip(names, classes, strict=True))
+        for name in parts:
+            if name not in table:
+                raise UnknownNameError(f"part of {cls.__name__}", name, table)
+        kept = {name: part for name, part in {**table, **parts}.items() if part is not None}
+        fields: dict[str, Any] = {"block_classes": kept, "__doc__": cls.__doc__, "__module__": cls.__module__}
+        triggers = list(getattr(cls, "block_trigger_inputs", ()))
+        if len(triggers) == len(names):
+            fields["block_trigger_inputs"] = [t for name, t in zip(names, triggers, strict=True) if name in kept]
+        return type(cls.__name__, (cls,), fields)
 
     def parts_changed(self) -> None:
         """Called on a copy of this tree whose parts were inserted, replaced or removed."""
@@ -72,11 +105,13 @@ class CompositeBlocks(ModularPipelineBlocks):
         made.__doc__ = description or cls.__doc__
         return made
 
-    def __call__(self, components: Any, state: Any) -> Any:
-        name = type(self).__name__
-        raise UnsupportedError(
-            f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
-        )
+    if not TYPE_CHECKING:
+
+        def __call__(self, components, state):
+            name = type(self).__name__
+            raise UnsupportedError(
+                f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
+            )
 
     @property
     def inputs(self) -> list[InputParam]:  # type: ignore[override]
@@ -95,12 +130,20 @@ class CompositeBlocks(ModularPipelineBlocks):
     @property
     def expected_components(self) -> list[ComponentSpec]:  # type: ignore[override]
         merged: dict[str, ComponentSpec] = {}
-        for spec in self._own_components():
+        for spec in self._parts_components():
             merged[spec.name] = merged[spec.name].merged(spec) if spec.name in merged else spec
         return list(merged.values())
 
-    def _own_components(self) -> list[ComponentSpec]:
-        return [spec for block in self.sub_blocks.values() for spec in block.expected_components]
+    def _parts_components(self) -> list[ComponentSpec]:
+        return [spec for block in self.sub_blocks.values() for spec in block.used_components]
+
+    @property
+    def used_components(self) -> list[ComponentSpec]:
+        return self.expected_components
+
+    @property
+    def own_components(self) -> list[ComponentSpec]:
+        return []
 
     @property
     def expected_configs(self) -> list[ConfigSpec]:  # type: ignore[override]
@@ -138,7 +181,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return block
 
     def inserted(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
     ) -> Self:
         """A tree with one block more: `inserted("denoise.log", Log, after="predict")`."""
         if sum(place is not None for place in (after, before, index)) > 1:
@@ -161,7 +204,7 @@ class CompositeBlocks(ModularPipelineBlocks):
 
         return self._edited(path, put)
 
-    def replaced(self, path: str, block: Any) -> Self:
+    def replaced(self, path: str, block: Block) -> Self:
         """A tree with another block at this path."""
         self.block_at(path)
         return self._edited(path, lambda parts, name: parts.update({name: _instance(block)}))
@@ -178,6 +221,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         twin.sub_blocks = NamedBlocks(self.sub_blocks)
         if not rest:
             edit(twin.sub_blocks, head)
+            twin._give_roles(twin.cast)
             twin.parts_changed()
             return twin
         if head not in twin.sub_blocks or not isinstance(twin.sub_blocks[head], CompositeBlocks):
@@ -231,8 +275,12 @@ class LoopSequentialPipelineBlocks(CompositeBlocks):
     def iterates_itself(self) -> bool:
         return type(self).__call__ is not CompositeBlocks.__call__
 
-    def _own_components(self) -> list[ComponentSpec]:
-        return [*self.loop_expected_components, *super()._own_components()]
+    def _parts_components(self) -> list[ComponentSpec]:
+        return [*self.own_components, *super()._parts_components()]
+
+    @property
+    def own_components(self) -> list[ComponentSpec]:
+        return self.played(self.loop_expected_components)
 
     def loop_items(self, components: Any, state: Any) -> Iterable[Any]:
         """What to iterate over: a count gives k, anything else gives i and t."""
@@ -272,7 +320,11 @@ class SilentBar:
 
 
 class ConditionalPipelineBlocks(CompositeBlocks):
-    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None."""
+    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None.
+
+    A trigger may be `i`, `t` or `k` of the loop around: then the choice is made anew at each step, and a plan holds
+    every branch. Without a `default_block_name` a choice may be skipped.
+    """
 
     kind: ClassVar[str] = "choice"
     block_trigger_inputs: ClassVar[Iterable[str | None]] = ()
@@ -301,7 +353,12 @@ class ConditionalPipelineBlocks(CompositeBlocks):
     @property
     def trigger_params(self) -> list[InputParam]:
         """A trigger is an optional input, described by the branch that reads it where one does."""
-        return [InputParam(name) for name in self.trigger_names]
+        return [InputParam(name) for name in self.trigger_names if name not in LOOP_ARGUMENTS]
+
+    @property
+    def loop_triggers(self) -> list[str]:
+        """The triggers that the loop around sets: the branch is known when a step begins, not before."""
+        return [name for name in self.trigger_names if name in LOOP_ARGUMENTS]
 
     def select_block(self, **triggers: Any) -> str | None:
         """The first block whose trigger is there; triggers and blocks are paired in order."""
@@ -321,11 +378,17 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
 
     def __init__(self, blocks: Mapping[str, Any] | None = None) -> None:
         super().__init__(blocks)
+        self._triggers = super().branch_triggers
         triggers = list(self.block_trigger_inputs)
         if len(triggers) != len(self.sub_blocks):
             raise WiringError(
                 f"{type(self).__name__} wants one trigger (or None) per block, got {len(triggers)} for "
                 f"{len(self.sub_blocks)} blocks."
+            )
+        if self.loop_triggers:
+            raise WiringError(
+                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make a "
+                "ConditionalPipelineBlocks, whose select_block looks at the value."
             )
         if triggers.count(None) > 1:
             raise WiringError(
@@ -333,7 +396,6 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if None in triggers:
             self.default_block_name = list(self.sub_blocks)[triggers.index(None)]
-        self._triggers = super().branch_triggers
 
     @property
     def branch_triggers(self) -> dict[str, str | None]:

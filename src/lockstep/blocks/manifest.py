@@ -79,6 +79,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "pipeline": type(pipe).__name__,
         "blocks": type(pipe.blocks).__name__,
         "model": _place(pipe.name_or_path),
+        "variant": pipe.variant,
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
         "workflow": run.workflow,
         "inputs": {

@@ -9,6 +9,7 @@ import typer
 
 from ..errors import ReplayError, UnknownNameError
 from .console import out, print_json
+from .exit_codes import ExitCode
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def replay(
         print_json(facts(found, changed))
     if not found.identical and not found.within_tolerance:
         if json:
-            raise typer.Exit(5)
+            raise typer.Exit(ExitCode.NOT_REPLAYED)
         raise ReplayError(difference_told(file, found, changed, manifest))
     if not json:
         style = "[bold green]identical[/]" if found.identical else "[bold yellow]within tolerance[/]"
@@ -152,7 +153,9 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     source = model or model_again(manifest["model"], places)
-    pipe = DiffusionPipeline.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"])
+    pipe = DiffusionPipeline.from_pretrained(
+        source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant")
+    )
     for name, parts in given.items():
         setattr(pipe, name, given_model(name, parts, dtype, places))
     load_adapters(pipe, adapters, places)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from .console import out, print_json
-from .inputs import can_be_typed
+from .inputs import SECOND_NAMES, can_be_typed
 from .pipelines import DEFAULT_MODEL, described
 
 Model = Annotated[str, typer.Argument(help="A folder, a hub id, or an embedded model.")]
@@ -27,10 +27,15 @@ def inputs_table(schema: dict[str, Any], title: str, options: Collection[str]) -
         used = entry.get("workflows", [])
         where = f" [{', '.join(used)}]" if 0 < len(used) < len(workflows) else ""
         default = "required" if entry["required"] else "" if entry["default"] is None else str(entry["default"])
-        name = f"--{entry['name'].replace('_', '-')}" if entry["name"] in options else entry["name"]
+        name = ", ".join(option_names(entry["name"])) if entry["name"] in options else entry["name"]
         kind = f"{entry['media']} file" if "media" in entry else entry["type"]
         table.add_row(name, kind, default, f"{entry['description']}{where}".replace("[", r"\["))
     return table
+
+
+def option_names(name: str) -> list[str]:
+    """The options that stand for an input."""
+    return [f"--{one.replace('_', '-')}" for one in (name, *(s for s, meant in SECOND_NAMES.items() if meant == name))]
 
 
 def schema(
@@ -83,6 +88,7 @@ def tree_of(block: Any) -> dict[str, Any]:
     """A block and its parts as JSON; what a block reads and makes stands at the leaves."""
     entry: dict[str, Any] = {"class": type(block).__name__, "kind": block.kind, "description": block.description}
     parts = getattr(block, "sub_blocks", None)
+    entry |= {"triggers": block.trigger_names} if block.kind == "choice" else {}
     if parts is not None:
         return {**entry, "parts": {name: tree_of(part) for name, part in parts.items()}}
     return {**entry, "inputs": block.input_names, "outputs": block.output_names, "components": block.component_names}

@@ -8,27 +8,54 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
+import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .. import attention, files
-from ..configuration import ConfigMixin, config_defaults, naming_config
-from ..errors import ConfigError, InputError, LockstepError, UnknownNameError, UnsupportedError, WeightsError
+from ..configuration import ConfigMixin, FrozenDict, check_types, config_defaults, config_types, naming_config
+from ..errors import (
+    ConfigError,
+    InputError,
+    LockstepError,
+    OutlineError,
+    UnknownNameError,
+    UnsupportedError,
+    WeightsError,
+)
 from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
+Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
 # What other libraries have a switch for and what is the only way here.
 ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
-class ModelMixin(ConfigMixin, nn.Module):
+class HasForward(Protocol[Forward]):
+    """A module, seen by what its `forward` takes and gives."""
+
+    @property
+    def forward(self) -> Forward: ...
+
+
+class CalledAsForward(nn.Module):
+    """A module whose call takes and gives what its `forward` does; torch leaves that open to type checkers."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
+
+
+class ModelMixin(ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
@@ -133,6 +160,18 @@ class ModelMixin(ConfigMixin, nn.Module):
                 raise
             raise ConfigError(f"{cls.__name__} wants sizes that tensors can have: {problem}.") from None
 
+    @classmethod
+    def outline(cls, config: Mapping[str, Any]) -> typing.Self:
+        """The model without its layers: what follows from the config alone can be asked of it, and nothing else."""
+        known = {name: value for name, value in config_defaults(cls).items() if value is not inspect.Parameter.empty}
+        values = {**known, **{key: value for key, value in config.items() if not key.startswith("_")}}
+        check_types(cls.__name__, values, config_types(cls))
+        kind: Any = outline_class(cls)  # type: ignore[arg-type]
+        made: typing.Self = kind.__new__(kind)
+        nn.Module.__init__(made)
+        object.__setattr__(made, "_config", FrozenDict(values))
+        return made
+
     def assign(
         self, stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
     ) -> typing.Self:
@@ -236,7 +275,7 @@ class ModelMixin(ConfigMixin, nn.Module):
         named = self.named_modules()
         return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
 
-    def set_attn_processor(self, processor: Any) -> None:
+    def set_attn_processor(self, processor: Callable[..., Any] | dict[str, Callable[..., Any]]) -> None:
         """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
         able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
         chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)
@@ -317,6 +356,19 @@ def resolve_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torc
     if dtype not in names:
         raise UnknownNameError("dtype", dtype, [*names, "auto", "keep"])
     return names[dtype]
+
+
+@functools.cache
+def outline_class(kind: type[ModelMixin]) -> type[Any]:
+    """A class whose objects have a config and refuse everything that needs layers."""
+
+    def refuse(self: Any, name: str) -> Any:
+        raise OutlineError(
+            f"This outline of {kind.__name__} has its config, no {name!r}. A block that uses the model itself declares "
+            "its component without outline=True."
+        )
+
+    return type(kind.__name__, (kind,), {"__getattr__": refuse, "__module__": kind.__module__})
 
 
 def check_always(options: dict[str, Any]) -> None:

@@ -8,36 +8,41 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
+from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
-from ..blocks.compose import CompositeBlocks
+from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
-from ..blocks.plan import Plan
-from ..blocks.progress import ProgressBars
+from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
+from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
+
+Place = str | int | torch.device
 
 
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
-    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., PipelineOutput]:
         def __call__(*args: Any, **kwargs: Any) -> Any:
             run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
             return run(*args, **kwargs)
@@ -54,17 +59,18 @@ class _DerivedCall:
 class DiffusionPipeline(LoraMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
-    default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
+    default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
 
     def __init__(
-        self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
+        self, *, blocks: Block | None = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
+        self._outlines: dict[str, Any] = {}  # of components that are not loaded
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
@@ -76,6 +82,7 @@ class DiffusionPipeline(LoraMixin):
         self._adapters = Adapters()
         self._bars = ProgressBars()
         self.name_or_path = name_or_path
+        self.variant: str | None = None  # of the files that the components were loaded from
         self.check_finite = True
         tree = self.default_tree() if blocks is None else blocks
         if tree is None:
@@ -92,7 +99,7 @@ class DiffusionPipeline(LoraMixin):
         self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
 
     @classmethod
-    def default_tree(cls) -> CompositeBlocks | None:
+    def default_tree(cls) -> ModularPipelineBlocks | None:
         """A tree of this class's own blocks."""
         blocks = cls.default_blocks
         if blocks is None and cls.default_blocks_name:
@@ -127,18 +134,21 @@ class DiffusionPipeline(LoraMixin):
         return self._assembly.root
 
     def insert_block(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> Self:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
+    ) -> DiffusionPipeline:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
+
+        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
+        """
         self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
-    def replace_block(self, path: str, block: Any) -> Self:
+    def replace_block(self, path: str, block: Block) -> DiffusionPipeline:
         """Put another block at a path."""
         self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
-    def remove_block(self, path: str) -> Self:
+    def remove_block(self, path: str) -> DiffusionPipeline:
         """Take a block out of the tree."""
         self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
@@ -157,12 +167,6 @@ class DiffusionPipeline(LoraMixin):
     def result_params(self) -> list[OutputParam]:
         """What a call gives."""
         return self._assembly.result
-
-    @property
-    def vae_scale_factor(self) -> int:
-        """Pixels per latent along a side."""
-        vae = getattr(self, "vae", None)
-        return 2 ** (len(vae.config.block_out_channels) - 1) if vae is not None else 8
 
     def schema(self) -> dict[str, Any]:
         """Inputs, results, workflows and components as JSON; reads no weights."""
@@ -218,7 +222,7 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             self._runs.discard(run)
 
-    def set_progress_bar_config(self, **settings: Any) -> None:
+    def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
         self._bars.configure(**settings)
 
@@ -269,6 +273,7 @@ class DiffusionPipeline(LoraMixin):
             )
         with self._lock:
             self._unloaded.pop(name, None)
+            self._outlines.pop(name, None)
             self._from_index.discard(name)
             self._components[name] = component
 
@@ -309,10 +314,24 @@ class DiffusionPipeline(LoraMixin):
                 raise UnknownNameError("component", name, self._specs)
             self._load(name)
 
-    def require_components(self, plan: Plan) -> None:
-        """Load what a plan needs; refuse a plan that needs what is not there."""
-        for name, (spec, user) in plan.components.items():
-            component = self._load(name) if name in self._unloaded else self._components.get(name)
+    def outline(self, name: str) -> Any:
+        """A component without its weights: what its class and config tell; None where the pipeline has none."""
+        with self._lock:
+            spec, component = self._unloaded.get(name), self._components.get(name)
+            if spec is not None:
+                if name not in self._outlines:
+                    self._outlines[name] = spec.load_outline(**self._load_options)
+                return self._outlines[name]
+        plain: Any = getattr(component, "_orig_mod", component)
+        return type(plain).outline(plain.config) if hasattr(plain, "outline") else component
+
+    def require_components(self, needed: Mapping[str, tuple[ComponentSpec, str]]) -> None:
+        """Load what the blocks of a run need; refuse a run that needs what is not there."""
+        for name, (spec, user) in needed.items():
+            if spec.outline:
+                component = self._unloaded.get(name) or self._components.get(name)
+            else:
+                component = self._load(name) if name in self._unloaded else self._components.get(name)
             if component is None and not spec.optional:
                 raise InputError(
                     f"Block {user} needs the component {name!r} ({describe_type(spec.type_hint)}), which this pipeline "
@@ -343,7 +362,7 @@ class DiffusionPipeline(LoraMixin):
             (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
         )
 
-    def to(self, *where: Any, device: Any = None, dtype: torch.dtype | None = None) -> Self:
+    def to(self, *where: Place | torch.dtype, device: Place | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
@@ -361,7 +380,9 @@ class DiffusionPipeline(LoraMixin):
         self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
         return self
 
-    def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
+    def placed(
+        self, names: Iterable[str], near: Callable[[], Iterable[str]]
+    ) -> contextlib.AbstractContextManager[None]:
         """A context in which the named components are where they compute; those used `near` by need not leave."""
         return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
@@ -372,7 +393,7 @@ class DiffusionPipeline(LoraMixin):
         cls,
         name_or_path: str | Path,
         *,
-        blocks: Any = None,
+        blocks: Block | None = None,
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
@@ -381,7 +402,7 @@ class DiffusionPipeline(LoraMixin):
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
-    ) -> Any:
+    ) -> Self:
         """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
@@ -396,12 +417,13 @@ class DiffusionPipeline(LoraMixin):
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
+        pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
         pipe.update_components(**known)
         if load or workflow:
             pipe.load_components(workflow=workflow)
-        return pipe
+        return cast(Self, pipe)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
@@ -448,10 +470,12 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     """The class that an index names: by its own name, or by one that it stands in for."""
     import lockstep
 
-    name = found.class_name or ""
-    pipelines = {public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")}
-    match = next((p for p in pipelines if name == p.__name__ or name in p.index_names), None)
-    if match is None:
-        known = [name for p in pipelines for name in (p.__name__, *p.index_names)]
-        raise UnknownNameError(f"pipeline class (in {found.source})", name, known)
-    return match
+    pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
+    if own_name(name) not in pipelines:
+        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
+        raise UnsupportedError(
+            f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
+            f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
+        )
+    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+    return own

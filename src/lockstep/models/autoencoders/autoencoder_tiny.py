@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from ..modeling import ModelMixin, check_sizes, checkpointed
 from .parts import AutoencoderMixin, Conv2d, DecoderOutput, check_latents, check_pixels, compute_dtype
@@ -159,12 +159,16 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         self.latent_magnitude = latent_magnitude
         self.latent_shift = latent_shift
         self.scaling_factor = scaling_factor
-        self.spatial_scale_factor = 2 ** (len(num_encoder_blocks) - 1)
         self.decoder_scale_factor = upsampling_scaling_factor ** (len(num_decoder_blocks) - 1)
         self.tile_overlap_factor = 0.125
         self.tile_sample_min_size = 512
         self.tile_latent_min_size = self.tile_sample_min_size // self.spatial_scale_factor
         self.register_to_config(block_out_channels=decoder_block_out_channels)  # where pipelines look for the factor
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        """Every stage of the encoder but the first halves the sides."""
+        return 2 ** (len(self.config.num_encoder_blocks) - 1)
 
     def scale_latents(self, latents: Tensor) -> Tensor:
         """Raw latents to [0, 1], for instance to store them as a picture."""
@@ -174,6 +178,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         """[0, 1] back to raw latents."""
         return scaled.sub(self.latent_shift).mul(2 * self.latent_magnitude)
 
+    @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderTinyOutput | tuple[Tensor]:
         """Pictures in [-1, 1] to latents."""
         check_pixels("AutoencoderTiny", x, self.config.in_channels, self.spatial_scale_factor)
@@ -181,6 +186,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         latents = self._by_slice(self._tiled_encode if self.use_tiling else self.encoder, x)
         return AutoencoderTinyOutput(latents=latents) if return_dict else (latents,)
 
+    @output_or_tuple
     def decode(
         self, x: Tensor, generator: torch.Generator | None = None, return_dict: bool = True
     ) -> DecoderOutput | tuple[Tensor]:
@@ -190,6 +196,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._tiled_decode if self.use_tiling else self.decoder, x)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    @output_or_tuple
     def forward(self, sample: Tensor, return_dict: bool = True) -> DecoderOutput | tuple[Tensor]:
         """Encode, store the latents as bytes, decode: what remains of a picture."""
         (latents,) = self.encode(sample, return_dict=False)

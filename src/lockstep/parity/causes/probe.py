@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..values import inputs, outputs
+from ..comparison.results import SearchLog
+from ..recording.values import inputs, outputs
 from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
+from .failures import noted
 from .goals import Goal
 from .remembered import Remembered
 
@@ -107,8 +109,15 @@ class Survey:
     values: dict[str, tuple[int, tuple[int, ...]]] = field(
         default_factory=dict
     )  # label -> (order, shape), own frame only
+    order: dict[Site, int] = field(default_factory=dict)  # of every operation of the own frame, whatever it gives
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
     seconds: float = 0.0
+
+    def note(self, site: Site, result: Any, place: int) -> None:
+        """An operation of the own frame, and its result if that is a value which another place may take."""
+        self.order.setdefault(site, place)
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self.values.setdefault(str(site), (place, tuple(result.shape)))
 
 
 class Probe:
@@ -116,7 +125,7 @@ class Probe:
 
     def __init__(
         self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
-        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (),
+        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (), log: SearchLog | None = None,
     ) -> None:  # fmt: skip
         self.path, self.read, self.goal, self.everything = path, read, goal, modules
         self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
@@ -124,6 +133,7 @@ class Probe:
         self.checks = list(checks)  # (slot, goal) of every result of the probed part
         self.held = tuple(held)  # causes already found, which stay in force
         self.trials: list[Trial] = []
+        self.log = log if log is not None else SearchLog()
         self.runs = 0
         self._here: Any = None  # the difference without any change
         self._args, self._kwargs = args, kwargs
@@ -141,6 +151,7 @@ class Probe:
             return self.module(*self._args, **self._kwargs)
         edited.frames.push(self.path)
         args, kwargs = self._args, self._kwargs
+        edited.values.update({f"{self.path}|in.{i}": tensor for i, tensor in enumerate(self.tensors_in())})
         for change in (c for edit in edited.edits for c in edit.changes):
             if isinstance(change, ModuleChange) and change.path == self.path and change.before:
                 args, kwargs = change.apply(edited.values, args, kwargs, None)  # no hook is called for a method
@@ -202,12 +213,11 @@ class Probe:
 
         def observe(site: Site, call: Call, result: Any) -> None:
             survey.sites.setdefault(site, example_of(call, result, makers))
-            if isinstance(result, torch.Tensor):
-                if call.op in ("sin", "cos"):
-                    kept.append(result)  # alive, so that its identity stays its own
-                    makers[id(result)] = call.op
-                if site.path == self.path and result.is_floating_point():
-                    survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
+            if isinstance(result, torch.Tensor) and call.op in ("sin", "cos"):
+                kept.append(result)  # alive, so that its identity stays its own
+                makers[id(result)] = call.op
+            if site.path == self.path:
+                survey.note(site, result, next(counter))
 
         handles = []
         for path, module in self.children.items():
@@ -225,15 +235,19 @@ class Probe:
 
     def attempt(self, edit: Edit) -> Trial | None:
         """Run with one more edit; None if that cannot run."""
-        try:
-            value = self.value([edit])
-        except Exception:
-            return None  # a hypothesis that does not fit these shapes is simply wrong
+        value = self._tried([edit])
         if value is None:
             return None
         trial = self._trial(edit, self.goal.residual(value))
         self.trials.append(trial)
         return trial
+
+    def _tried(self, edits: list[Edit]) -> torch.Tensor | None:
+        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply wrong."""
+        value = None
+        with noted(self.log, [*self.held, *edits], self.path):
+            value = self.value(edits)
+        return value
 
     def check(self, trial: Trial) -> None:
         """Does the hypothesis make every result of the probed part right, and leave right ones right?"""
@@ -241,12 +255,12 @@ class Probe:
         if not self.checks:
             return
         self.runs += 1
-        try:
-            edited = Edited(self.modules, [*self.held, trial.edit])
-            with warnings.catch_warnings(), torch.no_grad(), edited:
-                warnings.simplefilter("ignore")
-                found = dict(outputs(self._run(edited)))
-        except Exception:
+        found: dict[str, torch.Tensor] | None = None
+        edited = Edited(self.modules, [*self.held, trial.edit])
+        with noted(self.log, edited.edits, self.path), warnings.catch_warnings(), torch.no_grad(), edited:
+            warnings.simplefilter("ignore")
+            found = dict(outputs(self._run(edited)))
+        if found is None:
             trial.whole, trial.broken = False, True
             return
         for slot, goal in self.checks:
@@ -305,10 +319,7 @@ class Probe:
     def _differences(self, *edits: Edit) -> list[Any]:
         found: list[Any] = []
         for given in [[edit] for edit in edits] or [[]]:
-            try:
-                value = self.value(given)
-            except Exception:
-                value = None
+            value = self._tried(given)
             found.append(self.goal.difference(value) if value is not None else None)
         return found
 
