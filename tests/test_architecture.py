@@ -90,7 +90,9 @@ def test_imports_point_one_way(path):
 def test_a_family_imports_no_other_family(path):
     own = path.parent.name
     for name in imported_names(path):
-        family = name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        family = (
+            name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        )
         assert family in (own, "pipeline", *(["common"] if own != "common" else [])), f"{own} imports {name}"
 
 
@@ -102,7 +104,8 @@ def test_every_package_stands_in_the_table():
 def test_import_is_instant_and_brings_no_torch():
     code = (
         "import time, sys; start = time.perf_counter(); import lockstep; took = time.perf_counter() - start;"
-        "heavy = {'torch', 'transformers', 'numpy', 'diffusers'} & set(sys.modules); print(took); assert not heavy, heavy"
+        "heavy = {'torch', 'transformers', 'numpy', 'diffusers'} & set(sys.modules); print(took);"
+        "assert not heavy, heavy"
     )
     times = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)

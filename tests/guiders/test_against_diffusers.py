@@ -12,8 +12,11 @@ TWO_BRANCHES = [
     ("ClassifierFreeGuidance", {}),
     ("ClassifierFreeGuidance", {"guidance_scale": 3.0, "guidance_rescale": 0.7, "start": 0.2, "stop": 0.8}),
     ("ClassifierFreeGuidance", {"guidance_scale": 3.0, "use_original_formulation": True}),
+    ("ClassifierFreeGuidance", {"guidance_scale": 3.0, "guidance_rescale": 0.1}),
     ("ClassifierFreeGuidance", {"guidance_scale": 1.0}),
+    ("ClassifierFreeGuidance", {"guidance_scale": 0.0, "use_original_formulation": True}),
     ("ClassifierFreeGuidance", {"enabled": False}),
+    ("ClassifierFreeZeroStarGuidance", {}),
     ("ClassifierFreeZeroStarGuidance", {"zero_init_steps": 2}),
     (
         "ClassifierFreeZeroStarGuidance",
@@ -91,6 +94,15 @@ def test_each_step_equals_the_reference(name, config):
             assert_close(our.pred, their[0], 1e-5, f"prediction of step {step}")
 
 
+def test_a_faint_unconditional_prediction_is_fitted_as_there():
+    """Where its square is as small as what keeps the division from zero."""
+    ours, theirs = both("ClassifierFreeZeroStarGuidance", {"zero_init_steps": 0})
+    cond, uncond = torch.randn(2, 4, 8, 8), 1e-5 * torch.randn(2, 4, 8, 8)
+    for guider in (ours, theirs):
+        guider.set_state(3, STEPS, None)
+    assert_close(ours.forward(cond, uncond).pred, theirs.forward(cond, uncond)[0], 1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "config"),
     [("ClassifierFreeGuidance", {"guidance_scale": 4.5, "stop": 0.9}), ("AdaptiveProjectedGuidance", {"eta": 0.3})],
@@ -105,14 +117,15 @@ def test_configs_travel_both_ways(tmp_path, name, config):
 
 @pytest.mark.parametrize("config", [{"start": -0.1}, {"start": 1.0}, {"start": 0.5, "stop": 0.2}, {"stop": 1.5}])
 def test_impossible_intervals_are_refused_as_there(config):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="start|stop"):
         diffusers.guiders.ClassifierFreeGuidance(**config)
     with pytest.raises(ValueError, match="start|stop"):
         guiders.ClassifierFreeGuidance(**config)
 
 
 def test_a_disturbed_branch_without_cfg_has_the_prompt():
-    """The reference feeds that branch the inputs without the prompt (and does not disturb it); here it is what the paper says."""
+    """The reference feeds that branch the inputs without the prompt (and does not disturb it);
+    here it is what the paper says."""
     guider = guiders.SkipLayerGuidance(guidance_scale=1.0, skip_layer_guidance_layers=[0], skip_layer_guidance_stop=1.0)
     guider.set_state(5, STEPS, None)
     cond, uncond = torch.ones(1), torch.zeros(1)
