@@ -134,12 +134,16 @@ class ConfigMixin:
         return built
 
     @classmethod
-    def load_config(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> dict[str, Any]:
+    def load_config(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> dict[str, Any]:
         """Read the config of a local folder, a file, or a hub id."""
         return files.read_json(cls.config_path(name_or_path, subfolder=subfolder, **hub))
 
     @classmethod
-    def config_path(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Path:
+    def config_path(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> Path:
         """The config file of a local folder or hub id, or the file itself where one is named."""
         if isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
             return Path(name_or_path)

@@ -68,7 +68,7 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
         super().__post_init__()
         self._average: Tensor | None = None
 
-    def set_state(self, step: int, num_inference_steps: int, timestep: object) -> None:
+    def set_state(self, step: int, num_inference_steps: int, timestep: Tensor | float | None) -> None:
         super().set_state(step, num_inference_steps, timestep)
         if step == 0:
             self._average = None

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from ..modeling import ModelMixin, check_divisible, check_sizes, checkpointed
 from ..weights import StoredTensor
@@ -371,6 +371,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         """The tensors of a file under our names; projections that were stored as 1x1 convolutions become matrices."""
         return {name: _as_matrix(name, tensor) for name, tensor in super().stored_tensors(stored).items()}
 
+    @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
         """Pictures to the posterior of their latents."""
         check_pixels("AutoencoderKL", x, self.config.in_channels, self.spatial_scale_factor)
@@ -378,6 +379,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
+    @output_or_tuple
     def decode(
         self, z: Tensor, return_dict: bool = True, generator: torch.Generator | None = None
     ) -> DecoderOutput | tuple[Tensor]:
@@ -387,6 +389,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._decode, z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

@@ -33,8 +33,10 @@ class ResnetSettings:
     dropout: float
 
     def block(self, in_channels: int, out_channels: int, output_scale_factor: float = 1.0) -> ResnetBlock2D:
-        widths = {"in_channels": in_channels, "out_channels": out_channels}
-        return ResnetBlock2D(**widths, **vars(self), output_scale_factor=output_scale_factor)
+        scale = output_scale_factor
+        return ResnetBlock2D(
+            in_channels=in_channels, out_channels=out_channels, **vars(self), output_scale_factor=scale
+        )
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ class EncodePrompt(ModularPipelineBlocks):
             if clip_skip is None:
                 hidden.append(encoder(ids.to(encoder.device), attention_mask=mask)[0])
             else:
-                states = encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states
+                states = (
+                    encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states or ()
+                )
                 hidden.append(encoder.text_model.final_layer_norm(states[-(clip_skip + 1)]))
         return torch.cat(hidden, dim=1).to(encoder.dtype)
