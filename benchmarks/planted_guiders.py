@@ -1,6 +1,6 @@
 """Wrong numbers planted in every guider, one at a time: does a test see them?
 
-    python -m benchmarks.planted_guiders [--only NAME] [--all]
+    python -m benchmarks.planted_guiders [--only NAME …] [--all]
 
 Every number, sign, comparison and choice in the source of the guiders is changed once (`a - b` to `a + b`, 7.5 to
 9.375,
@@ -202,7 +202,7 @@ def print_table(rows: dict[str, list[tuple[Mutant, str]]], every: bool) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only what stands in classes and functions of this name")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these classes and functions")
     parser.add_argument("--all", action="store_true", help="print every change with the test that saw it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
     asked = parser.parse_args()
@@ -211,7 +211,7 @@ def main() -> int:
     if test := seen_by(None):
         console.print(f"Without any planted error {test} is red: repair that first.")
         return 2
-    planted = [one for module in MODULES for one in mutants(module) if asked.only in one.owner]
+    planted = [one for module in MODULES for one in mutants(module) if not asked.only or one.owner in asked.only]
     planted = [one for one in planted if not any(one.owner == who and part in one.line for who, part in HARMLESS)]
     rows: dict[str, list[tuple[Mutant, str]]] = {}
     with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:

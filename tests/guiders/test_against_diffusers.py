@@ -4,8 +4,9 @@ import diffusers
 import pytest
 import torch
 
-from helpers import assert_close
+from helpers import assert_close, relative_l2
 from lockstep import guiders
+from lockstep.guiders.classifier_free import project
 
 STEPS = 10
 TWO_BRANCHES = [
@@ -30,7 +31,10 @@ TWO_BRANCHES = [
         "AdaptiveProjectedGuidance",
         {"adaptive_projected_guidance_rescale": 2.0, "adaptive_projected_guidance_norm_dim": [-1, -2]},
     ),
+    ("AdaptiveProjectedGuidance", {"adaptive_projected_guidance_rescale": 0.5, "eta": 0.0}),
+    ("AdaptiveProjectedGuidance", {"adaptive_projected_guidance_rescale": 0.0, "use_original_formulation": True}),
     ("MagnitudeAwareGuidance", {}),
+    ("MagnitudeAwareGuidance", {"alpha": 0.3, "guidance_scale": 5.0}),
     ("MagnitudeAwareGuidance", {"alpha": 2.0, "use_original_formulation": True, "start": 0.1}),
     ("FrequencyDecoupledGuidance", {}),
     (
@@ -38,6 +42,9 @@ TWO_BRANCHES = [
         {"guidance_scales": [8.0, 4.0, 2.0], "parallel_weights": [0.5, 1.0, 0.2], "stop": [0.6, 0.6, 0.6]},
     ),
     ("FrequencyDecoupledGuidance", {"guidance_rescale": 0.4, "guidance_rescale_space": "freq"}),
+    ("FrequencyDecoupledGuidance", {"guidance_rescale": [0.1, 0.4]}),
+    ("FrequencyDecoupledGuidance", {"guidance_rescale": [0.1, 0.4], "guidance_rescale_space": "freq"}),
+    ("FrequencyDecoupledGuidance", {"parallel_weights": [1.25, 1.0], "use_original_formulation": True}),
     ("FrequencyDecoupledGuidance", {"guidance_rescale": 0.4, "upcast_to_double": False, "parallel_weights": 0.5}),
 ]
 THREE_BRANCHES = [
@@ -144,6 +151,15 @@ def test_bands_can_have_intervals_of_their_own():
     coarse_alone = guiders.FrequencyDecoupledGuidance(guidance_scales=[1.0 + 1e-6, 4.0])
     coarse_alone.set_state(6, STEPS, None)
     assert_close(late, coarse_alone.forward(cond, uncond).pred, 1e-4)
+
+
+def test_a_projection_is_computed_in_double_precision_where_it_is_asked_for():
+    onto, across = torch.randn(2, 1, 64, dtype=torch.float64)
+    across -= onto * (across @ onto.mT) / (onto @ onto.mT)
+    vector = (onto + 1e-5 * across).float()
+    exact = vector.double() - onto.float().double() * (vector.double() @ onto.mT) / (onto @ onto.mT)
+    errors = [relative_l2(project(vector, onto.float(), [1], upcast)[1], exact) for upcast in (True, False)]
+    assert errors[0] < 1e-3 < 1e-2 < errors[1]
 
 
 def test_magnitude_aware_guidance_takes_pictures_too():

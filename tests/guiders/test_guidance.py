@@ -169,7 +169,8 @@ def test_outside_of_its_interval_a_guider_leaves_the_prediction_alone():
 
 def test_without_rescaling_the_spread_is_not_even_measured():
     flat = torch.ones(1, 4, 8, 8)
-    for guider in (guiders.ClassifierFreeGuidance(), guiders.FrequencyDecoupledGuidance()):
+    in_bands = guiders.FrequencyDecoupledGuidance(guidance_rescale_space="freq")
+    for guider in (guiders.ClassifierFreeGuidance(), guiders.FrequencyDecoupledGuidance(), in_bands):
         assert torch.isfinite(guider.forward(flat, flat / 2).pred).all()
 
 

@@ -89,7 +89,7 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
     def _axes(self, tensor: Tensor) -> list[int]:
         named = self.adaptive_projected_guidance_norm_dim
         if named is None:
-            return [-axis for axis in range(1, tensor.ndim)]
+            return list(range(1, tensor.ndim))
         return [named] if isinstance(named, int) else list(named)
 
 
