@@ -79,9 +79,14 @@ def test_a_git_lfs_pointer_is_called_one(tmp_path):
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     files.write_text(path, "old")
-    with pytest.raises(RuntimeError), files.atomic(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("the power went out")
+
+    def write_half():
+        with files.atomic(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("the power went out")
+
+    with pytest.raises(RuntimeError, match="power"):
+        write_half()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 

@@ -294,7 +294,10 @@ def test_schedulers_are_listed_under_the_names_that_generate_takes(lockstep):
 
 
 def test_help_needs_no_torch():
-    code = "import sys; sys.argv = ['lockstep', '--help']\nfrom lockstep.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\nassert 'torch' not in sys.modules"
+    code = (
+        "import sys; sys.argv = ['lockstep', '--help']\nfrom lockstep.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nassert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 

@@ -50,7 +50,8 @@ REFERENCES = {"diffusers", "transformers"}
 
 
 def findings(root: Path) -> list[Finding]:
-    """Every import under the package's folder that the table does not allow, and every package that it does not list."""
+    """Every import under the package's folder that the table does not allow,
+    and every package that it does not list."""
     found = [finding for path in sorted(root.rglob("*.py")) for finding in _in_file(path, root)]
     for folder in sorted(path.parent for path in root.glob("*/__init__.py")):
         if folder.name not in ALLOWED:

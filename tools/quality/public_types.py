@@ -1,6 +1,7 @@
 """No public name is typed `Any`: parameters, results and attributes of what `lockstep.__all__` lists say what they are.
 
-Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that much;
+Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that
+much;
 `Any` alone, or no type at all, says nothing, and stands in `EXCEPTIONS` with its reason or is a finding.
 """
 

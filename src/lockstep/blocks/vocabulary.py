@@ -173,8 +173,7 @@ RESULTS = {
 }
 MEDIA = ("images", "frames", "videos", "audio")
 
-GIVEN_BY_PEOPLE: dict[str, Value] = PROMPTS | PICTURES | SIZES | SAMPLING
-VOCABULARY: dict[str, Value] = GIVEN_BY_PEOPLE | CONDITIONS | LATENTS | RESULTS
+VOCABULARY: dict[str, Value] = PROMPTS | PICTURES | SIZES | SAMPLING | CONDITIONS | LATENTS | RESULTS
 
 
 def media_of(name: str) -> str | None:
