@@ -152,8 +152,10 @@ def test_a_text_to_image_load_leaves_out_what_it_does_not_need(folder):
 
 @pytest.mark.parametrize(
     "scheduler",
-    ["DDIMScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "DPMSolverMultistepScheduler", "LCMScheduler",
-     "DDPMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler", "PNDMScheduler", "TCDScheduler", "LMSDiscreteScheduler"],
+    ["DDIMScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "DPMSolverMultistepScheduler",
+        "LCMScheduler",
+     "DDPMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler", "PNDMScheduler", "TCDScheduler",
+     "LMSDiscreteScheduler"],
 )  # fmt: skip
 def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(pipe, scheduler):
     pipe.scheduler = getattr(lockstep, scheduler).from_config(pipe.scheduler.config)

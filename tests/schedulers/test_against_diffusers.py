@@ -311,12 +311,14 @@ def compare_all(name: str) -> Tally:
 
 
 def begins_twice(theirs) -> bool:
-    """Whether rounding made another timestep equal to the first: the reference then begins there and falls off the end."""
+    """Whether rounding made another timestep equal to the first:
+    the reference then begins there and falls off the end."""
     return hasattr(theirs, "set_begin_index") and int((theirs.timesteps == theirs.timesteps[0]).sum()) > 1
 
 
 def integrate_in_float64(theirs) -> None:
-    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32, where close sigmas cancel."""
+    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32,
+    where close sigmas cancel."""
 
     def get_lms_coefficient(self, order, t, current_order):
         sigmas = self.sigmas.double().tolist()

@@ -1,6 +1,7 @@
 """No public name is typed `Any`: parameters, results and attributes of what `lockstep.__all__` lists say what they are.
 
-Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that much;
+Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that
+much;
 `Any` alone, or no type at all, says nothing, and stands in `EXCEPTIONS` with its reason or is a finding.
 """
 
@@ -39,11 +40,12 @@ class Source:
     def origin(self, name: str) -> str | None:
         """`module:name` of what a `from … import` of this module brings under a name."""
         for node in ast.walk(self.tree):
-            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-                if (alias.asname or alias.name) == name:
-                    return f"{self._absolute(node)}:{alias.name}"
-        alias = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), None)
-        return f"{self.name}:{alias.id}" if isinstance(alias, ast.Name) else None
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        return f"{self._absolute(node)}:{alias.name}"
+        value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), None)
+        return f"{self.name}:{value.id}" if isinstance(value, ast.Name) else None
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -94,7 +96,8 @@ def findings(
     root: Path, where: Mapping[str, str] = lockstep._WHERE, exceptions: Mapping[str, str] = EXCEPTIONS
 ) -> list[Finding]:
     """Every untyped part of a public name that is no exception, and every exception that is none any more."""
-    library, found, met = Library(root), {}, set()
+    library, met = Library(root), set[str]()
+    found: dict[Finding, None] = {}
     for name, module in where.items():
         place = library.find(module, name)
         if place is None:

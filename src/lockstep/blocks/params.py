@@ -31,6 +31,7 @@ class InputParam:
     minimum: float | None = None
     maximum: float | None = None
     multiple_of: int | None = None
+    media: str | None = None  # the kind of media whose files can stand for it
     given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
     metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -42,6 +43,7 @@ class InputParam:
             "type_hint": value.type_hint,
             "default": value.default,
             "required": value.required,
+            "media": value.media,
             **value.range,
         }
         description = f"{value.description} ({note})" if note else value.description

@@ -106,8 +106,8 @@ def laplacian_pyramid(image: Tensor, levels: int) -> list[Tensor]:
     factor = 2 ** (levels - 1)
     if image.ndim != 4 or image.shape[-1] % factor or image.shape[-2] % factor:
         raise InputError(
-            f"{levels} frequency bands need predictions (batch, channels, height, width) with sides that are multiples of "
-            f"{factor}, got {tuple(image.shape)}. Use fewer guidance_scales or another size."
+            f"{levels} frequency bands need predictions (batch, channels, height, width) with sides that are multiples "
+            f"of {factor}, got {tuple(image.shape)}. Use fewer guidance_scales or another size."
         )
     bands = []
     for _ in range(levels - 1):

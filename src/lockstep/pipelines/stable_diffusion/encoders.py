@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from ...blocks import ComponentSpec
+from ...blocks import BlockView, ComponentSpec
 from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
-from ..common.parts import GUIDER
+from ..common.parts import GUIDER, Components
 from ..common.prompts import EncodeText, as_lists, per_picture
 
 Tensor = torch.Tensor
@@ -27,15 +26,15 @@ class EncodePrompt(EncodeText):
     ]
     inputs = [*EncodeText.inputs, "clip_skip"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         positive, negative = state.prompt_embeds, state.negative_prompt_embeds
         unguided = not components.guider.needs_unconditional
-        pieces = [] if positive is not None else prompts
+        pieces: list[str] = [] if positive is not None else prompts
         pieces = pieces + ([] if unguided or negative is not None else negatives)
         count = num_pieces(components.tokenizer, pieces) if pieces else 1
         if positive is None:
@@ -48,7 +47,7 @@ class EncodePrompt(EncodeText):
         state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
         state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
 
-    def encode_pieces(self, components: Any, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
+    def encode_pieces(self, components: Components, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
         """Hidden states of each piece, one piece after the other."""
         encoder: CLIPTextModel = components.text_encoder
         uses_mask = bool(encoder.config.get("use_attention_mask"))
