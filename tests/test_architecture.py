@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.quality import imports
 
 import lockstep
-from tools.quality import imports
 
 ROOT = Path(lockstep.__file__).parent
 
