@@ -15,7 +15,7 @@ from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .spacing import check_descending, check_num_steps, explicit_grid
 from .template import Grid, Step, StepOutput, lays_grid, takes_step
-from .variance_preserving import TrainedTimestepScheduler
+from .variance_preserving import NextTimestepScheduler
 
 SIGMA_DATA = 0.5  # arXiv:2303.01469, the boundary condition's scale
 
@@ -34,7 +34,7 @@ class TCDSchedulerOutput(StepOutput):
     pred_noised_sample: Tensor
 
 
-class DistilledGridScheduler(TrainedTimestepScheduler):
+class DistilledGridScheduler(NextTimestepScheduler):
     """A grid that is a subset of the timesteps that the distillation used; spacing and offset have no say in it."""
 
     interchangeable = ()

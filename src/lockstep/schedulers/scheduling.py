@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from .. import files
 from ..configuration import ConfigMixin, config_defaults
-from ..errors import InputError, UnsupportedError
+from ..errors import ConfigError, InputError, UnsupportedError
 from .template import NO_PLACE, Grid, Step, StepOutput, lays_grid, takes_step
 
 # Trained on the same noise, so that one's config runs in the other.
@@ -84,6 +85,22 @@ class SchedulerMixin(ConfigMixin):
         """A config value if this class has it; one that another class left in the config does not count."""
         own: type = type(self)
         return self.config[name] if name in config_defaults(own) else default
+
+    def _rename_option(self, name: str, known: Sequence[str], renamed: Sequence[str], own: str) -> str:
+        """An option that another class of the family calls by another name becomes this class's own; else refuse."""
+        value = self.config[name]
+        if value in known:
+            return str(value)
+        if value not in renamed:
+            raise UnsupportedError(f"{type(self).__name__} has no {name} {value!r}. It has: {', '.join(known)}.")
+        self.register_to_config(**{name: own})
+        return own
+
+    def _check_order(self, highest: int = 3) -> None:
+        if not 1 <= self.config.solver_order <= highest:
+            raise ConfigError(
+                f"{type(self).__name__}: solver_order wants 1 to {highest}, got {self.config.solver_order}."
+            )
 
     def fresh(self) -> Self:
         """An independent copy for one run: same config and grid, nothing of another run's place or history."""
