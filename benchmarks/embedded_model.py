@@ -3,10 +3,11 @@
     python -m benchmarks.embedded_model --work FOLDER [--model lockstep/emoji] [--concepts 341] [--out FOLDER]
 
 Retrieval: every everyday concept is asked for in each style ("a dog, 3d style"); among the true pictures of all those
-concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked for?
-Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that fits the
-picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured pictures.
-`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing chosen.
+concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the one asked for?
+Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that fits
+the picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured pictures.
+`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First
+seeds, nothing chosen.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER]
 
-Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg and editing.jpg, into the model's
-own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with numbers instead of words,
-and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
+Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg and editing.jpg, into the
+model's own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with numbers
+instead of words, and the answers beside them: a person who has not seen the prompts names what is there, then the
+answers are counted.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ from .machine import console
 SEEN = [
     "a red heart", "a dog", "a cat", "a slice of pizza", "a rocket, 3d style", "the sun", "a rose", "a banana",
     "an elephant", "a fire", "a christmas tree", "a snowman", "a penguin", "a rainbow", "a hamburger", "an octopus",
-    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style", "a mushroom, noto style",
-    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera", "a cactus, noto style",
+    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style",
+    "a mushroom, noto style",
+    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera",
+    "a cactus, noto style",
     "an umbrella", "a birthday cake", "a soccer ball",
 ]  # fmt: skip
 # Held out by the data stage: the training pictures show each thing, colour and background, never together.
 UNSEEN_TOGETHER = [
     "a purple banana", "a green elephant on a yellow background", "a blue rose", "a turquoise cat", "a red penguin",
-    "a purple slice of pizza", "a green rocket", "a brown heart", "a blue dog on a yellow background", "a purple house on a pink background",
-    "a pink car on an orange background", "a turquoise mushroom on a brown background", "a gray christmas tree", "a purple guitar",
+    "a purple slice of pizza", "a green rocket", "a brown heart", "a blue dog on a yellow background",
+    "a purple house on a pink background",
+    "a pink car on an orange background", "a turquoise mushroom on a brown background", "a gray christmas tree",
+    "a purple guitar",
     "a red butterfly on an orange background", "a red avocado",
 ]  # fmt: skip
 EDITS = [("a dog", "a tiger"), ("a red heart", "a strawberry"), ("a house", "a castle"), ("a banana", "a blue banana")]

@@ -276,7 +276,8 @@ def prepare(name: str, theirs) -> None:
 
 
 def integrate_in_float64(theirs) -> None:
-    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32, where close sigmas cancel."""
+    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32,
+    where close sigmas cancel."""
 
     def get_lms_coefficient(self, order, t, current_order):
         sigmas = self.sigmas.double().tolist()

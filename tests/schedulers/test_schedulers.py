@@ -1,4 +1,5 @@
-"""What the schedulers promise by themselves: independent runs, a true solution, and where they leave the reference on purpose."""
+"""What the schedulers promise by themselves: independent runs, a true solution,
+and where they leave the reference on purpose."""
 
 import copy
 import json
@@ -368,7 +369,8 @@ def test_a_grid_whose_first_two_timesteps_round_to_one_is_run_whole():
 
 
 def test_singlestep_thresholds_in_eps_as_multistep_does():
-    """The reference's singlestep class has lost the timestep there. First order, where the two classes are one method."""
+    """The reference's singlestep class has lost the timestep there. First order,
+    where the two classes are one method."""
     options = {"algorithm_type": "dpmsolver", "final_sigmas_type": "sigma_min", "thresholding": True, "solver_order": 1}
     results = []
     for cls in (DPMSolverMultistepScheduler, DPMSolverSinglestepScheduler):

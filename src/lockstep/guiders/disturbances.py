@@ -67,8 +67,9 @@ class SmoothedEnergyGuidanceConfig:
         return asdict(self)
 
 
-def read_configs(owner: str, kind: type, layers: int | list[int] | None, given: Any, **values: Any) -> list[Any]:
+def read_configs(guider: object, kind: type, layers: int | list[int] | None, given: Any, **values: Any) -> list[Any]:
     """The layers to disturb, given as indices or as configs (objects or dicts), but not as both."""
+    owner = type(guider).__name__
     if (layers is None) == (given is None):
         raise ConfigError(
             f"{owner}: name the layers to disturb either by index or by config; got {'both' if given else 'neither'}."
@@ -90,8 +91,8 @@ def chosen_blocks(model: nn.Module, config: LayerSkipConfig | SmoothedEnergyGuid
     stack = next((found for name in names if (found := _submodule(model, name)) is not None), None)
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
-            f"{type(model).__name__} has no stack of blocks called {config.fqn!r}. Give `fqn` the path of a ModuleList, for "
-            "instance 'mid_block.attentions.0.transformer_blocks'."
+            f"{type(model).__name__} has no stack of blocks called {config.fqn!r}. Give `fqn` the path of a "
+            "ModuleList, for instance 'mid_block.attentions.0.transformer_blocks'."
         )
     outside = [index for index in config.indices if not 0 <= index < len(stack)]
     if outside or not config.indices:

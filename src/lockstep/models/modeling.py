@@ -14,7 +14,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -33,12 +33,29 @@ from ..errors import (
 )
 from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
+Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
 # What other libraries have a switch for and what is the only way here.
 ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
-class ModelMixin(ConfigMixin, nn.Module):
+class HasForward(Protocol[Forward]):
+    """A module, seen by what its `forward` takes and gives."""
+
+    @property
+    def forward(self) -> Forward: ...
+
+
+class CalledAsForward(nn.Module):
+    """A module whose call takes and gives what its `forward` does; torch leaves that open to type checkers."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
+
+
+class ModelMixin(ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
@@ -49,6 +66,9 @@ class ModelMixin(ConfigMixin, nn.Module):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+    # (one layer, the layers that are the same rows one behind the other), `{}` standing for the same text in all of
+    # them: a LoRA made for either of the two layouts fits
+    fused_layers: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     loaded_from: Path | None = None  # the folder, where there was one
 
     @classmethod
@@ -258,21 +278,22 @@ class ModelMixin(ConfigMixin, nn.Module):
         named = self.named_modules()
         return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
 
-    def set_attn_processor(self, processor: Any) -> None:
+    def set_attn_processor(self, processor: Callable[..., Any] | dict[str, Callable[..., Any]]) -> None:
         """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
         able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
         chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)
         if set(chosen) != set(able):
             odd = sorted(set(chosen) ^ set(able))
             raise InputError(
-                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}."
+                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, "
+                f"first {odd[0]!r}."
             )
         for name, module in able.items():
             module.set_processor(chosen[name])
 
     @contextlib.contextmanager
     def cache_context(self, name: str) -> Iterator[None]:
-        """Names the branch (conditional, unconditional …) whose forward runs inside; caches keep their values apart by it."""
+        """Names the branch (conditional, unconditional …) whose forward runs inside, by which caches are kept apart."""
         token = _cache_context.set(name)
         try:
             yield
@@ -286,7 +307,7 @@ def current_cache_context() -> str | None:
 
 
 def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`module(*args)`, with its activations computed again in the backward pass when `owner.gradient_checkpointing` is on."""
+    """`module(*args)`; its activations are computed again in the backward pass if `owner.gradient_checkpointing`."""
     if owner.gradient_checkpointing and torch.is_grad_enabled():
         return checkpoint(module, *args, use_reentrant=False, **kwargs)
     return module(*args, **kwargs)
@@ -403,8 +424,8 @@ def check_depth(owner: type[ConfigMixin], config: Mapping[str, Any], tensors: in
                     counts += count
                 elif isinstance(count, int) and count > tensors:
                     raise ConfigError(
-                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only {tensors} "
-                        "tensors. Is the config the one that belongs to the weights?"
+                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only "
+                        f"{tensors} tensors. Is the config the one that belongs to the weights?"
                     )
 
 

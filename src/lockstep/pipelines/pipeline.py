@@ -7,24 +7,27 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
+from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
-from ..blocks.compose import CompositeBlocks
+from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
-from ..blocks.progress import ProgressBars
+from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
@@ -34,11 +37,13 @@ from .adapters import Adapters, LoraMixin
 from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
 
+Place = str | int | torch.device
+
 
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
-    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., PipelineOutput]:
         def __call__(*args: Any, **kwargs: Any) -> Any:
             run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
             return run(*args, **kwargs)
@@ -55,14 +60,14 @@ class _DerivedCall:
 class DiffusionPipeline(LoraMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
-    default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
+    default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
 
     def __init__(
-        self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
+        self, *, blocks: Block | None = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
@@ -95,7 +100,7 @@ class DiffusionPipeline(LoraMixin):
         self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
 
     @classmethod
-    def default_tree(cls) -> CompositeBlocks | None:
+    def default_tree(cls) -> ModularPipelineBlocks | None:
         """A tree of this class's own blocks."""
         blocks = cls.default_blocks
         if blocks is None and cls.default_blocks_name:
@@ -130,18 +135,21 @@ class DiffusionPipeline(LoraMixin):
         return self._assembly.root
 
     def insert_block(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> Self:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
+    ) -> DiffusionPipeline:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
+
+        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
+        """
         self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
-    def replace_block(self, path: str, block: Any) -> Self:
+    def replace_block(self, path: str, block: Block) -> DiffusionPipeline:
         """Put another block at a path."""
         self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
-    def remove_block(self, path: str) -> Self:
+    def remove_block(self, path: str) -> DiffusionPipeline:
         """Take a block out of the tree."""
         self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
@@ -215,7 +223,7 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             self._runs.discard(run)
 
-    def set_progress_bar_config(self, **settings: Any) -> None:
+    def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
         self._bars.configure(**settings)
 
@@ -336,6 +344,12 @@ class DiffusionPipeline(LoraMixin):
         """The models that were given, instead of being loaded with the pipeline."""
         return {name: module for name, module in self._modules().items() if name not in self._from_index}
 
+    @property
+    def model_names(self) -> list[str]:
+        """The components that are models, those that are not loaded yet included."""
+        waiting = [name for name, spec in self._unloaded.items() if issubclass(spec.type_hint, torch.nn.Module)]
+        return [name for name in self._specs if name in waiting or name in self._modules()]
+
     def _modules(self) -> dict[str, torch.nn.Module]:
         return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}
 
@@ -355,7 +369,7 @@ class DiffusionPipeline(LoraMixin):
             (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
         )
 
-    def to(self, *where: Any, device: Any = None, dtype: torch.dtype | None = None) -> Self:
+    def to(self, *where: Place | torch.dtype, device: Place | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
@@ -373,7 +387,9 @@ class DiffusionPipeline(LoraMixin):
         self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
         return self
 
-    def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
+    def placed(
+        self, names: Iterable[str], near: Callable[[], Iterable[str]]
+    ) -> contextlib.AbstractContextManager[None]:
         """A context in which the named components are where they compute; those used `near` by need not leave."""
         return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
@@ -384,7 +400,7 @@ class DiffusionPipeline(LoraMixin):
         cls,
         name_or_path: str | Path,
         *,
-        blocks: Any = None,
+        blocks: Block | None = None,
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
@@ -393,7 +409,7 @@ class DiffusionPipeline(LoraMixin):
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
-    ) -> Any:
+    ) -> Self:
         """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
@@ -414,7 +430,7 @@ class DiffusionPipeline(LoraMixin):
         pipe.update_components(**known)
         if load or workflow:
             pipe.load_components(workflow=workflow)
-        return pipe
+        return cast(Self, pipe)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
@@ -462,11 +478,26 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    if own_name(name) not in pipelines:
+    if own_name(name) in pipelines:
+        own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+        return own
+    brought = brought_class(name)
+    if brought is None:
         known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
             f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
         )
-    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
-    return own
+    return brought
+
+
+def brought_class(name: str) -> type[DiffusionPipeline] | None:
+    """A family that Lockstep does not bring: imported already, or a package's (entry point `lockstep.pipelines`)."""
+    waiting = list(DiffusionPipeline.__subclasses__())
+    while waiting:
+        kind = waiting.pop()
+        if name == kind.__name__ or name in kind.index_names:
+            return kind
+        waiting += kind.__subclasses__()
+    entry = next(iter(importlib.metadata.entry_points(group="lockstep.pipelines", name=name)), None)
+    return None if entry is None else entry.load()
