@@ -50,7 +50,8 @@ class CMStochasticIterativeScheduler(SigmaGridMixin):
 
     def sigma_to_t(self, sigmas: float | np.ndarray) -> np.ndarray:
         """The timesteps that the model was trained with at these sigmas."""
-        return np.asarray(1000 * 0.25 * np.log(np.asarray(sigmas, dtype=np.float64) + 1e-44))
+        timesteps: np.ndarray = 1000 * 0.25 * np.log(np.asarray(sigmas, dtype=np.float64) + 1e-44)
+        return timesteps
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None) -> Grid:

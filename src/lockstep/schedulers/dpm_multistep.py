@@ -79,7 +79,7 @@ class DPMSolverMultistepScheduler(DPMSolverScheduler, MultistepMixin):
         flow_shift: float = 1.0,
         final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
         lambda_min_clipped: float = -float("inf"),
-        variance_type: Literal["learned", "learned_range"] | None = None,
+        variance_type: str | None = None,  # a learned one is left out; the fixed ones of DDPM mean nothing here
         timestep_spacing: str = "linspace",
         steps_offset: int = 0,
         rescale_betas_zero_snr: bool = False,

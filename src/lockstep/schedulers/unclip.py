@@ -32,7 +32,7 @@ class UnCLIPScheduler(PosteriorScheduler):
         clip_sample: bool = True,
         clip_sample_range: float = 1.0,
         prediction_type: str = "epsilon",
-        beta_schedule: str = "squaredcos_cap_v2",
+        beta_schedule: Literal["squaredcos_cap_v2"] = "squaredcos_cap_v2",
     ) -> None:
         self._build_training_noise()
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
