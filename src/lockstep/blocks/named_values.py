@@ -1,4 +1,5 @@
-"""The values of the vocabulary as attributes; their types stand in the stub beside this file, written from the table."""
+"""The values of the vocabulary as attributes; their types stand in the stub beside this file, written from the
+table."""
 
 
 class NamedValues:
