@@ -177,7 +177,11 @@ def test_another_thread_sees_an_undisturbed_model(unets):
 
 
 def test_what_the_model_does_not_have_is_refused(unets):
-    for config, word in (({"fqn": "nowhere"}, "nowhere"), ({"fqn": STACK, "indices": [7]}, "0 to 0")):
+    for config, word in (
+        ({"fqn": "nowhere"}, "nowhere"),
+        ({"fqn": STACK, "indices": [1]}, "0 to 0"),
+        ({"indices": [-1]}, "0 to 0"),
+    ):
         guider = guiders.SkipLayerGuidance(skip_layer_config={"indices": [0], **config}, skip_layer_guidance_stop=1.0)
         with pytest.raises(InputError, match=word):
             guided(guider, unets[0])
