@@ -68,8 +68,9 @@ def register_to_config(init: Init) -> Init:
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])
         check_types(type(self).__name__, arguments, config_types(type(self)))
-        if getattr(self, "marks_defaults", False):
-            arguments[DEFAULTED] = [name for name in arguments if name not in given]
+        defaulted = [name for name in arguments if name not in given]
+        if defaulted and getattr(self, "marks_defaults", False):
+            arguments[DEFAULTED] = defaulted
         if not hasattr(self, "_config"):  # a subclass that registers first keeps its own view
             object.__setattr__(self, "_config", FrozenDict(arguments))
         init(self, *args, **kwargs)

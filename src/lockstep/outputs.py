@@ -21,6 +21,12 @@ class Output:
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         return [name for name in names if getattr(self, name) is not None]
 
+    def values(self) -> tuple[Any, ...]:
+        return self.to_tuple()
+
+    def items(self) -> list[tuple[str, Any]]:
+        return list(zip(self.keys(), self.to_tuple(), strict=True))
+
     def __getitem__(self, key: str | int | slice) -> Any:
         return getattr(self, key) if isinstance(key, str) else self.to_tuple()[key]
 

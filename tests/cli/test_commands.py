@@ -87,7 +87,7 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
         (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
         (["generate", "-m", "{folder}"], 2, "prompt"),
-        (["generate", "a cat", "-m", "{folder}", "-o", "cat.jpg"], 2, ".png"),
+        (["generate", "a cat", "-m", "{folder}", "-o", "cat.bmp"], 2, ".png"),
         (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "did you mean 'euler'"),
         (["generate", "a cat", "-m", "{folder}", "--sampler", "dpm++_3m"], 2, "did you mean 'dpm++_2m'"),
         (["generate", "a cat", "-m", "{folder}", "--steps", "2", "--num-inference-steps", "2"], 2, "twice"),

@@ -167,17 +167,17 @@ def test_original_block_numbers_of_the_large_unet():
         }  # fmt: skip
         known = LayerNames({"unet": UNet2DConditionModel(**config)})
     for name in names:
-        assert known.find(f"lora_unet_{name}") is not None, name
+        assert known.find(f"lora_unet_{name}"), name
 
 
 def test_the_middle_is_counted_last(pipe):
     layers = dict(pipe.unet.named_modules())
-    numbered = numbered_layers(layers, "unet")
+    numbered = numbered_layers(layers, True)
     assert numbered[0].endswith("attn1.to_q")
     assert numbered[4].endswith("ff.net.0.proj")
     assert numbered[-1].startswith("mid_block")
     assert numbered[-1].endswith("attn2.to_out.0")
-    assert numbered_layers(dict(pipe.text_encoder.named_modules()), "text_encoder")[0].endswith("k_proj")
+    assert numbered_layers(dict(pipe.text_encoder.named_modules()), False)[0].endswith("k_proj")
 
 
 def test_refusals_name_what_is_wrong_and_change_nothing(pipe, tmp_path):

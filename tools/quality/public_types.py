@@ -40,11 +40,12 @@ class Source:
     def origin(self, name: str) -> str | None:
         """`module:name` of what a `from … import` of this module brings under a name."""
         for node in ast.walk(self.tree):
-            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-                if (alias.asname or alias.name) == name:
-                    return f"{self._absolute(node)}:{alias.name}"
-        alias = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), None)
-        return f"{self.name}:{alias.id}" if isinstance(alias, ast.Name) else None
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        return f"{self._absolute(node)}:{alias.name}"
+        value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), None)
+        return f"{self.name}:{value.id}" if isinstance(value, ast.Name) else None
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -92,11 +93,12 @@ class Library:
 
 
 def findings(
-    root: Path, where: Mapping[str, str] = lockstep._WHERE, exceptions: Mapping[str, str] = EXCEPTIONS
+    root: Path, where: Mapping[str, str] | None = None, exceptions: Mapping[str, str] = EXCEPTIONS
 ) -> list[Finding]:
     """Every untyped part of a public name that is no exception, and every exception that is none any more."""
-    library, found, met = Library(root), {}, set()
-    for name, module in where.items():
+    library, met = Library(root), set[str]()
+    found: dict[Finding, None] = {}
+    for name, module in (vars(lockstep)["_WHERE"] if where is None else where).items():
         place = library.find(module, name)
         if place is None:
             raise LookupError(f"{name} is not defined in {module}")

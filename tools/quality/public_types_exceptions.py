@@ -26,6 +26,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.state.PipelineState.set(value)": VALUE,
     "blocks.state.PipelineState.__getattr__": VALUE,
     "blocks.named_values.NamedValues.__getattr__": "the values that are some block's own, not of the vocabulary",
+    "blocks.named_values.NamedValues.[!_]*": "`T | Any`: may be None for one block and is there for another",
     "blocks.block.ModularPipelineBlocks.check(*)": VIEW,
     "blocks.block.ModularPipelineBlocks.unneeded(inputs)": VIEW,
     "blocks.block.ModularPipelineBlocks.init_pipeline": "pipelines lie above blocks, which may not know their class",

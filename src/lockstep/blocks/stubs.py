@@ -19,7 +19,7 @@ from .named_values import NamedValues
 from .params import public_class
 from .stub_calls import PipelineFace
 from .stub_types import Types
-from .vocabulary import GIVEN_BY_PEOPLE, VOCABULARY
+from .vocabulary import VOCABULARY
 
 PACKAGE = __package__.partition(".")[0]
 PROGRAMS = (
@@ -106,13 +106,14 @@ def package_stub() -> str:
 def values_stub() -> str:
     """The stub of the values that runs hold: every name of the vocabulary with its type.
 
-    What a person may leave away and no default fills in may be None; what blocks make for one another is there.
+    What no default fills in may be None in some blocks, while others declare that they cannot do without: `| Any` asks
+    neither to check for it, and keeps the rest of the type.
     """
     hints, lines = Types(), []
-    for name, value in VOCABULARY.items():
-        optional = name in GIVEN_BY_PEOPLE and value.default is None
-        lines.append(f"    {name}: {hints.text(value.type_hint | None if optional else value.type_hint)}")
     anything = hints.named("typing", "Any")
+    for name, value in VOCABULARY.items():
+        absent = f" | {anything}" if value.default is None else ""
+        lines.append(f"    {name}: {hints.text(value.made_as or value.type_hint)}{absent}")
     lines.append(f"    def __getattr__(self, name: str) -> {anything}: ...  # the values that are some block's own")
     return "\n".join([HEADER, *hints.imports(), "", "class NamedValues:", "    __slots__ = ()", *lines, ""])
 

@@ -11,8 +11,10 @@ import torch
 
 from ..errors import NotFoundError, WeightsError
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ..models.autoencoders.autoencoder_tiny_map import decoder_rows, encoder_rows
 from ..models.modeling import resolve_device, resolve_dtype
 from ..models.weights import StoredTensor, open_weights
+from .weight_map import WeightMap
 
 LAYER = re.compile(r"(\d+)\.(conv\.[024]\.)?(weight|bias)")
 
@@ -28,9 +30,8 @@ def load_taesd(
     encoder = _open("encoder", encoder_path)
     decoder = _open("decoder", decoder_path)
     config = _infer_config(encoder, decoder)
-    stored = {f"encoder.layers.{name}": tensor for name, tensor in encoder.items()}
-    # The published decoder counts its soft clamp as layer 0; here the clamp is a line of the forward.
-    stored |= {f"decoder.layers.{_moved(name, -1)}": tensor for name, tensor in decoder.items()}
+    stored = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(encoder)
+    stored |= WeightMap(decoder_rows(config), "a TAESD decoder").to_ours(decoder)
     target = resolve_device(device)
     return AutoencoderTiny.from_stored(config, stored, dtype=resolve_dtype(dtype, target), device=target).eval()
 
@@ -48,11 +49,6 @@ def _open(part: str, path: str | Path) -> dict[str, StoredTensor]:
             "A folder with config.json loads with AutoencoderTiny.from_pretrained."
         )
     return tensors
-
-
-def _moved(name: str, by: int) -> str:
-    index, _, rest = name.partition(".")
-    return f"{int(index) + by}.{rest}"
 
 
 def _infer_config(encoder: Mapping[str, StoredTensor], decoder: Mapping[str, StoredTensor]) -> dict[str, Any]:

@@ -66,6 +66,9 @@ class ModelMixin(ConfigMixin, CalledAsForward):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+    # (one layer, the layers that are the same rows one behind the other), `{}` standing for the same text in all of
+    # them: a LoRA made for either of the two layouts fits
+    fused_layers: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     loaded_from: Path | None = None  # the folder, where there was one
 
     @classmethod
