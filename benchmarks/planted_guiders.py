@@ -128,19 +128,24 @@ class Planted(SourceFileLoader):
 
 
 class FirstFailure:
-    """A plugin of pytest that remembers the first test that failed; those that name the guider run first."""
+    """A plugin of pytest that tells the first test that failed, and ends; those that name the guider run first."""
 
-    def __init__(self, owner: str) -> None:
-        self.owner, self.test = owner, ""
+    def __init__(self, owner: str, answer: int) -> None:
+        self.owner, self.answer = owner, answer
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         items.sort(key=lambda item: self.owner not in item.nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.test = self.test or (report.nodeid.rpartition("/")[2] if report.failed else "")
+        self.tell(report)
 
     def pytest_collectreport(self, report: Any) -> None:
-        self.test = self.test or (f"{report.nodeid.rpartition('/')[2]} (import)" if report.failed else "")
+        self.tell(report)
+
+    def tell(self, report: Any) -> None:
+        if report.failed:
+            os.write(self.answer, report.nodeid.rpartition("/")[2].encode())
+            os._exit(1)
 
 
 def seen_by(mutant: Mutant | None) -> str:
@@ -157,23 +162,20 @@ def seen_by(mutant: Mutant | None) -> str:
 
 
 def run_tests(mutant: Mutant | None, answer: int) -> None:
-    """In the child: run the tests on the mutant, tell the first that failed, and end."""
+    """In the child: run the tests on the mutant and end, with 0 if none of them saw it."""
     import pytest
 
     signal.alarm(MOST_SECONDS)
     os.environ.pop("RUN_SLOW", None)  # one of the slow tests runs this
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     if mutant is not None:
         sys.meta_path.insert(0, Planted(mutant))  # type: ignore[arg-type]
-    failure = FirstFailure(mutant.owner if mutant else "")
     # plain asserts: pytest would load the modules itself otherwise, to rewrite theirs
-    unneeded = [part for name in ("cacheprovider", "lockstep_parity", "xdist") for part in ("-p", f"no:{name}")]
-    options = ["-x", "-q", "--assert=plain", *unneeded, f"--rootdir={ROOT}"]
-    code = int(pytest.main([*options, str(TESTS)], [failure]))
-    os.write(answer, (failure.test or ("" if code == 0 else "pytest ended early")).encode())
-    os._exit(code)
+    options = ["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:unraisableexception", f"--rootdir={ROOT}"]
+    os._exit(int(pytest.main([*options, str(TESTS)], [FirstFailure(mutant.owner if mutant else "", answer)])))
 
 
 def import_what_tests_need() -> None:
