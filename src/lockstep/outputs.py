@@ -11,7 +11,10 @@ Given = TypeVar("Given", bound="Output", covariant=True)
 
 
 class Output:
-    """Base of output dataclasses: `out.sample`, `out["sample"]` and `out[0]` are the same; `None` fields are left out of the tuple."""
+    """Base of output dataclasses: `out.sample`, `out["sample"]` and `out[0]` are the same.
+
+    Fields that are None are left out of the tuple.
+    """
 
     def to_tuple(self) -> tuple[Any, ...]:
         values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]

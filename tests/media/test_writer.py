@@ -15,6 +15,15 @@ VIDEOS = media.kind_named("video")
 SUFFIXES = [".mp4", ".webm", ".mkv", ".gif", ""]
 
 
+def written_until(path, frames, problem=None):
+    """A video whose writing ends with an error."""
+    with media.writer(path, fps=12, describe=lambda folder: RECORD) as writer:
+        for frame in frames:
+            writer.add(frame)
+        if problem is not None:
+            raise problem
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_frames_as_they_come(tmp_path, suffix):
     path = tmp_path / f"clip{suffix}"
@@ -31,10 +40,8 @@ def test_frames_as_they_come(tmp_path, suffix):
 def test_what_is_done_is_kept_as_a_valid_video(tmp_path, suffix, problem):
     path = tmp_path / f"clip{suffix}"
     VIDEOS.write(clip(2), path, lambda folder: RECORD, fps=8)
-    with pytest.raises(problem) as caught, media.writer(path, fps=12, describe=lambda folder: RECORD) as writer:
-        for frame in clip(5):
-            writer.add(frame)
-        raise problem("stop")
+    with pytest.raises(problem) as caught:
+        written_until(path, clip(5), problem("stop"))
     kept = tmp_path / f"clip-unfinished{suffix}"
     assert str(kept) in caught.value.__notes__[0]
     assert len(VIDEOS.load(kept)) == 5
@@ -53,12 +60,8 @@ def test_nothing_comes_of_nothing(tmp_path, suffix):
 
 
 def test_frames_of_another_size_are_refused_and_the_others_kept(tmp_path):
-    with (
-        pytest.raises(InputError, match="64x48, got 32x32") as caught,
-        media.writer(tmp_path / "a.mkv", fps=8) as writer,
-    ):
-        writer.add(clip(1)[0])
-        writer.add(clip(1, 32, 32)[0])
+    with pytest.raises(InputError, match="64x48, got 32x32") as caught:
+        written_until(tmp_path / "a.mkv", [clip(1)[0], clip(1, 32, 32)[0]])
     assert "1 frames" in caught.value.__notes__[0]
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -294,3 +295,9 @@ def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     assert brought_class("NewPipeline") is toy_family.ToyPipeline
     assert brought_class("NoPipeline") is None
+
+
+def test_the_toy_family_is_small_and_knows_no_other_family():
+    text = Path(toy_family.__file__).read_text()
+    assert len(text.splitlines()) < 120
+    assert "stable_diffusion" not in text

@@ -133,8 +133,8 @@ def generate(
     show: Annotated[
         bool,
         typer.Option(
-            help="Show the picture in the terminal where it can: as pixels in kitty, ghostty, iTerm2, WezTerm and foot, "
-            "as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
+            help="Show the picture in the terminal where it can: as pixels in kitty, ghostty, iTerm2, WezTerm and "
+            "foot, as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
         ),
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
