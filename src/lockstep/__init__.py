@@ -30,15 +30,20 @@ _DEFINES = {
             "EulerAncestralDiscreteScheduler",
             "HeunDiscreteScheduler",
             "KDPM2DiscreteScheduler",
+            "KDPM2AncestralDiscreteScheduler",
         ],
         *[
             "DPMSolverMultistepScheduler",
             "DPMSolverSinglestepScheduler",
             "UniPCMultistepScheduler",
             "DEISMultistepScheduler",
+            "DPMSolverSDEScheduler",
+            "SASolverScheduler",
         ],
-        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
-        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
+        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler", "CMStochasticIterativeScheduler", "IPNDMScheduler"],
+        *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
+        *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
+        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
     ],
     "guiders": [
         *[

@@ -1,4 +1,4 @@
-"""The samplers of CogVideoX (arXiv:2408.06072): a latent diffusion schedule whose signal-to-noise ratio is shifted down."""
+"""The samplers of CogVideoX (arXiv:2408.06072): latent diffusion's schedule, with less signal to noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .variance_preserving import TrainedTimestepScheduler
 
 
 class CogVideoXScheduler(TrainedTimestepScheduler):
-    """The shifted schedule, and DDIM's grid on it. The published configs ask for clipping, which the model never had."""
+    """The shifted schedule, and DDIM's grid on it. Published configs ask for clipping, which the model never had."""
 
     @register_to_config
     def __init__(

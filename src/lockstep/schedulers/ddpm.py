@@ -51,8 +51,8 @@ class PosteriorScheduler(NextTimestepScheduler):
         wanted = sample.shape[1] * (2 if self.config.variance_type in LEARNED_VARIANCES else 1)
         if model_output.shape[1] != wanted:
             raise InputError(
-                f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for {sample.shape[1]} channels of "
-                f"sample, got {model_output.shape[1]}."
+                f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for "
+                f"{sample.shape[1]} channels of sample, got {model_output.shape[1]}."
             )
         if wanted == sample.shape[1]:
             return model_output, None

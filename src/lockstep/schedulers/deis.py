@@ -1,4 +1,4 @@
-"""DEIS (arXiv:2204.13902): an exponential integrator whose polynomial in log rho is integrated exactly (rho-AB-DEIS)."""
+"""DEIS (arXiv:2204.13902): an exponential integrator, exact for a polynomial in log rho (rho-AB-DEIS)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
 
 def deis_weights(end: np.ndarray, *nodes: np.ndarray) -> list[Tensor]:
-    """The integrals over rho, from the first node to the end, of the Lagrange polynomials in log rho through the nodes."""
+    """The integrals over rho, from the first node to the end, of the nodes' Lagrange polynomials in log rho."""
     antiderivative = _linear_antiderivative if len(nodes) == 2 else _quadratic_antiderivative
     weights = []
     for k in range(len(nodes)):

@@ -1,4 +1,4 @@
-"""DPM-Solver++ as an SDE, singlestep (DPM++ SDE of k-diffusion; arXiv:2211.01095), driven by one Brownian path per run."""
+"""DPM-Solver++ as an SDE, singlestep (DPM++ SDE of k-diffusion; arXiv:2211.01095), along a Brownian path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DPM-Solver singlestep: steps in groups of up to three calls that all start at the group's first sample (arXiv:2206.00927)."""
+"""DPM-Solver singlestep: groups of up to three calls that all start at the group's first sample (arXiv:2206.00927)."""
 
 from __future__ import annotations
 

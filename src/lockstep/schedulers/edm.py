@@ -101,7 +101,7 @@ class EDMEulerScheduler(EDMScheduler):
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None, sigmas: Tensor | None = None) -> Grid:
-        """`sigmas` are places on the config's schedule, from 0 (sigma_max) to 1 (sigma_min), as the published class has it."""
+        """`sigmas` are places on the config's schedule, from 0 (sigma_max) to 1 (sigma_min), as in published use."""
         if sigmas is None:
             return self._grid_along(torch.linspace(0, 1, check_num_steps(num_inference_steps), dtype=self.ramp_dtype))
         return self._grid_along(torch.as_tensor(sigmas, dtype=self.ramp_dtype).flatten())

@@ -1,4 +1,4 @@
-"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise, and the model predicts noise - x0."""
+"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise; models predict noise - x0."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FlowMatchScheduler(SigmaGridMixin):
     fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:
-        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
+        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once`."""
         num_train = self.config.num_train_timesteps
         check_num_train(type(self).__name__, num_train)
         if shift <= 0:
@@ -90,7 +90,8 @@ class ShiftedFlowScheduler(FlowMatchScheduler):
         steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
         if lengths - {steps}:
             raise InputError(
-                f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}."
+                f"Explicit timesteps and sigmas want one value per step, {steps}, "
+                f"got {', '.join(map(str, sorted(lengths)))}."
             )
 
         if grid is None:

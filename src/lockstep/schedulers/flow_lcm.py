@@ -65,7 +65,7 @@ class FlowMatchLCMScheduler(ShiftedFlowScheduler):
             return original
         if len(self.timesteps) != len(factors) + 1:
             raise InputError(
-                f"scale_factors wants one factor for each step but the last, {len(self.timesteps) - 1}, got {len(factors)}."
+                f"scale_factors wants one per step but the last, {len(self.timesteps) - 1}, got {len(factors)}."
             )
         if self.first_size is None:
             self.first_size = original.shape[2:]

@@ -82,7 +82,7 @@ class KDPM2DiscreteScheduler(MidpointScheduler):
 
 
 class KDPM2AncestralDiscreteScheduler(MidpointScheduler):
-    """A step to a lower sigma than the next one, with the slope at its geometric middle, and fresh noise up to the next."""
+    """A step below the next sigma, with the slope at its geometric middle, and fresh noise up to the next."""
 
     def _middle(self, sigmas: Tensor) -> Tensor:
         _, down = ancestral_sigmas(sigmas[:-2], sigmas[1:-1])

@@ -72,8 +72,8 @@ class PNDMScheduler(TrainedTimestepScheduler):
         """Start, middle twice and end of each of the first steps."""
         if len(grid) < ADAMS_BASHFORTH_START:
             raise InputError(
-                f"PNDM with Runge-Kutta steps wants num_inference_steps of at least {ADAMS_BASHFORTH_START}, got {len(grid)}. "
-                "Use skip_prk_steps=True for fewer."
+                f"PNDM with Runge-Kutta steps wants num_inference_steps of at least {ADAMS_BASHFORTH_START}, "
+                f"got {len(grid)}. Use skip_prk_steps=True for fewer."
             )
         half = self.config.num_train_timesteps // len(grid) // 2
         rising = grid[:ADAMS_BASHFORTH_START][::-1].repeat(2) + np.tile([0, half], ADAMS_BASHFORTH_START)
@@ -94,8 +94,8 @@ class PNDMScheduler(TrainedTimestepScheduler):
         """One of the multistep calls, for a loop over `plms_timesteps`."""
         if not self.config.skip_prk_steps and len(self.ets) < ADAMS_BASHFORTH_START - 1:
             raise InputError(
-                f"step_plms wants the {ADAMS_BASHFORTH_START - 1} noises of the Runge-Kutta steps before it, got {len(self.ets)}. "
-                "Use `step`, or skip_prk_steps=True."
+                f"step_plms wants the {ADAMS_BASHFORTH_START - 1} noises of the Runge-Kutta steps before it, "
+                f"got {len(self.ets)}. Use `step`, or skip_prk_steps=True."
             )
         return SchedulerOutput(self._linear_multistep(at))
 

@@ -1,4 +1,4 @@
-"""SA-Solver (arXiv:2309.05019): stochastic Adams, a predictor and a corrector for the diffusion SDE with noise tau(t)."""
+"""SA-Solver (arXiv:2309.05019): stochastic Adams, a predictor and a corrector for the SDE with noise tau(t)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SASolverScheduler(LogSNRScheduler):
     ) -> None:
         if algorithm_type not in ("data_prediction", "noise_prediction"):
             raise UnsupportedError(
-                f"SASolverScheduler has no algorithm_type {algorithm_type!r}. It has: data_prediction, noise_prediction."
+                f"SASolverScheduler has no algorithm_type {algorithm_type!r}: data_prediction or noise_prediction."
             )
         if not 1 <= predictor_order <= 4 or not 1 <= corrector_order <= 4:
             raise ConfigError(

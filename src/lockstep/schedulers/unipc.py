@@ -1,4 +1,4 @@
-"""UniPC (arXiv:2302.04867): a predictor of any order, and a corrector that uses the next model call, at no extra cost."""
+"""UniPC (arXiv:2302.04867): a predictor of any order, and a corrector that uses the next model call."""
 
 from __future__ import annotations
 
