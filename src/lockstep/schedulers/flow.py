@@ -119,23 +119,13 @@ class FlowMatchEulerDiscreteScheduler(ShiftedFlowScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        shift: float = 1.0,
-        use_dynamic_shifting: bool = False,
-        base_shift: float | None = 0.5,
-        max_shift: float | None = 1.15,
-        base_image_seq_len: int | None = 256,
-        max_image_seq_len: int | None = 4096,
-        invert_sigmas: bool = False,
-        shift_terminal: float | None = None,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        time_shift_type: Literal["exponential", "linear"] = "exponential",
-        stochastic_sampling: bool = False,
-        shift_once: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, shift: float = 1.0, use_dynamic_shifting: bool = False,
+        base_shift: float | None = 0.5, max_shift: float | None = 1.15, base_image_seq_len: int | None = 256,
+        max_image_seq_len: int | None = 4096, invert_sigmas: bool = False, shift_terminal: float | None = None,
+        use_karras_sigmas: bool | None = False, use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False, time_shift_type: Literal["exponential", "linear"] = "exponential",
+        stochastic_sampling: bool = False, shift_once: bool = False,
+    ) -> None:  # fmt: skip
         self._prepare_shifted()
 
     @takes_step
@@ -195,14 +185,9 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
 
     @takes_step
     def step(
-        self,
-        at: Step,
-        s_churn: float = 0.0,
-        s_tmin: float = 0.0,
-        s_tmax: float = float("inf"),
-        s_noise: float = 1.0,
+        self, at: Step, s_churn: float = 0.0, s_tmin: float = 0.0, s_tmax: float = float("inf"), s_noise: float = 1.0,
         generator: Generators = None,
-    ) -> SchedulerOutput:
+    ) -> SchedulerOutput:  # fmt: skip
         sample = at.sample.to(torch.float32)
         sigma = self.sigmas[at.index if self.first_half is None else at.index - 1]
         churn = Churn(s_churn, s_tmin, s_tmax, s_noise)

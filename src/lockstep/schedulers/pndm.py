@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators
 from .predictions import predicted_noise
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -35,18 +36,11 @@ class PNDMScheduler(TrainedTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        skip_prk_steps: bool = False,
-        set_alpha_to_one: bool = False,
-        prediction_type: str = "epsilon",
-        timestep_spacing: str = "leading",
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, skip_prk_steps: bool = False,
+        set_alpha_to_one: bool = False, prediction_type: str = "epsilon", timestep_spacing: str = "leading",
         steps_offset: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
