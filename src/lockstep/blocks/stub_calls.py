@@ -33,7 +33,7 @@ class PipelineFace:
 
     def __init__(self, kind: Any, hints: Types) -> None:
         self.kind, self.hints = kind, hints
-        self.assembly = Assembly.of(kind.default_tree())
+        self.assembly = Assembly.of(kind.default_tree(), face=kind.face)
         self.short = kind.__name__.removesuffix("Pipeline")
 
     def outputs(self) -> list[str]:
@@ -85,8 +85,10 @@ class PipelineFace:
     def _inputs(self) -> dict[str, str]:
         """Name -> type and default of everything that a call takes."""
         found = {}
-        for param in self.assembly.inputs:
-            default = "" if param.required else f" = {param.default!r}"
+        for place, param in enumerate(self.assembly.inputs):
+            # a required argument after one that may be left out is written with a default (see call_signature)
+            written = param.required and place >= len(self.kind.face.positional)
+            default = "" if written else f" = {'...' if param.required else repr(param.default)}"
             found[str(param.name)] = f"{self.hints.text(as_argument(annotation(param)))}{default}"
         for name, default in option_defaults().items():
             shown = repr(default) if default is None or isinstance(default, (bool, int, str)) else "..."
@@ -128,9 +130,9 @@ class PipelineFace:
     def _method(self, name: str, parameters: dict[str, str], gives: str) -> list[str]:
         """One method; what may be given by position is the first input of a call, and the folder."""
         lines = [f"    def {name}(", f"        {'cls' if name == 'from_pretrained' else 'self'},"]
-        by_name = name == "__init__"
+        by_position = {"__init__": 0, "from_pretrained": 1}.get(name, max(len(self.kind.face.positional), 1))
         for place, (parameter, text) in enumerate(parameters.items()):
-            lines += ["        *,"] if place == (0 if by_name else 1) else []
+            lines += ["        *,"] if place == by_position else []
             lines.append(f"        {parameter}: {text},")
         return [*lines, f"    ) -> {gives}: ..."]
 
