@@ -34,7 +34,7 @@ class PipelineFace:
 
     def __init__(self, kind: Any, hints: Types) -> None:
         self.kind, self.hints = kind, hints
-        self.assembly = Assembly.of(kind.default_tree())
+        self.assembly = Assembly.of(kind.default_tree(), face=kind.face)
         self.short = kind.__name__.removesuffix("Pipeline")
 
     def helpers(self) -> list[str]:
@@ -112,15 +112,18 @@ class PipelineFace:
         ]
 
     def _by_hand(self) -> dict[str, str]:
-        """The inputs that are written out in every method: the first, which needs no name, and those that decide."""
-        (first, text), *_ = inputs = self._inputs().items()
-        return {first: text, **{name: text for name, text in inputs if name in DECIDING}}
+        """The inputs that are written out in every method: those that need no name, and those that decide."""
+        inputs = self._inputs()
+        written = [*list(inputs)[: self._by_position()], *(name for name in DECIDING if name in inputs)]
+        return {name: inputs[name] for name in written}
 
     def _inputs(self) -> dict[str, str]:
         """Name -> type and default of everything that a call takes."""
         found = {}
-        for param in self.assembly.inputs:
-            default = "" if param.required else f" = {param.default!r}"
+        for place, param in enumerate(self.assembly.inputs):
+            # a required argument after one that may be left out is written with a default (see call_signature)
+            written = param.required and place >= len(self.kind.face.positional)
+            default = "" if written else f" = {'...' if param.required else repr(param.default)}"
             found[str(param.name)] = f"{self.hints.text(as_argument(annotation(param)))}{default}"
         for name, default in option_defaults().items():
             shown = repr(default) if default is None or isinstance(default, (bool, int, str)) else "..."
@@ -162,10 +165,14 @@ class PipelineFace:
     def _method(self, name: str, parameters: dict[str, str], table: str, gives: str) -> str:
         """One method; what may be given by position is the first input of a call, and the folder."""
         written = [f"{parameter}: {text}" for parameter, text in parameters.items()]
-        written.insert(0 if name == "__init__" else 1, "*")
+        written.insert({"__init__": 0, "from_pretrained": 1}.get(name, self._by_position()), "*")
         rest = f"**{table[:1].lower()}{table[1:]}: {self.hints.named('typing', 'Unpack')}[_{self.short}{table}]"
         owner = "cls" if name == "from_pretrained" else "self"
         return f"    def {name}({', '.join([owner, *written, rest])}) -> {gives}: ..."
+
+    def _by_position(self) -> int:
+        """How many inputs of a call may be given without their names."""
+        return max(len(self.kind.face.positional), 1)
 
 
 def _in_form(hint: Any, form: str | None) -> Any:
