@@ -65,7 +65,7 @@ class AutoencoderTraining:
         rows = draw_rows(self.weights, self.settings.batch_size, generator_of(self.settings.seed, step))
         latents, pixels = self.batch([self.items[row] for row in rows.tolist()])
         half = self.trainee.modules[self.part]
-        with autocast():
+        with autocast(self.settings.bfloat16):
             output = half(latents if self.part == "decoder" else pixels)
         if self.part == "encoder":
             return F.mse_loss(output.float(), latents)

@@ -27,6 +27,7 @@ class Mixture:
     concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
     favourites: list[str] = field(default_factory=list)  # what people ask for first …
     favour: float = 1.0  # … is drawn this many times as often
+    scenes: float = 0.0  # of all draws: counts, pairs, places, put together for the step
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class DiffusionSettings:
     noise_power: float = 0.7
     empty_captions: float = 0.1
     compile: bool = False
+    bfloat16: bool = False  # native bf16 is no promise of speed: time 20 steps of both before a run
     word_vectors: float = 0.1
     unet: dict[str, Any] = field(default_factory=dict)
     text_encoder: dict[str, Any] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class AutoencoderSettings:
     held_out: int = 96
     held_out_share: float = 0.06
     gradient_weight: float = 1.0
+    bfloat16: bool = False
     model: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     mixture: Mixture = field(default_factory=Mixture)
