@@ -37,7 +37,7 @@ class Gallery:
         self.concepts = [*concepts, *concepts]
 
     def ranks(self, pictures: Sequence[np.ndarray], wanted: Sequence[str]) -> list[int]:
-        from lockstep.training.evaluation import retrieval_ranks
+        from lockstep.embedded.training.evaluation import retrieval_ranks
 
         samples = torch.from_numpy(np.stack([shrink(picture) for picture in pictures]).reshape(len(pictures), -1))
         return retrieval_ranks(samples, wanted, self.vectors, self.concepts)
@@ -90,7 +90,7 @@ def measure_retrieval(pipe: Any, table: Any, rgba: np.ndarray, options: argparse
 
 def measure_colours(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
     """Colour words of pictures whose concept and colour were never shown together in training."""
-    from lockstep.training.data import name_colour
+    from lockstep.embedded.training.data import name_colour
 
     items = spread([item for item in table.held_out if item.kind == "colour" and item.core], options.colours)
     prompts = [table.prompt(item) for item in items]
@@ -146,7 +146,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     import lockstep
-    from lockstep.training.data import load_items, load_pictures
+    from lockstep.embedded.training.data import load_items, load_pictures
 
     print_machine()
     pipe = lockstep.DiffusionPipeline.from_pretrained(options.model)

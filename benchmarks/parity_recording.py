@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from lockstep.parity import Trace, record
-from lockstep.parity.effective import FINGERPRINTS
+from lockstep.parity.recording.effective import FINGERPRINTS
 
 
 def peak_memory() -> float:

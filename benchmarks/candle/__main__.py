@@ -18,8 +18,8 @@ import torch
 from lockstep import parity as px
 from lockstep.files import write_text
 from lockstep.parity import report as reports
-from lockstep.parity.diagnosis import Live, diagnose
-from lockstep.parity.results import Comparison, NodeResult
+from lockstep.parity.causes.diagnosis import Live, diagnose
+from lockstep.parity.comparison.results import Comparison, NodeResult
 
 from .models import SIDES
 

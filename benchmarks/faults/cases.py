@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lockstep import parity as px
-from lockstep.parity.diagnosis import Live, diagnose
-from lockstep.parity.trace import Trace
+from lockstep.parity.causes.diagnosis import Live, diagnose
+from lockstep.parity.trace.reader import Trace
 
 from . import models
 from .baselines import flagged, layer_outputs

@@ -10,7 +10,7 @@ import lockstep
 from blocks import tiny
 from lockstep import DiffusionPipeline, StableDiffusionPipeline
 from lockstep.blocks.index import read_index
-from lockstep.errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
+from lockstep.errors import FileFormatError, LoadError, NotFoundError, UnknownNameError, UnsupportedError
 
 CALL = {"prompt": "a cat", "num_inference_steps": 2, "height": 16, "width": 16, "seed": 4, "output_type": "pt"}
 
@@ -144,10 +144,13 @@ def test_dtype_goes_to_the_models_only(folder):
 def test_wrong_folders(folder, tmp_path):
     with pytest.raises(NotFoundError, match="neither model_index.json nor modular_model_index.json"):
         load(folder / "unet")
-    with pytest.raises(
-        UnknownNameError, match=r"pipeline class .*'StableDiffusionPipelne': did you mean 'StableDiffusionPipeline'"
-    ):
+    with pytest.raises(UnsupportedError, match=r"StableDiffusionPipelne.*: did you mean 'StableDiffusionPipeline'"):
         load(copy_of(folder, tmp_path, _class_name="StableDiffusionPipelne"))
+    shutil.rmtree(tmp_path / "copy")
+    with pytest.raises(
+        UnsupportedError, match=r"is a KandinskyPipeline, which .* not run\. It runs: .*StableDiffusionX"
+    ):
+        load(copy_of(folder, tmp_path, _class_name="KandinskyPipeline"))
 
 
 def test_wrong_components(folder, tmp_path):

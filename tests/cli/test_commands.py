@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lockstep.cli.pipelines import make_guider, scheduler_class
+from lockstep.cli.pipelines import make_guider
 from lockstep.cli.preview import TerminalPicture
-from lockstep.errors import UnknownNameError
+from lockstep.cli.schedulers import find_scheduler
+from lockstep.errors import InputError, UnknownNameError
 from pipelines import tiny
 
 QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]
@@ -87,7 +88,10 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
         (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
         (["generate", "-m", "{folder}"], 2, "prompt"),
         (["generate", "a cat", "-m", "{folder}", "-o", "cat.jpg"], 2, ".png"),
-        (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "Euler"),
+        (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "did you mean 'euler'"),
+        (["generate", "a cat", "-m", "{folder}", "--sampler", "dpm++_3m"], 2, "did you mean 'dpm++_2m'"),
+        (["generate", "a cat", "-m", "{folder}", "--steps", "2", "--num-inference-steps", "2"], 2, "twice"),
+        (["generate", "a cat", "-m", "{folder}", "--variant", "fp16"], 3, "diffusion_pytorch_model.fp16.safetensors"),
         (["generate", "a cat", "-m", "{folder}", "--image", "nowhere.png"], 3, "nowhere.png"),
         (["generate", "a cat", "-m", "no/such/folder"], 3, "no/such/folder"),
         (["generate", "a", "cat", "-m", "{folder}"], 2, "quotes"),
@@ -231,11 +235,62 @@ def test_env_and_version(lockstep):
     assert lockstep("--version")[1].startswith("lockstep ")
 
 
-def test_help_lists_the_inputs_of_the_model(lockstep, folder):
-    code, out, _ = lockstep("generate", "-m", folder, "--help")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--model", "{folder}", "--help"],
+        ["--help", "--model", "{folder}"],
+        ["a cat", "--strength", "0.5", "--help", "-m", "{folder}"],
+        ["--help", "-m", "{folder}", "--", "a cat"],
+    ],
+)
+def test_help_lists_the_inputs_of_the_model_wherever_it_stands(lockstep, folder, words):
+    code, out, _ = lockstep("generate", *[word.format(folder=folder) for word in words])
     assert code == 0
-    assert "--guidance-scale" in out
+    assert "--guidance-scale, --cfg" in out
     assert "lockstep generate" in out
+    assert f"({folder})" in "".join(out.split("\n"))
+
+
+def test_help_for_a_model_that_is_not_there_says_so(lockstep):
+    code, out, _ = lockstep("generate", "-m", "no/such/folder", "--help")
+    assert code == 0
+    assert "--seed" in out
+    assert "cannot be shown" in out
+
+
+def test_second_names_and_variants_mean_the_same_picture(lockstep, folder, tmp_path):
+    from lockstep import DiffusionPipeline
+
+    DiffusionPipeline.from_pretrained(folder).save_pretrained(tmp_path / "half", variant="fp16")
+    size = ["--height", "16", "--width", "16", "--seed", "1"]
+    first = ["--num-inference-steps", "3", "--guidance-scale", "2", "--scheduler", "euler"]
+    second = ["--steps", "3", "--cfg", "2", "--sampler", "euler", "--variant", "fp16"]
+    assert lockstep("generate", "a cat", "-m", folder, *size, *first, "-o", "first.png")[0] == 0
+    assert lockstep("generate", "a cat", "-m", "half", *size, *second, "-o", "second.png")[0] == 0
+    assert np.array_equal(*[np.asarray(Image.open(tmp_path / name)) for name in ("first.png", "second.png")])
+    assert lockstep("replay", "second.png")[0] == 0
+
+
+def test_a_family_that_lockstep_does_not_run_is_told_by_name(lockstep, folder, tmp_path):
+    (tmp_path / "other").mkdir()
+    index = {**json.loads((folder / "model_index.json").read_text()), "_class_name": "KandinskyPipeline"}
+    (tmp_path / "other/model_index.json").write_text(json.dumps(index))
+    code, _, err = lockstep("generate", "a cat", "-m", "other")
+    assert code == 6
+    assert "KandinskyPipeline" in err
+    assert "StableDiffusionXLPipeline" in err
+
+
+def test_schedulers_are_listed_under_the_names_that_generate_takes(lockstep):
+    code, out, _ = lockstep("schedulers", "--json")
+    told = json.loads(out)
+    assert code == 0
+    for row in told:
+        for name in [row["class"], *row["names"], *(f"{row['names'][0]}_{grid}" for grid in row["grids"])]:
+            assert find_scheduler(name)[0].__name__ == row["class"]
+    assert len(told) > 15
+    assert "EulerDiscreteScheduler" in lockstep("schedulers")[1]
 
 
 def test_help_needs_no_torch():
@@ -256,9 +311,18 @@ def test_threads_wait_without_spinning_unless_told_otherwise(monkeypatch, capsys
 
 
 def test_names_of_schedulers_and_guiders():
-    assert scheduler_class("euler").__name__ == "EulerDiscreteScheduler"
-    assert scheduler_class("dpm").__name__ == "DPMSolverMultistepScheduler"
-    assert scheduler_class("DDIMScheduler").__name__ == "DDIMScheduler"
+    def found(name):
+        kind, settings = find_scheduler(name)
+        return kind.__name__, settings
+
+    karras = {"use_karras_sigmas": True}
+    assert found("euler") == ("EulerDiscreteScheduler", {})
+    assert found("dpm") == found("DPM++ 2M") == found("dpmpp-2m") == ("DPMSolverMultistepScheduler", {})
+    assert found("DPM++ 2M Karras") == ("DPMSolverMultistepScheduler", karras)
+    assert found("DDIMScheduler") == found("ddim") == ("DDIMScheduler", {})
+    assert found("EulerDiscrete_karras") == ("EulerDiscreteScheduler", karras)
+    with pytest.raises(InputError, match="DDIMScheduler has no karras sigmas"):
+        find_scheduler("ddim_karras")
     assert make_guider("ClassifierFreeZeroStar:zero_init_steps=2").config.zero_init_steps == 2
     with pytest.raises(UnknownNameError):
         make_guider("NoSuch")

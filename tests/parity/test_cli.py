@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from lockstep.cli.app import run
-from lockstep.cli.parity_runs import Run, both, is_function
+from lockstep.cli.parity.runs import RunRecipe, both, is_function
 
 DOCS = Path(__file__).parents[2] / "docs" / "parity.md"
 
@@ -67,8 +67,8 @@ def test_zero_edit_proof_against_diffusers(folder, tmp_path, capsys):
     assert "diffusers" in result["reference"]["libraries"]
     assert result["reference"]["modules"]["unet"]["class"] == "UNet2DConditionModel"
     assert "PASS" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert Run.of(tmp_path / "ref.trace").library == "diffusers"
-    assert Run.of(tmp_path / "cand.trace").library == "lockstep"
+    assert RunRecipe.of(tmp_path / "ref.trace").library == "diffusers"
+    assert RunRecipe.of(tmp_path / "cand.trace").library == "lockstep"
 
 
 def test_a_planted_fault_is_found_and_named(folder, tmp_path, capsys):
@@ -231,10 +231,10 @@ def test_mistakes_get_a_sentence_and_code_2_or_3(words, says, tmp_path, capsys):
 def test_both_libraries_are_told_the_guidance_that_the_folder_names(tmp_path):
     (tmp_path / "guider").mkdir()
     (tmp_path / "guider" / "guider_config.json").write_text('{"guidance_scale": 4.0}')
-    assert [r.guidance_scale for r in both(Run(str(tmp_path), "diffusers"), None, "lockstep")] == [4.0, 4.0]
-    asked = Run(str(tmp_path), "diffusers", guidance_scale=2.0)
+    assert [r.guidance_scale for r in both(RunRecipe(str(tmp_path), "diffusers"), None, "lockstep")] == [4.0, 4.0]
+    asked = RunRecipe(str(tmp_path), "diffusers", guidance_scale=2.0)
     assert [r.guidance_scale for r in both(asked, None, "lockstep")] == [2.0, 2.0]
-    assert [r.guidance_scale for r in both(Run("file.py:build"), "other.py:build", "lockstep")] == [None, None]
+    assert [r.guidance_scale for r in both(RunRecipe("file.py:build"), "other.py:build", "lockstep")] == [None, None]
 
 
 def test_what_is_a_function_and_what_a_model():
@@ -246,7 +246,7 @@ def test_what_is_a_function_and_what_a_model():
 
 
 def test_weights_of_files(tmp_path, capsys):
-    from lockstep.parity.container import write_safetensors
+    from lockstep.parity.trace.container import write_safetensors
 
     generator = np.random.default_rng(0)
     names = ("to_q", "to_k", "to_v")

@@ -63,6 +63,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "pipeline": type(pipe).__name__,
         "blocks": type(pipe.blocks).__name__,
         "model": pipe.name_or_path,
+        "variant": pipe.variant,
         "adapters": pipe.describe_adapters(),
         "workflow": run.workflow,
         "inputs": {

@@ -9,18 +9,18 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
-from .console import EXIT_CODES, err, fail, print_json
+from .console import err, fail, print_json
 from .demo import demo
 from .env import env
+from .exit_codes import ExitCode
 from .generate import EXAMPLES, PipelineCommand, generate
 from .parity import app as parity
 from .replay import replay
+from .schedulers import schedulers
 from .schema import blocks, schema
 from .train import train
 
-CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
-
-INTERRUPTED = 130
+CODES = "Exit codes:\n\n" + "\n\n".join(f"{code:>5}  {code.meaning}" for code in ExitCode)
 
 
 @runtime_checkable
@@ -58,6 +58,7 @@ app.command()(demo)
 app.command()(replay)
 app.command()(schema)
 app.command()(blocks)
+app.command()(schedulers)
 app.command()(env)
 app.add_typer(parity)
 app.add_typer(train, name="train")
@@ -68,8 +69,8 @@ def run(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            code = app(words, standalone_mode=False)
-            if code == INTERRUPTED:  # the parser takes ctrl-C for itself
+            code = app(words, standalone_mode=False, prog_name="lockstep")
+            if code == ExitCode.INTERRUPTED:  # the parser takes ctrl-C for itself
                 raise KeyboardInterrupt
         except LockstepError as problem:
             fail(problem, as_json="--json" in words)
@@ -77,11 +78,11 @@ def run(arguments: list[str] | None = None) -> None:
         code = leave.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
-        code = INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except Exception as problem:
         if not isinstance(problem, UsageProblem):
             raise
-        code = 2
+        code = ExitCode.WRONG_USE
         if "--json" in words:
             print_json({"error": "UsageError", "message": problem.format_message(), "notes": [], "exit_code": code})
         else:

@@ -1,4 +1,4 @@
-"""What every command shares: where it prints, how it fails, and what its exit code means."""
+"""What every command shares: where it prints, and how it fails."""
 
 from __future__ import annotations
 
@@ -10,24 +10,10 @@ import typer
 from rich.console import Console
 
 from .. import errors
-
-EXIT_CODES = {0: "done", 1: "a bug in Lockstep", 2: "an input or option is wrong", 3: "a model or file is missing, damaged or does not fit",
-              4: "the result had NaN or Inf", 5: "a replay differs", 130: "interrupted"}  # fmt: skip
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (errors.ReplayError, 5),
-    (errors.NonFiniteError, 4),
-    (errors.LoadError, 3),
-    (errors.InterruptedRun, 130),
-    (errors.LockstepError, 2),
-)
+from .exit_codes import exit_code_of
 
 out = Console()  # what the person asked for
 err = Console(stderr=True)  # everything else: progress, hints, errors
-
-
-def exit_code_of(problem: BaseException) -> int:
-    """The exit code that a script can branch on."""
-    return next((code for kind, code in _CODES if isinstance(problem, kind)), 1)
 
 
 def print_json(value: Any) -> None:
@@ -45,7 +31,8 @@ def fail(problem: errors.LockstepError, as_json: bool) -> NoReturn:
     if as_json:
         print_json({"error": type(problem).__name__, "message": str(problem), "notes": notes, "exit_code": code})
     else:
-        err.print("[bold red]error[/] ", end="")
+        stopped = isinstance(problem, errors.InterruptedRun)
+        err.print("[bold yellow]interrupted[/] " if stopped else "[bold red]error[/] ", end="")
         err.print(str(problem), markup=False, highlight=False, soft_wrap=True)
         for note in notes:
             err.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

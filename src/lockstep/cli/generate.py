@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..errors import InputError
+from ..errors import InputError, LockstepError
 from .console import err, out, print_json
 from .pipelines import DEFAULT_MODEL, check_writable, described, loaded, target_path
 
@@ -22,7 +22,7 @@ Examples:
 
   lockstep generate "a fox" --image start.png --strength 0.6 --num-inference-steps 30
 
-  lockstep generate "a house" --model ./stable-diffusion-v1-5 --scheduler dpm --guidance-scale 6
+  lockstep generate "a house" --model ./stable-diffusion-v1-5 --variant fp16 --scheduler dpm++_2m_karras --cfg 6
 
   lockstep generate "a dog, clay style" --lora ./my-style:0.8
 
@@ -39,19 +39,23 @@ class PipelineCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Set the pipeline's own inputs aside, so that their values are not taken for the prompt."""
         known = self.own_options(ctx)
-        words, own, inputs = list(args), [], []
+        asked = set(ctx.help_option_names)
+        words, own, inputs, prompt, last = list(args), [], [], [], []
         while words:
             word = words.pop(0)
             if word == "--":  # what follows is the prompt, whatever it looks like
-                own += ["--", *words]
+                prompt = ["--", *words]
                 break
+            if word in asked:
+                last = [word]  # shown when it is known which model's help it is
+                continue
             if not word.startswith("--") or word.partition("=")[0] in known:
                 own.append(word)
                 continue
             inputs.append(word)
             if "=" not in word and words and not words[0].startswith("--"):
                 inputs.append(words.pop(0))
-        super().parse_args(ctx, own)
+        super().parse_args(ctx, [*own, *last, *prompt])
         ctx.args = [*ctx.args, *inputs]
         return ctx.args
 
@@ -63,7 +67,8 @@ class PipelineCommand(TyperCommand):
         model = ctx.params.get("model") or DEFAULT_MODEL
         try:
             pipe = described(model)
-        except Exception:  # help has to work for a model that is not there
+        except LockstepError as problem:  # help has to work for a model that is not there
+            out.print(f"The inputs of {model} cannot be shown: {problem}", markup=False, highlight=False)
             return
         from .inputs import can_be_typed
         from .schema import inputs_table
@@ -89,7 +94,10 @@ def generate(
     workflow: Annotated[
         str | None, typer.Option(help="Insist on a workflow (text2image, image2image, inpainting …).")
     ] = None,
-    scheduler: Annotated[str | None, typer.Option(help="ddim, euler, euler_a, dpm, unipc, … or a class name.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", "--sampler", help="euler, dpm++_2m_karras … (`lockstep schedulers` lists them)."),
+    ] = None,
     guider: Annotated[
         str | None, typer.Option(help="A guider, with settings: AdaptiveProjectedGuidance:eta=0.5")
     ] = None,
@@ -102,6 +110,7 @@ def generate(
     ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
+    variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
@@ -125,7 +134,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (),
+        controlnets=controlnet or (), variant=variant,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

@@ -15,6 +15,7 @@ from ..errors import InputError, UnknownNameError
 PICTURES = ("image", "mask_image", "control_image", "ip_adapter_image")
 OWN_FORM = ("output_type",)  # the command writes PNG files
 PLAIN = (int, float, str, bool)
+SECOND_NAMES = {"steps": "num_inference_steps", "cfg": "guidance_scale"}  # what other programs call them
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -45,6 +46,7 @@ def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = (
             )
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
+        name = name if name in known else SECOND_NAMES.get(name, name)
         param = known.get(name) or known.get(name.removeprefix("no_"))
         if param is None:
             options = [*own, *(f"--{n.replace('_', '-')}" for n in known)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
+from .schedulers import find_scheduler
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -29,15 +30,17 @@ def loaded(
     guider: str | None,
     loras: Sequence[str] = (),
     controlnets: Sequence[str] = (),
+    variant: str | None = None,
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
 
-    steps = scheduler_class(scheduler) if scheduler else None  # a mistyped name is told before weights are read
+    steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
-    pipe = DiffusionPipeline.from_pretrained(model, dtype=dtype, device=device, workflow=workflow)
+    pipe = DiffusionPipeline.from_pretrained(model, dtype=dtype, device=device, workflow=workflow, variant=variant)
     if steps is not None:
-        pipe.scheduler = steps.from_config(pipe.scheduler.config)
+        kind, settings = steps
+        pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)
     if guidance is not None:
         pipe.guider = guidance
     if controlnets:
@@ -58,24 +61,6 @@ def lora_and_strength(text: str) -> tuple[str, float]:
         return (file, float(number)) if file else (text, 1.0)
     except ValueError:
         return text, 1.0
-
-
-def scheduler_class(name: str) -> Any:
-    """`euler`, `EulerDiscrete` or `EulerDiscreteScheduler`."""
-    from .. import schedulers
-
-    known = {n: getattr(schedulers, n) for n in schedulers.__all__ if n.endswith("Scheduler")}
-    short = {_plain(n.removesuffix("Scheduler")): n for n in known}
-    short |= {_plain(n.removesuffix("Scheduler")).replace("discrete", "").replace("multistep", ""): n for n in known}
-    short |= {
-        "dpm": "DPMSolverMultistepScheduler",
-        "euler_a": "EulerAncestralDiscreteScheduler",
-        "flow": "FlowMatchEulerDiscreteScheduler",
-    }
-    found = known.get(name) or known.get(short.get(_plain(name), "")) or known.get(short.get(name.lower(), ""))
-    if found is None:
-        raise UnknownNameError("scheduler", name, known)
-    return found
 
 
 def make_guider(text: str) -> Any:

@@ -9,6 +9,7 @@ import typer
 
 from ..errors import NotFoundError, ReplayError, UnknownNameError
 from .console import out, print_json
+from .exit_codes import ExitCode
 from .pipelines import check_writable, target_path
 
 
@@ -56,7 +57,7 @@ def replay(
     )
     why = "; ".join(changed) or "nothing in the manifest differs: the processor or its libraries compute differently"
     if json:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.NOT_REPLAYED)
     raise ReplayError(f"{picture} came out differently: {pixels}. What differs: {why}.")
 
 
@@ -72,7 +73,9 @@ def run_again(manifest: dict[str, Any], model: str | None, files: list[str]) -> 
         )
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
-    pipe = DiffusionPipeline.from_pretrained(model or manifest["model"], dtype=dtype, workflow=manifest["workflow"])
+    pipe = DiffusionPipeline.from_pretrained(
+        model or manifest["model"], dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant")
+    )
     for name, parts in manifest.get("given", {}).items():
         setattr(pipe, name, given_model(name, parts, dtype))
     load_adapters(pipe, manifest.get("adapters", []))

@@ -1,4 +1,4 @@
-"""`lockstep train`: the stages that make the embedded model, and fine-tuning on a folder of pictures."""
+"""`lockstep train`: fine-tuning on a folder of pictures; the embedded model's own stages are in `train_emoji`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from .console import out
 from .pipelines import DEFAULT_MODEL
+from .train_emoji import emoji
 
 LORA_EXAMPLES = """
 Examples:
@@ -16,9 +17,14 @@ Examples:
   lockstep train lora ./my-pictures ./my-style
 
   lockstep train lora ./my-pictures ./my-style --model ./stable-diffusion-v1-5
+
+  lockstep train lora ./my-pictures ./my-style --config my.toml
+
+A run that was interrupted goes on where it was when the same command is given again.
 """
 
 train = typer.Typer(help="Fine-tune a model on your pictures, or make the embedded model again.", no_args_is_help=True)
+train.add_typer(emoji, name="emoji")
 
 
 @train.command(epilog=LORA_EXAMPLES)
@@ -33,25 +39,8 @@ def lora(
     config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "lora",
 ) -> None:
     """Teach a model a style or a thing from a folder of pictures with captions."""
-    from ..training.lora import LoraSettings, train_lora
-    from ..training.settings import load_settings
+    from ..finetuning.lora import CONFIGS, LoraSettings, train_lora
+    from ..training.settings import find_settings, load_settings
 
-    out.print(
-        f"[bold green]{train_lora(model, pictures, output, load_settings(LoraSettings, config))}[/]", highlight=False
-    )
-
-
-@train.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
-def stage(context: typer.Context) -> None:
-    """Run one stage of the embedded model: latents, autoencoder, diffusion or export (`lockstep train stage --help`)."""
-    from ..training.__main__ import main
-
-    raise typer.Exit(main(context.args))
-
-
-@train.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
-def data(context: typer.Context) -> None:
-    """Fetch and render the pictures, write captions and items (`lockstep train data --help`)."""
-    from ..training.data.__main__ import main
-
-    raise typer.Exit(main(context.args))
+    settings = load_settings(LoraSettings, find_settings(config, CONFIGS))
+    out.print(f"[bold green]{train_lora(model, pictures, output, settings)}[/]", highlight=False)

@@ -5,7 +5,7 @@ ParityError
 ├── RecordError       the object cannot be recorded, or the recorder was asked for something impossible
 ├── AlignmentError    a map file names nodes that do not exist, or maps two to one
 ├── FloorError        the floor cannot be measured (nothing to replay, reference not deterministic in shape)
-└── InjectionError    an injection is incomplete, or the reference does not hold the tensors that it needs
+└── TeacherForcingError    an injection is incomplete, or the reference does not hold the tensors that it needs
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ class FloorError(ParityError, ValueError):
     """The noise floor cannot be measured as asked."""
 
 
-class InjectionError(ParityError, ValueError):
+class TeacherForcingError(ParityError, ValueError):
     """An injection would leave a consumed value neither injected nor proven equal."""

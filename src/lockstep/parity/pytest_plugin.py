@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .results import Comparison
-    from .trace import Trace
+    from .comparison.results import Comparison
+    from .trace.reader import Trace
 
 _FORMATS = ("html", "json", "junit")
 _RESULTS: pytest.StashKey[list[tuple[str, str, str]]] = pytest.StashKey()
@@ -92,7 +92,7 @@ class Parity:
     @property
     def inputs(self) -> dict[str, Any]:
         """The arguments that the reference's model was given, for use inside of `cand`."""
-        from .replay import call_entries, recorded_arguments
+        from .recording.replay import call_entries, recorded_arguments
 
         if self._reference is None:
             raise pytest.UsageError("parity.inputs is there while assert_same runs: use it inside of cand=lambda: ...")
@@ -116,7 +116,7 @@ class Parity:
         `fresh` is the live reference behind a golden: recorded instead of read with --parity-mode=fresh, and written to
         `ref` with --parity-update (where there is none, the candidate becomes the golden).
         """
-        from .comparison import compare
+        from .comparison.answer import compare
 
         self._count += 1
         folder = self._folder / f"parity-{self._count}"
@@ -148,7 +148,7 @@ class Parity:
 
     def _update(self, golden: Path, side: _Side) -> None:
         """Record the golden anew, and its floor beside it."""
-        from .floors import floor
+        from .floors.measure import floor
 
         if golden.is_dir():
             shutil.rmtree(golden)
@@ -156,9 +156,9 @@ class Parity:
         floor(side.target, golden, call=side.call, name=side.name)
 
     def _run(self, side: _Side | None, path: Path, name: str) -> Path:
-        from .names import Key
-        from .node_alone import node_options
-        from .recorder import record
+        from .recording.node_alone import node_options
+        from .recording.recorder import record
+        from .trace.names import Key
 
         if side is None:
             pytest.fail(
@@ -178,8 +178,8 @@ class Parity:
         self, wanted: Any, reference: Path, live: _Side | None, trace: Path, candidate: _Side, folder: Path
     ) -> Any:
         """A given file, the one beside the golden, or one measured now on the side that can be run."""
-        from .floor_file import Floor
-        from .floors import floor
+        from .floors.file import Floor
+        from .floors.measure import floor
 
         if not isinstance(wanted, bool):
             return Floor.load(Path(self._request.path.parent, wanted))
@@ -267,13 +267,13 @@ def _side(given: Any, inputs: Any, dtype: Any, reference: Trace | None = None) -
 
 
 def _opened(path: Path) -> Trace:
-    from .trace import Trace
+    from .trace.reader import Trace
 
     return Trace.open(path)
 
 
 def _recorded_inputs(reference: Trace) -> dict[str, Any]:
-    from .replay import call_entries, recorded_arguments
+    from .recording.replay import call_entries, recorded_arguments
 
     return recorded_arguments(reference, call_entries(reference, _only_root(reference) or "model"))
 
@@ -287,18 +287,18 @@ def _in_dtype(model: Any, inputs: Any, dtype: Any) -> tuple[Any, Any]:
     """A copy of the model in the marker's dtype, and the inputs with it; the test's own model is left alone."""
     import copy
 
-    from .floors import _map_tensors
+    from .recording.values import map_tensors
 
     if dtype is None:
         return model, inputs
-    cast = _map_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+    cast = map_tensors(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
     return copy.deepcopy(model).to(dtype), cast
 
 
 def _called(model: Any, arguments: Any) -> Any:
     import torch
 
-    from .replay import call_module
+    from .recording.replay import call_module
 
     with torch.no_grad():
         if isinstance(arguments, Mapping):
@@ -311,7 +311,7 @@ def _models_of(function: Callable[[], Any]) -> Any:
     import inspect
 
     from .errors import RecordError
-    from .targets import find_target
+    from .recording.targets import find_target
 
     seen = inspect.getclosurevars(inspect.unwrap(function))
     found: dict[str, Any] = {}
@@ -327,8 +327,8 @@ def _models_of(function: Callable[[], Any]) -> Any:
 
 
 def _explain(result: Comparison, reference: _Side | None, candidate: _Side) -> None:
-    from .diagnosis import Live, diagnose
-    from .results import Verdict
+    from .causes.diagnosis import Live, diagnose
+    from .comparison.results import Verdict
 
     if result.verdict not in (Verdict.BUG, Verdict.DRIFT):
         return

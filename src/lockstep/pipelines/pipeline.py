@@ -27,7 +27,7 @@ from ..blocks.plan import Plan
 from ..blocks.progress import ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
@@ -76,6 +76,7 @@ class DiffusionPipeline(LoraMixin):
         self._adapters = Adapters()
         self._bars = ProgressBars()
         self.name_or_path = name_or_path
+        self.variant: str | None = None  # of the files that the components were loaded from
         self.check_finite = True
         tree = self.default_tree() if blocks is None else blocks
         if tree is None:
@@ -396,6 +397,7 @@ class DiffusionPipeline(LoraMixin):
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
+        pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
         pipe.update_components(**known)
@@ -453,5 +455,8 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     match = next((p for p in pipelines if name == p.__name__ or name in p.index_names), None)
     if match is None:
         known = [name for p in pipelines for name in (p.__name__, *p.index_names)]
-        raise UnknownNameError(f"pipeline class (in {found.source})", name, known)
+        raise UnsupportedError(
+            f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
+            f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
+        )
     return match

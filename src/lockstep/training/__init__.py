@@ -1,1 +1,1 @@
-"""How the embedded model is made: data, tokenizer, autoencoder, text encoder and UNet."""
+"""What every training shares: the loop, the trainee with its optimizer, checkpoints, settings, progress, samples."""

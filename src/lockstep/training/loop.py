@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, InterruptedRun
 from .checkpoint import load_checkpoint, save_checkpoint
 from .progress import Reporter
 from .settings import Cadence
@@ -89,7 +89,7 @@ def train(
     cadence: Cadence,
     evaluate: Callable[[Reporter], object] | None = None,
 ) -> None:
-    """Learn step after step until `until`, the end of the decay, or a SIGTERM or Ctrl-C; leaves a checkpoint behind."""
+    """Learn step after step until `until` or the end of the decay; leaves a checkpoint behind, on a SIGTERM or Ctrl-C too."""
     ends = [end for end in (until, run.end) if end is not None]
     total = min(ends) if ends else None
     recent: deque[float] = deque(maxlen=100)
@@ -112,7 +112,12 @@ def train(
                 reporter.note(trainee.step, loss=mean, images_per_second=speed, learning_rate=rate)
                 evaluate(reporter)
         run.save(trainee)
-        if evaluate and not stopped.is_set():
+        if stopped.is_set():
+            raise InterruptedRun(
+                f"The training stopped at step {trainee.step}{f' of {total}' if total else ''}, and everything is kept in "
+                f"{run.checkpoint}. Give the same command again to go on from there."
+            )
+        if evaluate:
             evaluate(reporter)
 
 

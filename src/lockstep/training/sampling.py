@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..schedulers import DDIMScheduler
-from .drawing import generator_of
+from .noise import generator_of
 
 Modules = Mapping[str, nn.Module] | nn.ModuleDict
 

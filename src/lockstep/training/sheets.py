@@ -7,16 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
 
 from .. import files
 
 MARGIN, LABEL = 4, 26
-
-
-def to_bytes(pixels: Tensor) -> np.ndarray:
-    """NCHW in [-1, 1] to uint8 NHWC."""
-    return pixels.float().add(1).mul(127.5).round().clamp(0, 255).byte().permute(0, 2, 3, 1).cpu().numpy()
 
 
 def save_sheet(

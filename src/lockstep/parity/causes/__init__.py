@@ -1,1 +1,18 @@
-"""Causes by trial: one thing is changed in a live model, and the residual says whether it was that."""
+"""Why the first difference arises: hypotheses tried on the live models, each with its proof.
+
+diagnosis.py       `diagnose`: from a comparison to its causes
+search.py          which part is run again, with which hypotheses, in which order
+calls.py           which recorded call a value belongs to
+goals.py           what a hypothesis has to reproduce
+probe.py           one module run again with one thing changed; pipeline_probe.py: the code between modules
+edits.py           one thing changed, and given back; examples.py: what is there to change
+remembered.py      what need not be run again
+hypotheses/        what other implementations do differently
+rounding.py        causes of what lies inside the floor
+recorded.py, value_tests.py   what the recorded values prove by themselves
+"""
+
+from .diagnosis import diagnose
+from .live import Live
+
+__all__ = ["Live", "diagnose"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..names import Key
-from ..patching import watch_attribute
-from ..trace import Trace
+from ..comparison.results import SearchLog
+from ..recording.patching import watch_attribute
+from ..recording.values import map_tensors
+from ..trace.names import Key
+from ..trace.reader import Trace
 from .edits import Edit
+from .failures import noted
 from .pipeline_probe import PipelineProbe
 from .probe import Reached
 
@@ -26,6 +29,7 @@ class RecordedCalls:
     foreign: Trace  # of the other one
     modules: dict[str, nn.Module]
     held: list[Edit]
+    log: SearchLog
     runs: int
 
     def _callable(self, path: str) -> Any:
@@ -85,26 +89,27 @@ class RecordedCalls:
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             seen[0] += 1
             if seen[0] - 1 == number:
-                kept.extend([_copied(args), _copied(kwargs)])
+                kept.extend([map_tensors(args, _copy), map_tensors(kwargs, _copy)])
                 raise Reached(torch.zeros(()))
 
         def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             before(module, args, kwargs)
             return original(*args, **kwargs)
 
-        try:
-            with torch.no_grad(), PipelineProbe.edited(self.live, self.held), ExitStack() as stack:
-                if path in self.modules:
-                    stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
-                else:
-                    owner, _, method = path.rpartition(".")
-                    watch_attribute(stack, self.modules[owner], method, around)
-                self.live.run(self.own)
-        except Reached:
-            pass
-        except Exception:
-            return None
         self.runs += 1
+        with (
+            noted(self.log, self.held, path),
+            suppress(Reached),
+            torch.no_grad(),
+            PipelineProbe.edited(self.live, self.held),
+            ExitStack() as stack,
+        ):
+            if path in self.modules:
+                stack.callback(self.modules[path].register_forward_pre_hook(before, with_kwargs=True).remove)
+            else:
+                owner, _, method = path.rpartition(".")
+                watch_attribute(stack, self.modules[owner], method, around)
+            self.live.run(self.own)
         return (kept[0], kept[1]) if kept else None
 
     def _relative_call(self, path: str, key: Key) -> int:
@@ -125,11 +130,5 @@ class RecordedCalls:
         return not inside
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if type(value) in (list, tuple):
-        return type(value)(_copied(v) for v in value)
-    if type(value) is dict:
-        return {k: _copied(v) for k, v in value.items()}
-    return value
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..operations import Kind, _kind, operation_name
+from ..errors import ParityError
+from ..recording.operations import Kind, kind_of, operation_name
 
 # Positional parameters of builtins that have no signature to ask.
 PARAMETERS = {
@@ -34,6 +35,10 @@ PARAMETERS = {
 }
 # Edited though they are not recorded: positions and masks start at a constant, and a dropout may be left on.
 _FACTORIES = {"arange", "linspace", "dropout"}
+
+
+class NotApplicable(ParityError):
+    """This hypothesis does not fit the call that it was tried on."""
 
 
 @dataclass(frozen=True, order=True)
@@ -141,7 +146,7 @@ class Edit:
         return f"{self.name}: {self.detail}"
 
 
-class Frames:
+class EditFrames:
     """Which module is running: paths in force, innermost last, with counters of their operations."""
 
     def __init__(self) -> None:
@@ -165,7 +170,7 @@ class Frames:
 
 
 @contextmanager
-def framed(frames: Frames, modules: Mapping[str, nn.Module]) -> Iterator[None]:
+def framed(frames: EditFrames, modules: Mapping[str, nn.Module]) -> Iterator[None]:
     """Keep `frames` current while the modules run."""
     handles = []
 
@@ -187,7 +192,7 @@ class EditMode(TorchFunctionMode):
 
     def __init__(
         self,
-        frames: Frames,
+        frames: EditFrames,
         changes: Iterable[OperationChange] = (),
         observe: Callable[[Site, Call, Any], None] | None = None,
         values: dict[str, Any] | None = None,
@@ -210,7 +215,7 @@ class EditMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func not in self._skip:
             name = operation_name(func)
-            self._skip[func] = None if _kind(func) is Kind.SKIP and name not in _FACTORIES else name
+            self._skip[func] = None if kind_of(func) is Kind.SKIP and name not in _FACTORIES else name
         op = self._skip[func]
         site = self._frames.site(op) if op is not None else None
         if op is None or site is None:
@@ -235,7 +240,7 @@ class Edited:
         self.edits = list(edits)
         self._observe = observe
         self._stack = ExitStack()
-        self.frames = Frames()
+        self.frames = EditFrames()
         self.values: dict[str, Any] = {}
 
     def __enter__(self) -> Edited:
@@ -252,8 +257,8 @@ class Edited:
                 if isinstance(change, ModuleChange):
                     self._hook(change)
             operations = [change for change in changes if isinstance(change, OperationChange)]
-            if operations or self._observe is not None:
-                wanted = [label for edit in self.edits for label in edit.needs]
+            wanted = [label for edit in self.edits for label in edit.needs if "|" not in label]
+            if operations or wanted or self._observe is not None:
                 self.mode = EditMode(self.frames, operations, self._observe, self.values, wanted)
                 self._stack.enter_context(self.mode)
         except BaseException:

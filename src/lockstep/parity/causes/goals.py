@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..container import Array
-from ..priors import unit
-from ..results import NodeResult
-from ..sketch import ratio
-from ..sketch_torch import Sketcher
-from ..trace import Entry, Trace
+from ..comparison.priors import unit
+from ..comparison.results import NodeResult
+from ..recording.sketch_torch import Sketcher
+from ..trace.container import Array
+from ..trace.reader import Entry, Trace
+from ..trace.sketch import ratio
 
 LAST_BITS = 4.0  # times the unit roundoff
 

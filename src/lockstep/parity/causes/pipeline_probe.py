@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..names import Key
-from ..patching import watch_attribute, watch_methods
-from ..recorder import record
-from ..results import Comparison
-from ..targets import Target
-from ..trace import Trace
-from .edits import Call, Edit, Edited, Frames, ModuleChange, Site
+from ..comparison.results import Comparison, SearchLog
+from ..recording.patching import watch_attribute, watch_methods
+from ..recording.recorder import record
+from ..recording.targets import Target
+from ..trace.names import Key, literal
+from ..trace.reader import Trace
+from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
 from .examples import example_of
 from .goals import Goal
-from .probe import EXACT, Probe, Reached, Survey, Trial
+from .probe import Probe, Reached, Survey
 from .remembered import Remembered
 
 PIPELINE = "@pipeline"
@@ -41,7 +41,7 @@ class SchedulerChange:
     value: Any
 
 
-class PipelineFrames(Frames):
+class PipelineFrames(EditFrames):
     """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step has the same ones."""
 
     def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
@@ -73,11 +73,14 @@ class _RootsAlone(Target):
 class PipelineProbe(Probe):
     """Like `Probe`, for what no module contains; the value is read by recording until it comes by."""
 
-    def __init__(self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit]) -> None:
+    def __init__(
+        self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit], log: SearchLog | None = None
+    ) -> None:
         self.live, self.own, self.key, self.goal = live, own, key, goal
         self.path, self.modules = PIPELINE, live.parts.named_modules()
         self.everything, self.owner, self.method, self.checks = self.modules, PIPELINE, "", []
         self.held, self.trials, self.runs = tuple(held), [], 0
+        self.log = log if log is not None else SearchLog()
         self._here = None
         self._remembered = Remembered(live.parts.modules)
 
@@ -119,7 +122,7 @@ class PipelineProbe(Probe):
             if seen:  # the operation that gave the value is observed, too, before the run ends
                 raise Reached(seen[0])
 
-        keep = {"*": "none", self.key.path.replace("[", "[[]"): "sketch"}
+        keep = {"*": "none", literal(self.key.path): "sketch"}
         level = "module+ops" if self.key.is_operation else "module"
         with (
             tempfile.TemporaryDirectory(prefix="parity-cause-") as folder,
@@ -172,24 +175,12 @@ class PipelineProbe(Probe):
         self.value(observe=observe)
         return survey
 
-    def attempt(self, edit: Edit) -> Trial | None:
-        try:
-            value = self.value([edit])
-        except Exception:
-            return None
-        if value is None:
-            return None
-        residual = self.goal.residual(value)
-        trial = Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)
-        self.trials.append(trial)
-        return trial
-
 
 def _places(live: Any) -> dict[tuple[int, int, str], int]:
     return live.__dict__.setdefault("_places", {})
 
 
-def _framed(frames: Frames, path: str) -> Any:
+def _framed(frames: EditFrames, path: str) -> Any:
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frames.push(path)
         try:
@@ -216,7 +207,7 @@ def _set_scheduler(stack: ExitStack, scheduler: Any, change: SchedulerChange) ->
     elif change.key in before:
         setattr(scheduler, change.key, change.value)
     else:
-        raise KeyError(change.key)
+        raise NotApplicable(f"`{change.name}` has no setting {change.key!r}")
 
 
 _ALTERNATIVES: dict[str, tuple[Any, ...]] = {

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..values import inputs, outputs
+from ..comparison.results import SearchLog
+from ..recording.values import inputs, outputs
 from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
+from .failures import noted
 from .goals import Goal
 from .remembered import Remembered
 
@@ -116,7 +118,7 @@ class Probe:
 
     def __init__(
         self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
-        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (),
+        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (), log: SearchLog | None = None,
     ) -> None:  # fmt: skip
         self.path, self.read, self.goal, self.everything = path, read, goal, modules
         self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
@@ -124,6 +126,7 @@ class Probe:
         self.checks = list(checks)  # (slot, goal) of every result of the probed part
         self.held = tuple(held)  # causes already found, which stay in force
         self.trials: list[Trial] = []
+        self.log = log if log is not None else SearchLog()
         self.runs = 0
         self._here: Any = None  # the difference without any change
         self._args, self._kwargs = args, kwargs
@@ -225,15 +228,19 @@ class Probe:
 
     def attempt(self, edit: Edit) -> Trial | None:
         """Run with one more edit; None if that cannot run."""
-        try:
-            value = self.value([edit])
-        except Exception:
-            return None  # a hypothesis that does not fit these shapes is simply wrong
+        value = self._tried([edit])
         if value is None:
             return None
         trial = self._trial(edit, self.goal.residual(value))
         self.trials.append(trial)
         return trial
+
+    def _tried(self, edits: list[Edit]) -> torch.Tensor | None:
+        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply wrong."""
+        value = None
+        with noted(self.log, [*self.held, *edits], self.path):
+            value = self.value(edits)
+        return value
 
     def check(self, trial: Trial) -> None:
         """Does the hypothesis make every result of the probed part right, and leave right ones right?"""
@@ -241,12 +248,12 @@ class Probe:
         if not self.checks:
             return
         self.runs += 1
-        try:
-            edited = Edited(self.modules, [*self.held, trial.edit])
-            with warnings.catch_warnings(), torch.no_grad(), edited:
-                warnings.simplefilter("ignore")
-                found = dict(outputs(self._run(edited)))
-        except Exception:
+        found: dict[str, torch.Tensor] | None = None
+        edited = Edited(self.modules, [*self.held, trial.edit])
+        with noted(self.log, edited.edits, self.path), warnings.catch_warnings(), torch.no_grad(), edited:
+            warnings.simplefilter("ignore")
+            found = dict(outputs(self._run(edited)))
+        if found is None:
             trial.whole, trial.broken = False, True
             return
         for slot, goal in self.checks:
@@ -305,10 +312,7 @@ class Probe:
     def _differences(self, *edits: Edit) -> list[Any]:
         found: list[Any] = []
         for given in [[edit] for edit in edits] or [[]]:
-            try:
-                value = self.value(given)
-            except Exception:
-                value = None
+            value = self._tried(given)
             found.append(self.goal.difference(value) if value is not None else None)
         return found
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..container import Array
-from ..names import Key
-from ..results import Cause, Comparison, NodeResult
-from ..sketch import relative_l2, sketch_error
-from ..trace import Entry, Trace
-from .value_tests import Finding, combination, draw_findings, schedule_findings, value_findings
+from ..comparison.results import Cause, Comparison, NodeResult
+from ..trace.container import Array
+from ..trace.names import Key
+from ..trace.reader import Entry, Trace
+from ..trace.sketch import relative_l2, sketch_error
+from .value_tests import ValueFinding, combination, draw_findings, schedule_findings, value_findings
 
 MAX_SOURCES = 5
 LATER = 3  # values behind the first one that are looked at
@@ -53,13 +53,15 @@ def _integer_error(left: Entry, right: Entry, a: Trace, b: Trace) -> float:
     return float("inf")
 
 
-def _of_arrays(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[Finding]:
+def _of_arrays(
+    node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array
+) -> list[ValueFinding]:
     path, slot = node.key.path, node.key.slot
     if slot == "rng":
         later = [np.asarray(a.array(e)) for e in a.entries if e.key.slot == "rng" and e.seq > left.seq and e.has_data]
         return draw_findings(x, y, later[:8])
     name = path.rpartition(".")[2].lstrip("@")
-    found: list[Finding] = []
+    found: list[ValueFinding] = []
     if name in ("timesteps", "sigmas"):
         found += schedule_findings(name, x, y)
     if "timestep" in slot or path == "@timestep":
@@ -71,7 +73,7 @@ def _of_arrays(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, 
     return found
 
 
-def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> list[Finding]:
+def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
     """The value is, element by element, another earlier value: a shadowed or stale variable."""
     found = []
     norm = a.stats(left).l2
@@ -90,15 +92,15 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
             if residual <= node.tau and not _twin(a, left, other.key):
                 function = str((other.meta.get("rng") or {}).get("function", ""))
                 if "dropout" in function:
-                    found.append(Finding("dropout", "the value passed a dropout that was left on", residual, 1))
+                    found.append(ValueFinding("dropout", "the value passed a dropout that was left on", residual, 1))
                     break
                 name = "random_offset" if other.key.slot == "rng" and _is_draw(a, left) else "wrong_operand"
-                found.append(Finding(name, f"the value is {side} `{other.key}`", residual, 3))
+                found.append(ValueFinding(name, f"the value is {side} `{other.key}`", residual, 3))
                 break
     return found
 
 
-def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[Finding]:
+def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
     """Token ids and indices: another call's, or simply other ones."""
     if not left.has_data or not right.has_data or left.shape != right.shape:
         return []
@@ -106,7 +108,7 @@ def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[Findi
     others = [e for e in a.entries if e.key.is_input and e.key != left.key and not e.is_float and e.has_data]
     twin = next((e for e in others if e.shape == left.shape and np.array_equal(np.asarray(a.array(e)), y)), None)
     if twin is not None:
-        return [Finding("wrong_operand", f"the value is the reference's `{twin.key}`", 0.0, 2)]
+        return [ValueFinding("wrong_operand", f"the value is the reference's `{twin.key}`", 0.0, 2)]
     wrong = np.flatnonzero(x.reshape(-1) != y.reshape(-1))
     if not wrong.size:
         return []
@@ -115,7 +117,7 @@ def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[Findi
         f"{wrong.size} of {x.size} numbers are other ones, first {x.reshape(-1)[at]} and {y.reshape(-1)[at]} at {at}"
     )
     return [
-        Finding(
+        ValueFinding(
             "input_values", words, 0.0, 6, "integers are equal or they are not: the prompt, the tokenizer or an index"
         )
     ]
@@ -136,7 +138,7 @@ def _twin(a: Trace, left: Entry, key: Key) -> bool:
     return sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
 
 
-def _pooled(a: Trace, left: Entry, y: Array) -> list[Finding]:
+def _pooled(a: Trace, left: Entry, y: Array) -> list[ValueFinding]:
     """Another token of a recorded sequence was taken."""
     if y.ndim != 2:
         return []
@@ -148,14 +150,16 @@ def _pooled(a: Trace, left: Entry, y: Array) -> list[Finding]:
             index = distance.argmin(1)
             picked = tokens[np.arange(len(index)), index]
             found.append(
-                Finding(
+                ValueFinding(
                     "pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1
                 )
             )
     return found
 
 
-def _combined(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[Finding]:
+def _combined(
+    node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array
+) -> list[ValueFinding]:
     """Both values are sums of the same earlier values with other weights: guidance, steps, noise levels."""
     if x.size < 16 or not (node.key.path.startswith("@") or node.key.is_input):
         return []
@@ -200,7 +204,7 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
     return found
 
 
-def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> Finding:
+def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> ValueFinding:
     halves = len(labels) == 2 and all(label.endswith("]") for label in labels)
     name = "guidance" if halves else "coefficients"
     least = 1e-6 * max(abs(c) for c in [*a, *b])
@@ -211,10 +215,10 @@ def _combination_finding(labels: list[str], a: list[float], b: list[float], resi
     words = f"the candidate computes {shown[1]}, the reference {shown[0]}"
     if halves:
         words = f"guidance weight {b[1]:.4g} instead of {a[1]:.4g}: {words}"
-    return Finding(name, words, residual, 1)
+    return ValueFinding(name, words, residual, 1)
 
 
-def _cause(finding: Finding, node: NodeResult, before: float) -> Cause:
+def _cause(finding: ValueFinding, node: NodeResult, before: float) -> Cause:
     tail = f", floor {node.floor:.1e}" if node.floor is not None else f", threshold {node.tau:.1e}"
     proof = finding.proof or f"with that the error falls from {before:.2g} to {finding.residual:.2g}{tail}"
     why = f"{finding.detail}: {proof}"

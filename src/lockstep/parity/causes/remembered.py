@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..patching import watch_attribute
+from ..recording.patching import watch_attribute
 
 MOST_ELEMENTS = 1 << 26  # of all results together
 

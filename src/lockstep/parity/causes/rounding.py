@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from ..results import Cause, Comparison, NodeResult, Status
+from ..comparison.results import Cause, Comparison, NodeResult, Status
+from ..recording.values import map_tensors
 from .edits import Call, Edit, Site
 from .examples import Example, edit
+from .hypotheses.tensors import arithmetic_edits
 from .probe import Probe, Survey, Trial
-from .tensor_edits import arithmetic_edits
 
 WORTH = 0.7  # what a step has to leave at most of the error
 PROVEN = 0.1  # what all steps together have to leave at most
@@ -71,13 +72,12 @@ def _edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
 
 
 def _rounded_once(call: Call) -> torch.Tensor:
-    def wide(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.double()
-        return type(value)(wide(v) for v in value) if type(value) in (list, tuple) else value
-
-    result: torch.Tensor = call.function(*[wide(a) for a in call.args], **{k: wide(v) for k, v in call.kwargs.items()})
+    result: torch.Tensor = call.function(*map_tensors(call.args, _wide), **map_tensors(call.kwargs, _wide))
     return result.to(call.run().dtype)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _causes(search: Any, node: NodeResult, steps: list[Trial]) -> list[Cause]:

@@ -13,14 +13,17 @@ from typing import Any
 
 import torch
 
-from ..comparison import compare
-from ..live import Live
-from ..names import Key
-from ..recorder import record
-from ..results import Cause, Comparison, NodeResult, Verdict
-from ..trace import Trace
+from ..comparison.answer import compare
+from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Verdict
+from ..recording.recorder import record
+from ..trace.names import Key, literal
+from ..trace.reader import Trace
 from .calls import RecordedCalls
-from .catalogue import (
+from .edits import Edit, Site
+from .examples import Example, example_of
+from .failures import noted
+from .goals import Goal, goal_of
+from .hypotheses.catalogue import (
     attribute_edits,
     child_edits,
     deep_edits,
@@ -33,10 +36,8 @@ from .catalogue import (
     swapped_weights,
     widened,
 )
-from .edits import Edit, Site
-from .examples import Example, example_of
-from .frame_edits import repeated_children, scale_edits, several_edits, sines_and_cosines
-from .goals import Goal, goal_of
+from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
+from .live import Live
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes
@@ -55,13 +56,14 @@ class CauseSearch(RecordedCalls):
 
     def __init__(
         self, live: Live, own: Trace, foreign: Trace, turned: bool, weights: dict[str, torch.Tensor] | None,
-        floor: Any, map: Any, late: Callable[[], bool],
+        floor: Any, map: Any, late: Callable[[], bool], log: SearchLog,
     ) -> None:  # fmt: skip
         self.live, self.own, self.foreign, self.turned = live, own, foreign, turned
         self.weights, self.floor, self.map, self.late = weights, floor, map, late
         self.modules = live.parts.named_modules()
         self.held: list[Edit] = []
         self.explained: Comparison | None = None  # the comparison with everything that is held in force
+        self.log = log
         self.runs = 0
 
     def all_causes(self, comparison: Comparison, limit: int) -> list[Cause]:
@@ -106,10 +108,9 @@ class CauseSearch(RecordedCalls):
             return None, 0.0
         goal = goal_of(node, self.foreign, self.own, entry)
         self.runs += 1
-        try:
+        value = None
+        with noted(self.log, (), str(node.other)):
             value = PipelineProbe(self.live, self.own, node.other, goal, ()).value()
-        except Exception:
-            return None, 0.0
         return goal, goal.residual(value) if value is not None else 0.0
 
     def _at_the_node(self, trial: Trial, comparison: Comparison, node: NodeResult) -> Trial:
@@ -186,14 +187,15 @@ class CauseSearch(RecordedCalls):
         held = [entry for entry in self.own.entries if entry.has_data and not entry.key.is_operation]
         if sum(math.prod(entry.shape) for entry in held) > FULL_ELEMENTS:
             return {}
-        return {entry.key.path.replace("[", "[[]"): "full" for entry in held}
+        return {literal(entry.key.path): "full" for entry in held}
 
     def _compared_again(self, edits: list[Edit]) -> Comparison | None:
         """The whole comparison once more with the edits in force on the live side."""
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder:
             path = Path(folder, "edited.trace")
             level = self.own.meta.get("level", "module")
-            try:
+            done = False
+            with noted(self.log, edits, "the whole run"):
                 stop = self.own.meta.get("stopped_at")
                 recorder = record(
                     self.live.target,
@@ -206,7 +208,8 @@ class CauseSearch(RecordedCalls):
                 )
                 with recorder, PipelineProbe.edited(self.live, edits):
                     self.live.run(self.own)
-            except Exception:
+                done = True
+            if not done:
                 return None
             self.runs += 1
             pair = (self.foreign, Trace.open(path)) if self.turned else (Trace.open(path), self.foreign)
@@ -248,7 +251,7 @@ class CauseSearch(RecordedCalls):
             if path == "@pipeline" or path not in self.modules or self._parent(key.path) != path:
                 break  # one level up: a sibling's weights, another input
         if self.live.call is not None:
-            yield PipelineProbe(self.live, self.own, key, goal, self.held), focus, False
+            yield PipelineProbe(self.live, self.own, key, goal, self.held, self.log), focus, False
 
     def _module_probes(
         self,
@@ -275,7 +278,7 @@ class CauseSearch(RecordedCalls):
         # operations are numbered, and one more or less on the other side moves the numbers: results first for those
         order = [*outer, (goal, inner)] if site is not None else [(goal, inner), *outer]
         for chosen, read in order:
-            yield Probe(self.modules, path, *captured, read, chosen, self.held, checks), focus, coarse
+            yield Probe(self.modules, path, *captured, read, chosen, self.held, checks, self.log), focus, coarse
 
     def _results_of(self, path: str, key: Key, comparison: Comparison, reference: Trace) -> Iterator[tuple[Goal, Read]]:
         """What the probed part gave in the recorded run: right again if the cause is right."""
@@ -289,9 +292,10 @@ class CauseSearch(RecordedCalls):
                 yield goal_of(node, reference, self.foreign, entry), Read(path, own.slot)
 
     def _try(self, probe: Any, focus: Site | None, deep: bool, comparison: Comparison) -> list[Trial]:
-        try:
+        survey = None
+        with noted(self.log, self.held, probe.path):
             survey = probe.survey()
-        except Exception:
+        if survey is None:
             return []
         for stage in self._stages(probe, survey, focus, deep, comparison):
             left = TRIALS

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..container import Array
-from ..sketch import relative_l2
-from ..structure import affine_fit, candidate_transforms
+from ..comparison.structure import affine_fit, candidate_transforms
+from ..trace.container import Array
+from ..trace.sketch import relative_l2
 
 MAX_ELEMENTS = 1 << 22
 MAX_SLICES = 4096
@@ -18,7 +18,7 @@ LEAST = 4  # fewer numbers than this can be fitted by anything
 
 
 @dataclass
-class Finding:
+class ValueFinding:
     """One hypothesis about two tensors: what the candidate's value is, and what is left of the error."""
 
     name: str
@@ -28,13 +28,13 @@ class Finding:
     proof: str = ""  # where the proof is something else than a residual
 
 
-def value_findings(a: Array, b: Array) -> list[Finding]:
+def value_findings(a: Array, b: Array) -> list[ValueFinding]:
     """Every hypothesis about B as a function of A, with its residual."""
     if a.size != b.size or a.size < LEAST or a.size > MAX_ELEMENTS or a.dtype.kind == "c":
         return []
     b = b.reshape(a.shape)
     x, y = np.nan_to_num(a.astype(np.float64)), np.nan_to_num(b.astype(np.float64))
-    found: list[Finding] = []
+    found: list[ValueFinding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # values at the end of the range are hypotheses like any other
         for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches, _dropped):
             found += list(make(x, y))
@@ -47,23 +47,25 @@ def _rounded_bf16(x: Array) -> Array:
     return (rounded & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
 
 
-def _roundings(x: Array, y: Array) -> Iterator[Finding]:
+def _roundings(x: Array, y: Array) -> Iterator[ValueFinding]:
     with np.errstate(over="ignore"):
         half = x.astype(np.float16).astype(np.float64)
     for words, moved in (("bfloat16", _rounded_bf16(x)), ("float16", half)):
         if np.array_equal(moved, y):
-            yield Finding("precision", f"the value is the reference's rounded to {words}, bit for bit", 0.0, 0)
+            yield ValueFinding("precision", f"the value is the reference's rounded to {words}, bit for bit", 0.0, 0)
         back = _rounded_bf16(y) if words == "bfloat16" else y
         if not np.array_equal(y, back) and np.array_equal(x, back):
-            yield Finding(
+            yield ValueFinding(
                 "precision", f"the reference's value is the candidate's rounded to {words}, bit for bit", 0.0, 0
             )
     if np.abs(x).max(initial=0.0) > 2:
         for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x))):
-            yield Finding("timestep_dtype", f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 1)
+            yield ValueFinding(
+                "timestep_dtype", f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 1
+            )
 
 
-def _rearranged(x: Array, y: Array) -> Iterator[Finding]:
+def _rearranged(x: Array, y: Array) -> Iterator[ValueFinding]:
     for name, moved in candidate_transforms(x):
         kind, *where = name.split(":")
         words = {
@@ -80,24 +82,24 @@ def _rearranged(x: Array, y: Array) -> Iterator[Finding]:
             "deinterleave": "interleave",
             "transpose": "axes_swapped",
         }[kind]
-        yield Finding(cause, f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 2)
+        yield ValueFinding(cause, f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 2)
 
 
-def _scaled(x: Array, y: Array) -> Iterator[Finding]:
+def _scaled(x: Array, y: Array) -> Iterator[ValueFinding]:
     gain = float(np.vdot(x, y) / np.vdot(x, x)) if np.any(x) else 1.0
-    yield Finding("scale", f"the value is {gain:.6g} times the reference's", relative_l2(x, x + (y - gain * x)), 3)
+    yield ValueFinding("scale", f"the value is {gain:.6g} times the reference's", relative_l2(x, x + (y - gain * x)), 3)
     a, b, _ = affine_fit(x, y)
-    yield Finding(
+    yield ValueFinding(
         "affine", f"the value is {a:.6g} times the reference's plus {b:.6g}", relative_l2(x, x + (y - a * x - b)), 4
     )
     if x.ndim and x.size > 1:
         shift = float((y - x).mean())
-        yield Finding(
+        yield ValueFinding(
             "offset", f"the value is the reference's plus {shift:.6g}", relative_l2(x, x + (y - x - shift)), 3
         )
 
 
-def _ranges(x: Array, y: Array) -> Iterator[Finding]:
+def _ranges(x: Array, y: Array) -> Iterator[ValueFinding]:
     for words, moved in (
         ("(x + 1) / 2", (x + 1) / 2),
         ("2 x - 1", 2 * x - 1),
@@ -105,9 +107,11 @@ def _ranges(x: Array, y: Array) -> Iterator[Finding]:
         ("x / 255", x / 255),
         ("127.5 (x + 1)", 127.5 * (x + 1)),
     ):
-        yield Finding("value_range", f"the value is {words} of the reference's", relative_l2(x, x + (y - moved)), 1)
+        yield ValueFinding(
+            "value_range", f"the value is {words} of the reference's", relative_l2(x, x + (y - moved)), 1
+        )
         if "+ 1) / 2" in words:
-            yield Finding(
+            yield ValueFinding(
                 "value_range",
                 f"the value is clip({words}) of the reference's",
                 relative_l2(x, x + (y - moved.clip(0, 1))),
@@ -115,7 +119,7 @@ def _ranges(x: Array, y: Array) -> Iterator[Finding]:
             )
 
 
-def _permuted(x: Array, y: Array) -> Iterator[Finding]:
+def _permuted(x: Array, y: Array) -> Iterator[ValueFinding]:
     """Any permutation along one axis, found by matching slices."""
     for axis, size in enumerate(x.shape):
         if not 2 < size <= MAX_SLICES or x.size // size < 2:
@@ -128,7 +132,7 @@ def _permuted(x: Array, y: Array) -> Iterator[Finding]:
             residual = relative_l2(x, x + (y - np.take(x, order, axis)))
             words = _order_words(order)
             name = "channel_order" if size <= 4 else "permutation"
-            yield Finding(name, f"the value is the reference's with axis {axis} in the order {words}", residual, 3)
+            yield ValueFinding(name, f"the value is the reference's with axis {axis} in the order {words}", residual, 3)
 
 
 def _order_words(order: Array) -> str:
@@ -136,7 +140,7 @@ def _order_words(order: Array) -> str:
     return shown + (", …" if order.size > 8 else "")
 
 
-def _offsets(x: Array, y: Array) -> Iterator[Finding]:
+def _offsets(x: Array, y: Array) -> Iterator[ValueFinding]:
     """A difference that depends on one axis alone: a bias that is missing or added."""
     d = y - x
     for axis in range(x.ndim):
@@ -144,13 +148,13 @@ def _offsets(x: Array, y: Array) -> Iterator[Finding]:
             continue
         others = tuple(i for i in range(x.ndim) if i != axis)
         vector = d.mean(axis=others, keepdims=True)
-        yield Finding("missing_bias", f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing", relative_l2(x, x + (d - vector)), 4)  # fmt: skip
+        yield ValueFinding("missing_bias", f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing", relative_l2(x, x + (d - vector)), 4)  # fmt: skip
 
 
-def _clipped(x: Array, y: Array) -> Iterator[Finding]:
+def _clipped(x: Array, y: Array) -> Iterator[ValueFinding]:
     low, high = float(y.min()), float(y.max())
     if low > float(x.min()) or high < float(x.max()):
-        yield Finding(
+        yield ValueFinding(
             "clamp",
             f"the value is the reference's clipped to [{low:.4g}, {high:.4g}]",
             relative_l2(x, x + (y - x.clip(low, high))),
@@ -158,7 +162,7 @@ def _clipped(x: Array, y: Array) -> Iterator[Finding]:
         )
 
 
-def _dropped(x: Array, y: Array) -> Iterator[Finding]:
+def _dropped(x: Array, y: Array) -> Iterator[ValueFinding]:
     """Some elements are zero and the others larger: a dropout that was left on."""
     gone = (y == 0) & (x != 0)
     share = float(gone.mean())
@@ -167,10 +171,10 @@ def _dropped(x: Array, y: Array) -> Iterator[Finding]:
         gain = float(np.vdot(kept, y) / np.vdot(kept, kept))
         words = f"{share:.1%} of the elements are zero and the others {gain:.4g} times the reference's: a dropout"
         if abs(gain - 1 / (1 - share)) < 0.1 * gain:
-            yield Finding("dropout", words, relative_l2(x, x + (y - gain * kept)), 1)
+            yield ValueFinding("dropout", words, relative_l2(x, x + (y - gain * kept)), 1)
 
 
-def _patches(x: Array, y: Array) -> Iterator[Finding]:
+def _patches(x: Array, y: Array) -> Iterator[ValueFinding]:
     """Each value repeated over a patch."""
     if y.ndim < 2 or y.shape[-2] != y.shape[-1]:
         return
@@ -178,10 +182,10 @@ def _patches(x: Array, y: Array) -> Iterator[Finding]:
         if y.shape[-1] % p == 0 and y.shape[-1] > p:
             coarse = x[..., ::p, ::p].repeat(p, -2).repeat(p, -1)
             words = f"the value is the reference's with one number per patch of {p} x {p}"
-            yield Finding("patch_noise", words, relative_l2(x, x + (y - coarse)), 2)
+            yield ValueFinding("patch_noise", words, relative_l2(x, x + (y - coarse)), 2)
 
 
-def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
+def draw_findings(a: Array, b: Array, later: list[Array]) -> list[ValueFinding]:
     """Random draws: rounded, repeated over patches, moved in the stream, or another stream."""
     found = [
         f
@@ -194,7 +198,7 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
     for number, other in enumerate(later, 1):
         if other.size == y.size and np.array_equal(other.astype(np.float64).reshape(-1), y):
             found.append(
-                Finding(
+                ValueFinding(
                     "random_offset",
                     f"the draw is the reference's draw {number} later: {number} draws too many before it",
                     0.0,
@@ -205,17 +209,19 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[Finding]:
         offset = _find(first, second[:8])
         if offset:
             rest = float(np.linalg.norm(first[offset:] - second[: x.size - offset]) / np.linalg.norm(x))
-            found.append(Finding("random_offset", f"the same stream, {offset} values {words} the reference", rest, 0))
+            found.append(
+                ValueFinding("random_offset", f"the same stream, {offset} values {words} the reference", rest, 0)
+            )
     lag = _repeats(b)
     if lag and not _repeats(a):
-        found.append(Finding("patch_noise", f"the draw repeats each value over {lag} neighbours", 0.0, 1))
+        found.append(ValueFinding("patch_noise", f"the draw repeats each value over {lag} neighbours", 0.0, 1))
     correlation = float(np.corrcoef(x, y)[0, 1])
     alike = abs(x.std() - y.std()) < 5 * x.std() / math.sqrt(x.size) and abs(
         x.mean() - y.mean()
     ) < 8 * x.std() / math.sqrt(x.size)
     if abs(correlation) < 5 / math.sqrt(x.size) and alike:
         proof = f"equal moments, correlation {correlation:.3f} where chance gives up to {5 / math.sqrt(x.size):.3f}"
-        found.append(Finding("random_stream", "another stream of the same distribution was drawn", 0.0, 2, proof))
+        found.append(ValueFinding("random_stream", "another stream of the same distribution was drawn", 0.0, 2, proof))
     return found
 
 
@@ -236,33 +242,33 @@ def _repeats(values: Array) -> int:
     return 0
 
 
-def schedule_findings(name: str, a: Array, b: Array) -> list[Finding]:
+def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
     """Timesteps and sigmas: moved, rounded, spaced otherwise, other ends."""
     x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
-    found: list[Finding] = []
+    found: list[ValueFinding] = []
     if x.size != y.size:
         return found
     difference = y - x
     if np.ptp(difference) == 0:
-        found.append(Finding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
+        found.append(ValueFinding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
     for words, moved in (
         ("cut to integers", np.trunc(x)),
         ("rounded to integers", np.round(x)),
         ("rounded to bfloat16", _rounded_bf16(x)),
     ):
         if np.array_equal(moved, y):
-            found.append(Finding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
+            found.append(ValueFinding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
     if np.array_equal(x[::-1], y):
-        found.append(Finding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
+        found.append(ValueFinding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
     for k in (1, -1):
         if x.size > 3 and np.allclose(
             x[max(0, k) : x.size + min(0, k)], y[max(0, -k) : y.size + min(0, -k)], rtol=1e-6
         ):
-            found.append(Finding("schedule_shift", f"{name} is the reference's moved by {k} places", 0.0, 1))
+            found.append(ValueFinding("schedule_shift", f"{name} is the reference's moved by {k} places", 0.0, 1))
     wrong = np.flatnonzero(~np.isclose(x, y, rtol=1e-6))
     if 0 < wrong.size < x.size / 2 and set(wrong.tolist()) <= {0, x.size - 1, x.size - 2}:
         found.append(
-            Finding(
+            ValueFinding(
                 "schedule_ends",
                 f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}",
                 0.0,
@@ -273,7 +279,7 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[Finding]:
     if not found and x.size > 2:
         even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]
         words = f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
-        found.append(Finding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
+        found.append(ValueFinding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
     return found
 
 

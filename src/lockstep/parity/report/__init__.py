@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from ..lazy import lazy_names
 
-_EXPORTS = {
+_HOMES = {
     "Report": "parts",
     "build": "parts",
     "to_json": "parts",
@@ -15,14 +14,5 @@ _EXPORTS = {
     "to_terminal": "terminal",
 }
 
-__all__ = sorted(_EXPORTS)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

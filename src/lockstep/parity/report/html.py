@@ -11,7 +11,7 @@ from typing import Any
 
 from . import svg
 from .parts import First, Report, build, cause_heading, number
-from .pictures import Frame, Picture, data_uri
+from .pictures import FramePair, PicturePair, data_uri
 
 LISTED = 400
 
@@ -20,7 +20,7 @@ def to_html(report: Report, title: str = "") -> str:
     """The whole page as text."""
     title = title or f"{report.verdict} · parity"
     sections = [
-        _head(report), _causes(report), _depth(report), _heat(report), _first(report.first), _loop(report), _pictures(report),
+        _head(report), _causes(report), _not_tried(report), _depth(report), _heat(report), _first(report.first), _loop(report), _pictures(report),
         _config(report), _settings(report), _weights(report), _coverage(report), _values(report),
     ]  # fmt: skip
     return (
@@ -104,6 +104,12 @@ def _causes(report: Report) -> str:
     )
 
 
+def _not_tried(report: Report) -> str:
+    listed = "".join(f"<li>{_marked(failed.describe())}</li>" for failed in report.not_tried)
+    note = "The search for causes could not try these; the cause may be among them."
+    return _section("Not tried", f"<ul>{listed}</ul>" if listed else "", note)
+
+
 def _first(first: First | None) -> str:
     if first is None:
         return ""
@@ -177,7 +183,7 @@ def _pictures(report: Report) -> str:
     )
 
 
-def _picture(picture: Picture) -> str:
+def _picture(picture: PicturePair) -> str:
     if picture.is_video:
         strips = [("reference", [f.reference for f in picture.frames]), ("candidate", [f.candidate for f in picture.frames]),
                   ("difference", [f.difference for f in picture.frames])]  # fmt: skip
@@ -193,7 +199,7 @@ def _picture(picture: Picture) -> str:
     return "".join(_triptych(picture, frame) for frame in picture.frames)
 
 
-def _triptych(picture: Picture, frame: Frame) -> str:
+def _triptych(picture: PicturePair, frame: FramePair) -> str:
     images = (
         ("reference", frame.reference),
         ("candidate", frame.candidate),
@@ -215,7 +221,7 @@ def _triptych(picture: Picture, frame: Frame) -> str:
     return f'<div class="triptych">{shown}{flip}</div><p class="note">{code(picture.key)} {told}</p>'
 
 
-def _psnr(frame: Frame) -> str:
+def _psnr(frame: FramePair) -> str:
     return f"{frame.psnr:.1f} dB" if frame.largest else "equal"
 
 

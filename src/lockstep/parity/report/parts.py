@@ -8,12 +8,23 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..config_table import differing, settings_of
+from ..comparison.config_table import differing, settings_of
+from ..comparison.results import (
+    AxisEnergy,
+    Cause,
+    Comparison,
+    Coverage,
+    FailedHypothesis,
+    NodeResult,
+    Role,
+    Status,
+    Structure,
+    Verdict,
+)
 from ..errors import ParityError
-from ..names import NO_STEP, Key
-from ..results import AxisEnergy, Cause, Comparison, Coverage, NodeResult, Role, Status, Structure, Verdict
-from ..trace import Trace
-from .pictures import Picture, pictures_of
+from ..trace.names import NO_STEP, Key
+from ..trace.reader import Trace
+from .pictures import PicturePair, pictures_of
 
 MAX_ROWS = 40  # of the heat map
 MAX_LISTED = 200  # values in the table of the worst
@@ -94,13 +105,14 @@ class Report:
     curve: list[Point]
     loop: list[StepPart]
     heat: Heat | None
-    pictures: list[Picture] = field(default_factory=list)
+    pictures: list[PicturePair] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Any]] = field(default_factory=list)
     coverage: Coverage = field(default_factory=lambda: Coverage(0, 0))
     worst: list[Point] = field(default_factory=list)
     config: list[dict[str, Any]] = field(default_factory=list)  # settings in force that differ or contradict themselves
     explained: str = ""  # what is left with every proven cause in force
+    not_tried: list[FailedHypothesis] = field(default_factory=list)
 
 
 def build(comparison: Comparison, *, pictures: bool = True) -> Report:
@@ -124,6 +136,7 @@ def build(comparison: Comparison, *, pictures: bool = True) -> Report:
         worst=_worst(comparison.nodes),
         config=_config(comparison),
         explained=_explained(comparison),
+        not_tried=list(comparison.search.failed_hypotheses) if comparison.search is not None else [],
     )
 
 
@@ -357,7 +370,7 @@ def _config(comparison: Comparison) -> list[dict[str, Any]]:
     return rows
 
 
-def _pictures(comparison: Comparison) -> list[Picture]:
+def _pictures(comparison: Comparison) -> list[PicturePair]:
     try:
         return pictures_of(Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path))
     except (ParityError, OSError):

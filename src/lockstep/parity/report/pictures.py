@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..container import Array
-from ..trace import Entry, Trace
+from ..trace.container import Array
+from ..trace.reader import Entry, Trace
 
 SOURCES = (("@pipeline", "out*"), ("vae.decode", "out*"), ("vae", "out*"), ("@images", "out"), ("@frames", "out"))
 MAX_IMAGES = 4
@@ -20,7 +20,7 @@ MAX_SIDE = 512
 
 
 @dataclass
-class Frame:
+class FramePair:
     """One picture of each side as PNG, and the difference of the two."""
 
     label: str
@@ -33,19 +33,19 @@ class Frame:
 
 
 @dataclass
-class Picture:
+class PicturePair:
     """One picture, or the frames of one video."""
 
     key: str
     size: tuple[int, int]
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[FramePair] = field(default_factory=list)
 
     @property
     def is_video(self) -> bool:
         return len(self.frames) > 1 and self.frames[0].label.startswith("frame")
 
 
-def pictures_of(reference: Trace, candidate: Trace) -> list[Picture]:
+def pictures_of(reference: Trace, candidate: Trace) -> list[PicturePair]:
     """The first kind of value in the traces that is a picture on both sides."""
     for path, slot in SOURCES:
         made = []
@@ -62,30 +62,30 @@ def _values(trace: Trace, entry: Entry) -> Array:
     return trace.array(entry)
 
 
-def pair_pictures(key: str, a: Array, b: Array) -> list[Picture]:
+def pair_pictures(key: str, a: Array, b: Array) -> list[PicturePair]:
     """Two arrays of the same shape as pictures (or videos); nothing if they are none."""
     videos_a, videos_b = as_frames(a), as_frames(b, like=a)
     return [
-        Picture(key, (one.shape[2], one.shape[1]), _frames(one, two))
+        PicturePair(key, (one.shape[2], one.shape[1]), _frames(one, two))
         for one, two in list(zip(videos_a, videos_b, strict=True))[:MAX_IMAGES]
     ]
 
 
-def _frames(a: Array, b: Array) -> list[Frame]:
+def _frames(a: Array, b: Array) -> list[FramePair]:
     chosen = np.unique(np.linspace(0, len(a) - 1, min(len(a), MAX_FRAMES)).round().astype(int))
     labels = [f"frame {i}" if len(a) > 1 else "picture" for i in chosen]
     factor = amplification(float(np.abs(b[chosen] - a[chosen]).max(initial=0.0)))  # one for all, so that frames compare
     return [compare_frames(a[i], b[i], label, factor) for i, label in zip(chosen, labels, strict=True)]
 
 
-def compare_frames(a: Array, b: Array, label: str, factor: float) -> Frame:
+def compare_frames(a: Array, b: Array, label: str, factor: float) -> FramePair:
     """Two H x W x 3 pictures in 0..1."""
     d = np.abs(b - a)
     largest = float(d.max(initial=0.0))
     mean = float((d**2).mean())
     psnr = 10 * math.log10(1 / mean) if mean > 0 else math.inf
     shown = [png(smaller(x)) for x in (a, b, heat(d.max(axis=-1) * factor))]
-    return Frame(label, shown[0], shown[1], shown[2], factor, psnr, largest)
+    return FramePair(label, shown[0], shown[1], shown[2], factor, psnr, largest)
 
 
 def amplification(largest: float) -> float:

@@ -37,6 +37,7 @@ def to_terminal(report: Report) -> Group:
     ]
     parts += [Text(f"  {reason}", "dim") for reason in report.reasons[1:]]
     parts += _causes(report)
+    parts += _not_tried(report)
     if report.first is not None:
         parts += _first(report)
     if len(report.loop) > 1:
@@ -61,6 +62,13 @@ def _causes(report: Report) -> list[Any]:
     if report.explained:
         made.append(Text.assemble(("With all of it imitated: ", "bold"), report.explained))
     return made
+
+
+def _not_tried(report: Report) -> list[Text]:
+    """What the search for causes had to leave out: no cause named is no proof that there is none."""
+    made = [Text.assemble(("Not tried: ", "bold yellow"), failed.describe()) for failed in report.not_tried[:LISTED]]
+    left = len(report.not_tried) - len(made)
+    return [*made, Text(f"  … and {left} more", "dim")] if left else made
 
 
 def _first(report: Report) -> list[Any]:

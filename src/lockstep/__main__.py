@@ -1,0 +1,5 @@
+"""`python -m lockstep` is the command `lockstep`."""
+
+from .cli import main
+
+main()

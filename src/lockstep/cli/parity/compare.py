@@ -1,0 +1,385 @@
+"""`lockstep parity record | floor | diff | prove | explain`: from two models to a verdict and its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ...errors import InputError
+from ..console import err, out, print_json
+from .options import (
+    DEFAULT_FLOOR,
+    Dtype,
+    Floor,
+    Floors,
+    Guidance,
+    Height,
+    Html,
+    Json,
+    Junit,
+    Level,
+    Library,
+    Map,
+    Model,
+    Negative,
+    Prompt,
+    Seed,
+    Steps,
+    Strict,
+    Traces,
+    Verbose,
+    Width,
+    examples,
+)  # fmt: skip
+from .runs import RunRecipe, Side, both, load
+
+
+def record(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the trace goes (a folder of its own).")] = Path(
+        "run.trace"
+    ),
+    library: Library = "lockstep",
+    prompt: Prompt = RunRecipe.prompt,
+    negative_prompt: Negative = None,
+    seed: Seed = 0,
+    steps: Steps = 4,
+    guidance_scale: Guidance = None,
+    height: Height = None,
+    width: Width = None,
+    dtype: Dtype = "float32",
+    level: Level = "module+ops",
+    keep: Annotated[
+        list[str] | None, typer.Option(help="sketch (2 KB a value), full, or PATTERN=full; repeat for more.")
+    ] = None,
+    stop_at: Annotated[
+        str | None, typer.Option(help="End the run early: preloop, denoise:01, post_loop or a module's path.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a model once and write down everything it computes, without editing it."""
+    run = RunRecipe(model, library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level)
+    rules = keep_rules(keep or [])
+    err.print(f"[dim]loading {run.label}[/]", highlight=False)
+    recorder = load(run).record(output, keep=rules, stop_at=stop_at)
+    from ...parity import Trace
+
+    trace = Trace.open(output)
+    facts = {"trace": str(output), "values": len(trace.entries), "parameters": len(trace.params), "steps": len(trace.steps),
+             "bytes": sum(f.stat().st_size for f in output.iterdir()), "stopped_at": recorder.stopped}  # fmt: skip
+    if json:
+        print_json(facts)
+        return
+    size = facts["bytes"] / 1e6  # type: ignore[operator]
+    out.print(
+        f"[bold green]{output}[/]: {facts['values']} values, {facts['parameters']} parameters, {size:.1f} MB",
+        highlight=False,
+    )
+    err.print(
+        f"[dim]Next: lockstep parity floor {output}   ·   lockstep parity diff {output} OTHER.trace[/]", highlight=False
+    )
+
+
+def keep_rules(words: list[str]) -> str | dict[str, str]:
+    """`full`, or `unet.*=full` more than once."""
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    rules = {}
+    for word in words:
+        pattern, equals, mode = word.rpartition("=")
+        if not equals:
+            raise InputError(f"--keep is sketch, full or PATTERN=full; got {word!r} beside others.")
+        rules[pattern] = mode
+    return rules or "sketch"
+
+
+def floor(
+    trace: Traces,
+    runs: Floors = DEFAULT_FLOOR,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="TRACE.floor if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure how much the reference differs from itself: what a right port may differ by, value by value."""
+    measured = measure_floor(load(run_of(trace)), trace, runs, output)
+    typical = sorted(value.f for key in measured.errors if (value := measured.value(key)) is not None)
+    facts = {
+        "floor": str(measured.path),
+        "runs": measured.runs,
+        "values": len(measured.errors),
+        "median": typical[len(typical) // 2],
+        "largest": typical[-1],
+    }
+    if json:
+        print_json(facts)
+        return
+    out.print(f"[bold green]{measured.path}[/]: {len(measured.errors)} values, {len(measured.runs)} runs, "
+              f"median {facts['median']:.1e}, largest {facts['largest']:.1e}", highlight=False)  # fmt: skip
+
+
+def run_of(trace: Path) -> RunRecipe:
+    run = RunRecipe.of(trace)
+    if run is None:
+        raise InputError(
+            f"{trace} does not say how it was recorded ({trace.with_suffix('.run.json').name} is not beside it), so it cannot be run "
+            "again from here: record it with `lockstep parity record`, or use the Python functions (docs/parity.md)."
+        )
+    return run
+
+
+def measure_floor(side: Side, trace: Path, runs: str, output: Path | None = None) -> Any:
+    from ... import parity
+
+    wanted = [word.strip() for word in runs.split(",") if word.strip()]
+    return parity.floor(side.target, trace, runs=wanted, call=side.call, path=output, name=side.name)
+
+
+def diff(
+    reference: Traces,
+    candidate: Traces,
+    floor: Floor = None,
+    map: Map = None,
+    html: Html = None,
+    junit: Junit = None,
+    json: Json = False,
+    strict: Strict = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Load both sides again and try causes on them.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
+    comparison = compared(reference, candidate, floor, map)
+    sides = [load(run) if explain and (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
+    name_causes(comparison, *sides, map=map)
+    show(comparison, html, junit, json, strict, verbose)
+
+
+def compared(reference: Path, candidate: Path, floor: Path | None = None, map: Path | None = None) -> Any:
+    from ... import parity
+
+    beside = reference.with_suffix(".floor")
+    return parity.compare(
+        reference, candidate, floor=floor or (beside if beside.is_file() else None), map=map or "auto"
+    )
+
+
+def name_causes(
+    comparison: Any,
+    reference: Side | None = None,
+    candidate: Side | None = None,
+    *,
+    map: Path | None = None,
+    **options: Any,
+) -> None:
+    """Diagnose a difference on what is loaded; with nothing loaded, on the recorded values alone."""
+    from ...parity.comparison.results import Verdict
+
+    if comparison.verdict in (Verdict.PASS, Verdict.INVALID, Verdict.INCONCLUSIVE):
+        return
+    from ...parity.causes.diagnosis import Live, diagnose
+
+    live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
+    with err.status("looking for the cause"):
+        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", **options)
+
+
+def show(
+    comparison: Any, html: Path | None, junit: Path | None, json: bool, strict: bool, verbose: bool = False
+) -> None:
+    """Print and write one comparison, then leave with its exit code."""
+    from ...files import write_text
+    from ...parity import report as reports
+
+    report = reports.build(comparison, pictures=html is not None)
+    if html is not None:
+        write_text(html, reports.to_html(report))
+    if junit is not None:
+        write_text(junit, reports.to_junit(report))
+    if json:
+        print_json(reports.to_json(comparison))
+    else:
+        out.print(reports.to_terminal(report), highlight=False)
+        if report.command:  # on one line, so that it can be copied
+            out.print(f"\n[bold]This node alone:[/] [cyan]{escape(report.command)}[/]", highlight=False, soft_wrap=True)
+        for path in (html, junit):
+            if path is not None:
+                out.print(f"[dim]report:[/] [bold]{path}[/]", highlight=False)
+    if verbose and comparison.search is not None:
+        _show_search(comparison.search)
+    code = comparison.exit_code(strict)
+    if code:
+        raise typer.Exit(code)
+
+
+def _show_search(log: Any) -> None:
+    """How the causes were looked for: runs, what the models refused, and the traceback of what failed."""
+    refused = ", ".join(f"{count} with {kind}" for kind, count in sorted(log.misfits.items())) or "none"
+    err.print(f"[dim]looked for causes in {log.runs} runs; refused by the model: {refused}[/]", highlight=False)
+    for failed in log.failed_hypotheses:
+        err.print(f"\n{failed.describe()}\n{failed.traceback}", style="dim", markup=False, highlight=False)
+
+
+def prove(
+    reference: Annotated[
+        str, typer.Argument(help="A model's folder or hub id, FILE.py:FUNCTION, or a trace of any framework.")
+    ],
+    candidate: Annotated[
+        str | None, typer.Argument(help="Another model or FILE.py:FUNCTION; the same folder if left out.")
+    ] = None,
+    reference_library: Annotated[str, typer.Option(help="What runs the reference's folder.")] = "diffusers",
+    library: Annotated[str, typer.Option(help="What runs the candidate's folder.")] = "lockstep",
+    prompt: Prompt = RunRecipe.prompt,
+    negative_prompt: Negative = None,
+    seed: Seed = 0,
+    steps: Steps = 4,
+    guidance_scale: Guidance = None,
+    height: Height = None,
+    width: Width = None,
+    dtype: Dtype = "float32",
+    level: Level = "module+ops",
+    runs: Floors = DEFAULT_FLOOR,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces, floor and reports.")] = Path(
+        "out/parity"
+    ),
+    map: Map = None,
+    html: Html = None,
+    junit: Junit = None,
+    json: Json = False,
+    strict: Strict = False,
+    rounding: Annotated[
+        bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to look for causes.")] = 120.0,
+    verbose: Verbose = False,
+) -> None:
+    """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
+    asked = RunRecipe(
+        reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
+    )
+    options = {"rounding": rounding, "seconds": seconds}
+    if is_trace(reference):
+        if candidate is None:
+            raise InputError(
+                f"{reference} is a trace: say what to prove against it, a model's folder or FILE.py:FUNCTION."
+            )
+        side = load(replace(asked, model=candidate, library=library))
+        comparison = proof_against(Path(reference), side, output, runs, map, **options)
+    else:
+        first, second = (load(run) for run in both(asked, candidate, library))
+        comparison = proof(first, second, output, runs, map, **options)
+    show(comparison, html or output / "report.html", junit, json, strict, verbose)
+
+
+def is_trace(reference: str) -> bool:
+    """A single file of tensors, or a folder that a recording wrote."""
+    path = Path(reference)
+    written = any((path / name).is_file() for name in ("events.jsonl", "trace.json"))
+    return written or (path.suffix == ".safetensors" and path.is_file())
+
+
+def proof_against(
+    reference: Path, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any
+) -> Any:
+    """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on it."""
+    from ... import parity
+
+    parity.Trace.open(reference)  # a damaged one is refused before anything runs
+    path = folder / "cand.trace"
+    err.print(f"[dim]recording {candidate.run.label}[/]", highlight=False)
+    candidate.record(path, "cand", level="module")  # a foreign trace has no operations to compare with
+    err.print(f"[dim]measuring the floor of {candidate.run.label} ({runs})[/]", highlight=False)
+    floor = measure_floor(candidate, path, runs)
+    comparison = parity.compare(reference, path, floor=floor, map=map or "auto")
+    name_causes(comparison, None, candidate, map=map, floor=floor, **options)
+    return comparison
+
+
+def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any) -> Any:
+    """Record, measure, compare, and where they differ: zoom in and diagnose."""
+    from ...parity.recording.node_alone import keep_node
+
+    paths = folder / "ref.trace", folder / "cand.trace"
+    for side, path, name in ((reference, paths[0], "ref"), (candidate, paths[1], "cand")):
+        err.print(f"[dim]recording {side.run.label}[/]", highlight=False)
+        side.record(path, name)
+    err.print(f"[dim]measuring the floor of {reference.run.label} ({runs})[/]", highlight=False)
+    measure_floor(reference, paths[0], runs)
+    comparison = compared(*paths, map=map)
+    if comparison.first is not None and not comparison.first.exact:
+        err.print(f"[dim]recording `{comparison.first.path}` in full[/]", highlight=False)
+        for side, path, name, key in (
+            (reference, paths[0], "ref", comparison.first.key),
+            (candidate, paths[1], "cand", comparison.first.other),
+        ):
+            side.record(path, name, keep=keep_node(key or comparison.first.key))
+        comparison = compared(*paths, map=map)
+    name_causes(comparison, reference, candidate, map=map, **options)
+    return comparison
+
+
+def explain(
+    reference: Annotated[Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.")],
+    candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.")] = None,
+    floor: Floor = None,
+    map: Map = None,
+    html: Html = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Name the cause of a difference with its proof: both sides are run again with one thing changed at a time."""
+    if candidate is None:
+        reference, candidate, floor = traces_of_report(reference, floor)
+    comparison = compared(reference, candidate, floor, map)
+    sides = [load(run) if (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
+    if comparison.first is not None and not any(sides):
+        err.print(
+            "[yellow]Neither trace says how it was recorded: only what the recorded values prove can be named.[/]"
+        )
+    name_causes(comparison, *sides, map=map)
+    show(comparison, html, None, json, strict=False, verbose=verbose)
+
+
+def traces_of_report(report: Path, floor: Path | None) -> tuple[Path, Path, Path | None]:
+    import json
+
+    try:
+        data = json.loads(report.read_text(encoding="utf-8"))
+        paths = Path(data["reference_path"]), Path(data["candidate_path"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(
+            f"{report} is no report of `lockstep parity diff --json` ({problem}); or give two traces."
+        ) from problem
+    return (*paths, floor or (Path(data["floor_path"]) if data.get("floor_path") else None))
+
+
+COMMANDS = [
+    (
+        record,
+        examples(
+            "record ./stable-diffusion-v1-5 --library diffusers -o ref.trace --prompt 'a cat' --seed 7",
+            "record ./stable-diffusion-v1-5 -o cand.trace --prompt 'a cat' --seed 7 --keep 'unet.mid_block.*=full'",
+            "record my_port.py:build -o cand.trace",
+        ),
+    ),
+    (floor, examples("floor ref.trace", "floor ref.trace --runs fp64,ulp,ulp,sdpa:math,threads:1,batch")),
+    (
+        diff,
+        examples(
+            "diff ref.trace cand.trace",
+            "diff ref.trace cand.trace --floor ref.floor --html report.html --junit report.xml",
+            "diff candle.safetensors cand.trace --map names.toml --json",
+        ),
+    ),
+    (
+        prove,
+        examples(
+            "prove ./stable-diffusion-v1-5",
+            "prove ./stable-diffusion-v1-5 --steps 8 --seed 3 --html report.html",
+            "prove reference.py:build port.py:build -o out/port",
+            "prove candle.safetensors port.py:build --rounding",
+        ),
+    ),
+    (explain, examples("explain ref.trace cand.trace", "explain report.json")),
+]

@@ -1,0 +1,210 @@
+"""`lockstep train emoji`: every stage of the embedded model as a command, in the order in which they are run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from .console import out
+
+STAGES = """
+Stages, each of which goes on where it was stopped:
+
+  lockstep train emoji data
+
+  lockstep train emoji tokenizer
+
+  lockstep train emoji latents --teacher ./taesd
+
+  lockstep train emoji autoencoder --teacher ./taesd
+
+  lockstep train emoji diffusion --teacher ./taesd --steps 20000
+
+  lockstep train emoji diffusion --teacher ./taesd --run final --start-from main --decay 4000
+
+  lockstep train emoji sheet sheet.png --teacher ./taesd --run final
+
+  lockstep train emoji export ./my-emoji --run final
+"""
+Work = Annotated[Path, typer.Option(help="The folder of pictures, items, latents and runs.")]
+Teacher = Annotated[Path, typer.Option(help="The folder with the two standalone TAESD files.")]
+RunName = Annotated[str, typer.Option("--run", help="The run's name; its folder is under runs/ in the work folder.")]
+Styles = Annotated[list[str] | None, typer.Option("--style", help="Only this style; several may be given.")]
+WORK = Path("training-work")
+DATA_STAGES = ("fetch", "render", "items", "sheets")
+
+emoji = typer.Typer(help="Make the embedded model again, stage by stage.", no_args_is_help=True, epilog=STAGES)
+
+
+def examples(*lines: str) -> str:
+    return "Examples:\n\n" + "\n\n".join(f"  lockstep train emoji {line}" for line in lines)
+
+
+@emoji.command(epilog=examples("data", "data render items --style 3d --workers 4", "data sheets --work ./work"))
+def data(
+    stages: Annotated[
+        list[str] | None, typer.Argument(help=f"{', '.join(DATA_STAGES)}; all of them where none is named.")
+    ] = None,
+    work: Work = WORK,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that render.")] = 2,
+    style: Styles = None,
+    vectors: Annotated[bool, typer.Option(help="Fetch the word vectors too (118 MB).")] = True,
+) -> None:
+    """Fetch and render the pictures, write captions and items, and sheets for the eye."""
+    from ..embedded.training.data import STYLES, build_items, fetch_sources, load_items, render_pictures
+    from ..embedded.training.data.sheets import write_sheets
+    from ..errors import UnknownNameError
+
+    for stage in stages or ():
+        if stage not in DATA_STAGES:
+            raise UnknownNameError("stage", stage, DATA_STAGES)
+    wanted = [stage for stage in DATA_STAGES if not stages or stage in stages]
+    if "fetch" in wanted:
+        say(fetch_sources(work, vectors=vectors))
+    if "render" in wanted:
+        say(render_pictures(work, styles=tuple(style or STYLES), workers=workers))
+    if "items" in wanted:
+        say(build_items(work))
+        table = load_items(work)
+        tiers = Counter(concept.tier for concept in table.concepts.values())
+        say(f"{len(table.items)} items of {len(table.pictures)} pictures, {len(table.held_out)} held out")
+        say(f"concepts: {tiers[1]} core, {tiers[2]} more, {tiers[3]} others")
+    if "sheets" in wanted:
+        say(*write_sheets(work))
+
+
+@emoji.command(epilog=examples("tokenizer", "tokenizer --work ./work"))
+def tokenizer(work: Work = WORK) -> None:
+    """Learn the vocabulary from the captions."""
+    from ..embedded.training.tokenizer import train_tokenizer
+
+    say(train_tokenizer(work))
+
+
+@emoji.command(epilog=examples("latents --teacher ./taesd", "latents --teacher ./taesd --style 3d --kind base --core"))
+def latents(
+    teacher: Teacher,
+    work: Work = WORK,
+    style: Styles = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only this kind (base, colour, background, both); several may be given.")
+    ] = None,
+    core: Annotated[bool, typer.Option("--core", help="Only the everyday concepts.")] = False,
+    part: Annotated[Literal["items", "held_out"], typer.Option(help="What is trained on, or what is kept back.")] = (
+        "items"
+    ),
+) -> None:
+    """Encode the composed pictures once with the teacher."""
+    from ..embedded.training.data import load_items
+    from ..embedded.training.latents import encode_latents
+    from ..errors import InputError
+
+    chosen = {"styles": style, "kinds": kind, "core": core or None}
+    chosen = {name: value for name, value in chosen.items() if value}
+    if chosen and part != "items":
+        raise InputError("--style, --kind and --core choose among the items; with --part held_out leave them out.")
+    items = load_items(work).select(**chosen) if chosen else None  # type: ignore[arg-type]
+    say(f"{encode_latents(work, teacher, items, part)} pictures encoded")
+
+
+@emoji.command(epilog=examples("autoencoder --teacher ./taesd", "autoencoder --teacher ./taesd --part decoder"))
+def autoencoder(
+    teacher: Teacher,
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "autoencoder",
+    part: Annotated[
+        Literal["decoder", "encoder"] | None, typer.Option(help="Only this half; otherwise both, one after the other.")
+    ] = None,
+) -> None:
+    """Train our own decoder and encoder on the teacher's latents."""
+    from ..embedded.training.autoencoder import train_autoencoder
+    from ..embedded.training.settings import CONFIGS, AutoencoderSettings
+    from ..training.settings import find_settings, load_settings
+
+    settings = load_settings(AutoencoderSettings, find_settings(config, CONFIGS))
+    halves: tuple[Literal["decoder", "encoder"], ...] = (part,) if part else ("decoder", "encoder")
+    for half in halves:
+        say(train_autoencoder(work, settings, half, teacher))
+
+
+@emoji.command(
+    epilog=examples(
+        "diffusion --teacher ./taesd --steps 20000",
+        "diffusion --teacher ./taesd --run final --start-from main --decay 4000",
+    )
+)
+def diffusion(
+    teacher: Teacher,
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "emoji",
+    run: RunName = "main",
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop at this step.")] = None,
+    start_from: Annotated[
+        str | None, typer.Option(metavar="RUN", help="A new run begins at the checkpoint of this one.")
+    ] = None,
+    decay: Annotated[
+        int, typer.Option(min=0, metavar="STEPS", help="Let the learning rate fall to its end from here.")
+    ] = 0,
+) -> None:
+    """Train text encoder and UNet, or go on training them."""
+    from ..embedded.training.diffusion import train_diffusion
+    from ..embedded.training.settings import CONFIGS, DiffusionSettings
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    checkpoint = train_diffusion(
+        work, load_settings(DiffusionSettings, path), run_name=run, teacher_folder=teacher, steps=steps,
+        start_from=start_from, decay_steps=decay, settings_text=path.read_text(encoding="utf-8"),
+    )  # fmt: skip
+    say(checkpoint)
+
+
+@emoji.command(epilog=examples("sheet sheet.png --teacher ./taesd", 'sheet cats.png --teacher ./taesd -p "a red cat"'))
+def sheet(
+    target: Annotated[Path, typer.Argument(help="The picture to write.")],
+    teacher: Teacher,
+    work: Work = WORK,
+    run: RunName = "main",
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", "-p", help="In place of the settings' prompts; several may be given."),
+    ] = None,
+) -> None:
+    """Draw prompts with the averaged weights of a run, as far as it has come."""
+    from ..embedded.training.diffusion import draw_sheet
+
+    say(draw_sheet(work, run, teacher, target, prompt))
+
+
+@emoji.command(epilog=examples("export ./my-emoji", "export ./my-emoji --run final --dtype float32 --limit-mb 80"))
+def export(
+    target: Annotated[Path, typer.Argument(help="The folder to write.")],
+    work: Work = WORK,
+    run: RunName = "main",
+    autoencoder_config: Annotated[
+        str, typer.Option(help="The settings that the autoencoder was trained with.")
+    ] = "autoencoder",
+    dtype: Annotated[Literal["float16", "bfloat16", "float32"], typer.Option(help="Of the weights.")] = "float16",
+    limit_mb: Annotated[float, typer.Option(min=0, help="Refuse to write more than this.")] = 40.0,
+) -> None:
+    """Write the standard folder from averaged weights."""
+    from ..embedded.training.diffusion import settings_of
+    from ..embedded.training.export import export as export_folder
+    from ..embedded.training.settings import CONFIGS, AutoencoderSettings
+    from ..training.settings import find_settings, load_settings
+
+    settings = load_settings(AutoencoderSettings, find_settings(autoencoder_config, CONFIGS))
+    export_folder(
+        work, target, settings_of(work, run), settings, run_name=run, dtype=dtype, limit_mb=limit_mb
+    )  # fmt: skip
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    say(f"{target}: {size / 1e6:.1f} MB")
+
+
+def say(*results: object) -> None:
+    """What a stage has made, a line each."""
+    for result in results:
+        out.print(str(result), markup=False, highlight=False, soft_wrap=True)

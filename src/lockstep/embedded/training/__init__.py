@@ -1,0 +1,1 @@
+"""How the embedded model is made: data, tokenizer, autoencoder, text encoder and UNet."""

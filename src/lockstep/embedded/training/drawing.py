@@ -1,0 +1,54 @@
+"""What a training step of the embedded model sees: items drawn by shares, and their captions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...errors import ConfigError
+from .data import Item
+from .settings import Mixture
+
+
+def caption_random(seed: int, step: int, slot: int) -> random.Random:
+    """The random numbers of one caption."""
+    return random.Random(f"{seed}-{step}-{slot}")
+
+
+def drawing_weights(items: Sequence[Item], mixture: Mixture) -> Tensor:
+    """How likely each item is, so that styles, kinds, mirror images and rare concepts get their shares."""
+    cells = [cell_of(item) for item in items]
+    counts = Counter(cells)
+    shares = [cell_share(cell, mixture) / counts[cell] for cell in cells]
+    weights = torch.tensor(shares, dtype=torch.float64)
+    if not weights.sum() > 0:
+        raise ConfigError(
+            f"The mixture draws nothing: no item has a style of {', '.join(mixture.styles)} and a kind of {', '.join(mixture.kinds)}."
+        )
+    return weights / weights.sum()
+
+
+def cell_of(item: Item) -> tuple[str, str, bool, bool]:
+    return item.style, item.kind, item.mirror, item.core
+
+
+def cell_share(cell: tuple[str, str, bool, bool], mixture: Mixture) -> float:
+    """The share of all items of one style and kind, mirrored or not, in the core or not."""
+    style, kind, mirror, core = cell
+    share = mixture.styles.get(style, 0.0) * mixture.kinds.get(kind, 0.0)
+    share *= mixture.mirrored if mirror else 1 - mixture.mirrored
+    return share * (1 - mixture.beyond_core if core else mixture.beyond_core)
+
+
+def draw_rows(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Rows by systematic sampling: every batch has close to its share of everything, in random order."""
+    places = (
+        torch.arange(count, dtype=torch.float64) + torch.rand((), dtype=torch.float64, generator=generator)
+    ) / count
+    order = torch.randperm(len(weights), generator=generator)
+    rows = torch.searchsorted(weights[order].cumsum(0), places).clamp(max=len(weights) - 1)
+    return order[rows][torch.randperm(count, generator=generator)]

@@ -1,0 +1,76 @@
+"""What the recipe of the embedded model is made of: the mixture of pictures, both networks, and the questions asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...training.settings import Cadence, OptimizerSettings
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares of the training draws; a style or kind that is not named is not drawn."""
+
+    styles: dict[str, float] = field(default_factory=lambda: {"3d": 0.34, "noto": 0.33, "flat": 0.33})
+    kinds: dict[str, float] = field(default_factory=lambda: {"base": 0.75, "colour": 0.15, "background": 0.1})
+    mirrored: float = 0.2
+    beyond_core: float = 0.0
+    concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
+    favourites: list[str] = field(default_factory=list)  # what people ask for first …
+    favour: float = 1.0  # … is drawn this many times as often
+    scenes: float = 0.0  # of all draws: counts, pairs, places, put together for the step
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """Fixed questions to a model in training."""
+
+    loss_items: int = 256
+    retrieval_items: int = 48
+    steps: int = 25
+    guidance: float = 4.0
+    seed: int = 0
+    prompts: list[str] = field(default_factory=lambda: ["a red heart", "a dog"])
+
+
+@dataclass(frozen=True)
+class DiffusionSettings:
+    """Text encoder and UNet, trained together on latents."""
+
+    seed: int = 0
+    batch_size: int = 32
+    noise_power: float = 0.7
+    empty_captions: float = 0.1
+    compile: bool = False
+    bfloat16: bool = False  # native bf16 is no promise of speed: time 20 steps of both before a run
+    word_vectors: float = 0.1
+    unet: dict[str, Any] = field(default_factory=dict)
+    text_encoder: dict[str, Any] = field(default_factory=dict)
+    scheduler: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    mixture: Mixture = field(default_factory=Mixture)
+    cadence: Cadence = field(default_factory=Cadence)
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+
+@dataclass(frozen=True)
+class AutoencoderSettings:
+    """Decoder and encoder of the shipped folder, learned from the teacher's latents."""
+
+    seed: int = 0
+    batch_size: int = 16
+    decoder_steps: int = 3000
+    encoder_steps: int = 1500
+    decay_share: float = 0.5
+    held_out: int = 96
+    held_out_share: float = 0.06
+    gradient_weight: float = 1.0
+    bfloat16: bool = False
+    model: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    mixture: Mixture = field(default_factory=Mixture)
+    cadence: Cadence = field(default_factory=Cadence)

@@ -1,0 +1,1 @@
+"""Teaching a model a person's own pictures."""

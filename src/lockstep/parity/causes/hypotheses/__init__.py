@@ -1,0 +1,6 @@
+"""What other implementations do differently, as edits of a live model.
+
+layers.py     norms, activations, linear layers, convolutions   attention.py  masks, scales, heads
+tensors.py    the arithmetic between layers                      layouts.py    order and precision of elements
+frames.py     several places of one module at once               catalogue.py  which of them to try where
+"""

@@ -1,0 +1,56 @@
+"""A side of a comparison that can be run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..recording.replay import replay
+from ..recording.targets import Target, find_target
+from ..trace.reader import Trace
+
+
+@dataclass
+class Live:
+    """A model or pipeline that can be run again; `call` repeats the recorded run (a module needs none)."""
+
+    target: Any
+    call: Callable[[], Any] | None = None
+    name: str | None = None
+    parts: Target = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = find_target(self.target, self.name)
+
+    def rename(self, trace: Trace) -> None:
+        """The root name that the trace was recorded under."""
+        roots = [path for path in trace.meta.get("modules", {}) if "." not in path]
+        if self.name is None and len(self.parts.modules) == 1 and len(roots) == 1 and self.parts.pipeline is None:
+            self.name = roots[0]
+            self.parts = find_target(self.target, self.name)
+
+    def run(self, trace: Trace) -> Any:
+        if self.call is not None:
+            return self.call()
+        (root, module), *_ = self.parts.modules.items()
+        return replay(trace, module, root)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by their paths in the trace."""
+        return {
+            f"{root}.{path}": tensor.detach()
+            for root, module in self.parts.modules.items()
+            for path, tensor in [*module.named_parameters(), *module.named_buffers()]
+        }
+
+
+def live_side(side: Any, trace: Trace) -> Live | None:
+    """A model, a pipeline or a `Live` as the one that made this trace."""
+    if side is None:
+        return None
+    live = side if isinstance(side, Live) else Live(side)
+    live.rename(trace)
+    return live

@@ -1,0 +1,339 @@
+"""Two traces side by side: by name, by the values of the weights, by order, by shape, or as a map file says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from ..errors import AlignmentError
+from ..trace.names import Key
+from ..trace.reader import Entry, Trace
+from .weights import WeightMatch, match_weights
+
+# One value, several published names: (path, slot) pairs that mean the same, tried in this order.
+ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
+    (("@latents", "out"), ("@scheduler.step", "out")),
+    (("@noise_pred", "out"), ("@scheduler.step", "in.model_output")),
+    (("@timestep", "out"), ("@scheduler.step", "in.timestep")),
+    (("@timesteps", "out"), ("@scheduler.timesteps", "out")),
+    (("@sigmas", "out"), ("@scheduler.sigmas", "out")),
+    (("vae", "out.image"), ("vae.decode", "out")),
+    (("vae", "in.latents"), ("vae.decode", "in.z")),
+]
+_SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One value of A and its partner of B; `rows_*` takes a range of the first axis (a CFG branch of a batch)."""
+
+    a: Entry
+    b: Entry
+    how: str
+    rows_a: tuple[int | None, int | None] | None = None
+    rows_b: tuple[int | None, int | None] | None = None
+
+
+@dataclass
+class Alignment:
+    pairs: list[Pair] = field(default_factory=list)  # in A's order
+    missing: list[Entry] = field(default_factory=list)  # of A
+    extra: list[Entry] = field(default_factory=list)  # of B
+    modules: dict[str, tuple[str, str]] = field(default_factory=dict)  # path of A -> (path of B, how)
+    weights: list[WeightMatch] = field(default_factory=list)
+
+
+def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto") -> Alignment:
+    """Pair the values of two traces; `map` is "auto", a TOML file or its contents."""
+    rules = _read_map(map)
+    matches = match_weights(a, b)
+    modules = _module_paths(a, b, rules["modules"], matches)
+    work = _Work(a, b, modules)
+    work.by_rules(rules["values"])
+    work.by_name()
+    work.by_alias()
+    work.by_slot_order()
+    work.by_sequence()
+    work.operations_of_other_shape()
+    return work.result(matches)
+
+
+def _read_map(source: str | Path | Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    if isinstance(source, Mapping):
+        rules: Mapping[str, Any] = source
+    elif str(source) == "auto":
+        rules = {}
+    else:
+        try:
+            rules = tomllib.loads(Path(source).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise AlignmentError(f"map file {source} cannot be read: {error}") from error
+    unknown = set(rules) - {"modules", "values"}
+    if unknown:
+        raise AlignmentError(f"map has unknown tables {sorted(unknown)}; expected [modules] and [values]")
+    tables = {name: dict(rules.get(name, {})) for name in ("modules", "values")}
+    for name, table in tables.items():
+        if not all(isinstance(k, str) and isinstance(v, str) for k, v in table.items()):
+            raise AlignmentError(f"map table [{name}] must map text to text")
+    return tables
+
+
+def _paths(trace: Trace) -> set[str]:
+    return {entry.key.path for entry in trace.entries if not entry.key.is_operation}
+
+
+def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[WeightMatch]) -> dict[str, tuple[str, str]]:
+    """Path of A to path of B: the map's prefixes, equal names, equal weights, then equal names below another root."""
+    paths_a, paths_b = _paths(a), _paths(b)
+    found: dict[str, tuple[str, str]] = {}
+    for prefix in rules:
+        if not any(_below(path, prefix) for path in paths_a):
+            raise AlignmentError(f"map names module {prefix!r}, which the reference trace does not have")
+    for path in paths_a:
+        best = max((p for p in rules if _below(path, p)), key=len, default=None)
+        if best is not None:
+            found[path] = (rules[best] + path[len(best) :], "map")
+        elif path in paths_b:
+            found[path] = (path, "name")
+    votes = _weight_votes([m for m in matches if m.kind != "different"])
+    for path in paths_a - found.keys():
+        if path in votes and votes[path] in paths_b:
+            found[path] = (votes[path], "weights")
+    for path, partner in _containers(matches, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
+        found[path] = (partner, "weights")
+    for path in paths_a - found.keys():
+        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b)
+        if renamed:
+            found[path] = (renamed, "name")
+    return found
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}.")
+
+
+def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
+    """Owners of equal weights, and their ancestors as long as the trailing names agree."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for match in matches:
+        for left, right in match.owners:
+            votes[left][right] += 4
+            while "." in left and "." in right and left.rpartition(".")[2] == right.rpartition(".")[2]:
+                left, right = left.rpartition(".")[0], right.rpartition(".")[0]
+                votes[left][right] += 1
+    return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
+
+
+def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
+    """Modules without weights of their own, by what they contain: the one of either side that holds just these weights."""
+    held_a: dict[str, set[int]] = defaultdict(set)
+    held_b: dict[str, set[int]] = defaultdict(set)
+    for number, match in enumerate(m for m in matches if m.kind != "different"):
+        for names, held in ((match.a, held_a), (match.b, held_b)):
+            for name in names:
+                for parent in _ancestors(name):
+                    held[parent].add(number)
+    by_content: dict[frozenset[int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for side, (held, paths) in enumerate(((held_a, paths_a), (held_b, paths_b))):
+        for path in sorted(paths & held.keys()):
+            by_content[frozenset(held[path])][side].append(path)
+    return {left[0]: right[0] for left, right in by_content.values() if len(left) == 1 and len(right) == 1}
+
+
+def _ancestors(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _renamed_root(path: str, found: dict[str, tuple[str, str]], paths_b: set[str]) -> str | None:
+    """A sibling's partner tells where this one lives: a.x -> b.x if a.y -> b.y."""
+    parent, _, last = path.rpartition(".")
+    while parent:
+        if parent in found:
+            candidate = f"{found[parent][0]}.{last}"
+            return candidate if candidate in paths_b else None
+        parent, _, head = parent.rpartition(".")
+        last = f"{head}.{last}"
+    return None
+
+
+def _only_root(path: str, a: Trace, b: Trace, paths_b: set[str]) -> str | None:
+    """Traces of one model each, recorded under different root names."""
+    roots = [{e.key.path.split(".")[0] for e in t.entries if not e.key.path.startswith("@")} for t in (a, b)]
+    if len(roots[0]) != 1 or len(roots[1]) != 1:
+        return None
+    candidate = ".".join([roots[1].pop(), *path.split(".")[1:]])
+    return candidate if candidate in paths_b else None
+
+
+class _Work:
+    """Pairs found so far, and what is left on either side."""
+
+    def __init__(self, a: Trace, b: Trace, modules: dict[str, tuple[str, str]]) -> None:
+        self.a, self.b, self.modules = a, b, modules
+        self.left_a = {entry.seq: entry for entry in a.entries}
+        self.left_b = {entry.seq: entry for entry in b.entries}
+        self.pairs: list[Pair] = []
+        self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
+        for entry in b.entries:
+            if not entry.key.is_input and not entry.key.is_operation:
+                self._outputs[entry.key.node].append(entry)
+
+    def take(self, left: Entry, right: Entry, how: str) -> None:
+        self.pairs.append(Pair(left, right, how))
+        del self.left_a[left.seq], self.left_b[right.seq]
+
+    def partner_path(self, path: str) -> tuple[str, str] | None:
+        """The path of B for a module or for an operation of a module."""
+        if path in self.modules:
+            return self.modules[path]
+        if "/" in path:
+            module, _, operation = path.partition("/")
+            if module in self.modules:
+                other, how = self.modules[module]
+                return f"{other}/{operation}", how
+            return path, "name"
+        return None
+
+    def by_rules(self, rules: dict[str, str]) -> None:
+        """The map's [values]: `step|path|slot`, `*` as step for the same step on both sides, `[0:1]` for rows."""
+        for left_text, right_text in rules.items():
+            left_text, rows_a = _selection(left_text)
+            right_text, rows_b = _selection(right_text)
+            left, right = Key.parse(left_text), Key.parse(right_text)
+            steps = [e.key.step for e in self.a.entries] if left.step == "*" else [left.step]
+            matched = 0
+            for step in dict.fromkeys(steps):
+                x = self.a.get(Key(step, left.path, left.slot, left.call))
+                y = self.b.get(Key(step if right.step == "*" else right.step, right.path, right.slot, right.call))
+                if x is not None and y is not None:
+                    matched += 1
+                    self.pairs.append(Pair(x, y, "map", rows_a, rows_b))
+                    self.left_a.pop(x.seq, None)
+                    self.left_b.pop(y.seq, None)
+            if not matched:
+                raise AlignmentError(
+                    f"map pairs {left_text!r} with {right_text!r}, but no such values are in the traces"
+                )
+
+    def by_name(self) -> None:
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is None:
+                continue
+            right = self._same_slot(left, partner[0])
+            if right is not None and _similar_operation(left, right):
+                self.take(left, right, partner[1])
+
+    def _same_slot(self, left: Entry, path: str) -> Entry | None:
+        """The slot of that name; or, where a result is wrapped in another way, the slot that holds the same numbers."""
+        found = self.b.get(Key(left.key.step, path, left.key.slot, left.key.call))
+        if found is not None and found.seq in self.left_b:
+            return found
+        aliases = [self.b.get(Key(left.key.step, path, slot, left.key.call)) for slot in _slot_names(left.key.slot)]
+        known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
+        if not known:
+            return None
+        others = [e for e in self._results(left.key.step, path, left.key.call) if e.shape == left.shape]
+        return next((e for e in others if (self.b.sketch(e) == self.a.sketch(left)).all()), known[0])
+
+    def _results(self, step: str, path: str, call: int) -> list[Entry]:
+        """What is left of the results of one call of B."""
+        return [e for e in self._outputs[step, path, call] if e.seq in self.left_b]
+
+    def by_alias(self) -> None:
+        table = dict(ALIASES) | {y: x for x, y in ALIASES}
+        for left in list(self.left_a.values()):
+            name = (left.key.path, left.key.slot)
+            if name not in table:
+                continue
+            path, slot = table[name]
+            for candidate in _slot_names(slot):
+                right = self.b.get(Key(left.key.step, path, candidate, left.key.call))
+                if right is not None and right.seq in self.left_b:
+                    self.take(left, right, "alias")
+                    break
+
+    def by_slot_order(self) -> None:
+        """Inside two calls that are partners: the same direction, the same shape, in order."""
+        free: dict[tuple[str, str, int, bool], list[Entry]] = defaultdict(list)
+        for right in self.left_b.values():
+            free[(*right.key.node, right.key.is_input)].append(right)
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is None or left.key.is_operation:
+                continue
+            candidates = free[(left.key.step, partner[0], left.key.call, left.key.is_input)]
+            fitting = [right for right in candidates if right.shape == left.shape]
+            if fitting:
+                candidates.remove(fitting[0])
+                self.take(left, fitting[0], "order")
+
+    def by_sequence(self) -> None:
+        """What is left inside one parent and step, matched as a sequence of (operation, shape)."""
+        groups: dict[tuple[str, str, int], tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
+        for left in self.left_a.values():
+            parent = _parent(left.key.path)
+            partner = self.partner_path(parent)
+            groups[(left.key.step, partner[0] if partner else parent, 0)][0].append(left)
+        for right in self.left_b.values():
+            groups[(right.key.step, _parent(right.key.path), 0)][1].append(right)
+        for lefts, rights in groups.values():
+            if not lefts or not rights:
+                continue
+            matcher = SequenceMatcher(
+                None, [_signature(e) for e in lefts], [_signature(e) for e in rights], autojunk=False
+            )
+            for block in matcher.get_matching_blocks():
+                for offset in range(block.size):
+                    self.take(lefts[block.a + offset], rights[block.b + offset], "sequence")
+
+    def operations_of_other_shape(self) -> None:
+        """The same operation of the same module, but with another shape: the place where the shapes part."""
+        for left in list(self.left_a.values()):
+            partner = self.partner_path(left.key.path)
+            if partner is not None and left.key.is_operation:
+                right = self.b.get(Key(left.key.step, partner[0], left.key.slot, left.key.call))
+                if right is not None and right.seq in self.left_b:
+                    self.take(left, right, "name")
+
+    def result(self, matches: list[WeightMatch]) -> Alignment:
+        self.pairs.sort(key=lambda pair: pair.a.seq)
+        return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
+
+
+def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:
+    match = _SELECTION.match(text)
+    if not match:
+        return text, None
+    begin, end = (int(group) if group else None for group in match.groups()[1:])
+    return match.group(1), (begin, end)
+
+
+def _slot_names(slot: str) -> list[str]:
+    """`out` and `out.0` are the same thing for a module that returns one tensor, wrapped or not."""
+    if slot == "out":
+        return ["out", "out.0", "out.sample"]
+    if slot in ("out.0", "out.sample"):
+        return [slot, "out", "out.0", "out.sample"]
+    return [slot]
+
+
+def _parent(path: str) -> str:
+    return path.partition("/")[0] if "/" in path else path.rpartition(".")[0]
+
+
+def _similar_operation(left: Entry, right: Entry) -> bool:
+    """Operations with one name but other shapes are counted apart (one side has an extra one before it)."""
+    return not left.key.is_operation or left.shape == right.shape
+
+
+def _signature(entry: Entry) -> tuple[Any, ...]:
+    kind = entry.op if entry.key.is_operation else entry.key.slot.split(".")[0]
+    return (kind, entry.shape, entry.is_float)

@@ -1,0 +1,270 @@
+"""What a comparison says: the objects that the report, the command line and the tests read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ..trace.names import Key
+
+
+class Verdict(StrEnum):
+    """The six answers; every one of them is printed with its coverage."""
+
+    PASS = "PASS"
+    NOISE = "NOISE"
+    BUG = "BUG"
+    DRIFT = "DRIFT"
+    INVALID = "INVALID"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+    def exit_code(self, strict: bool = False) -> int:
+        """Process exit code; `strict` makes NOISE a failure (10) of its own."""
+        codes = {"PASS": 0, "NOISE": 10 if strict else 0, "BUG": 1, "INVALID": 2, "INCONCLUSIVE": 3, "DRIFT": 3}
+        return codes[self.value]
+
+
+class Status(StrEnum):
+    """Where one value's error lies."""
+
+    SAME = "same"  # equal to the last bit (or equal sketches)
+    PRIOR = "prior"  # inside what rounding alone explains
+    FLOOR = "floor"  # above that, inside what the reference differs from itself
+    OVER = "over"  # above the floor
+    STRUCT = "struct"  # not comparable as numbers: missing, shape, integers unequal, other non-finite values
+
+
+class Role(StrEnum):
+    """What a value over the floor is to the others."""
+
+    NONE = ""
+    ORIGIN = "origin"  # over, and everything that was captured going in is not
+    PROPAGATED = "propagated"  # over, because its inputs are (within the measured gain)
+    HEALED = "healed"  # over, but it does not leave the module that contains it: another way to the same result
+    AMPLIFIED = "amplified"  # over, inputs too, but more than the measured gain explains: maybe a second cause
+
+
+@dataclass
+class AxisEnergy:
+    """How unevenly the squared error lies along one axis: 1 = uniform, `size` = all of it at one index."""
+
+    axis: int
+    size: int
+    concentration: float
+    top_index: int
+    share: list[float] = field(default_factory=list)  # energy share per index (binned to at most 64)
+
+
+@dataclass
+class Structure:
+    """Noise has no structure, bugs do: what the difference d = B - A looks like."""
+
+    bias: float | None = None  # |mean d| * sqrt(n) / sd(d); over 6 is not noise
+    gain: float | None = None  # a of the best B = a A + b
+    offset: float | None = None  # b of it
+    affine_r2: float | None = None  # share of |d|^2 that a, b explain
+    aligned: float | None = None  # cosine between d and A (from sketches if need be); noise is about 0
+    transform: str | None = None  # "roll:axis:k", "flip:axis", "halfswap:axis" that explains B best
+    transform_r2: float | None = None  # share of |d|^2 that it explains
+    norms_equal: bool | None = None  # |A| = |B| though A != B: a permutation is likely
+    first_position_exact: int | None = None  # axis along which index 0 is exact and the rest is not
+    axes: list[AxisEnergy] = field(default_factory=list)
+    low_bits_zero: tuple[float, float] | None = None  # share of elements with 16 zero low mantissa bits, A and B
+
+    @property
+    def structured(self) -> bool:
+        """True if anything here says that this is no rounding noise."""
+        return bool(
+            (self.aligned is not None and abs(self.aligned) > 0.35)
+            or (self.bias is not None and self.bias > 6)
+            or (self.affine_r2 is not None and self.affine_r2 > 0.5)
+            or (self.transform_r2 is not None and self.transform_r2 > 0.5)
+        )
+
+
+@dataclass
+class NodeResult:
+    """One value of the reference beside its partner in the candidate."""
+
+    key: Key
+    order: int  # rank in the reference's order
+    status: Status
+    other: Key | None = None  # the candidate's key; None if it has no partner
+    how: str = "name"  # how the two were put side by side: name, weights, order, sequence, map
+    op: str = ""  # class of the module, or name of the operation
+    shape: tuple[int, ...] = ()
+    dtypes: tuple[str, str] = ("", "")
+    exact: bool = False  # measured on full tensors, not on sketches
+    error: float | None = None  # e = |B - A| / |A|
+    tail: float | None = None  # max|B - A| / rms(A), full tensors only
+    cosine: float | None = None  # for display
+    floor: float | None = None  # f, measured
+    prior: float = 0.0  # what rounding explains locally
+    tau: float = 0.0  # the threshold in force
+    ratio: float | None = None  # R = e / tau
+    local_error: float | None = None  # own error with the reference's inputs (teacher forcing)
+    gain: float | None = None  # measured amplification of the node, from the floor
+    role: Role = Role.NONE
+    problem: str = ""  # for STRUCT: what is wrong, in words
+    inputs: list[str] = field(default_factory=list)  # keys (as text) of the captured inputs
+    structure: Structure | None = None
+
+    @property
+    def path(self) -> str:
+        return self.key.path
+
+    @property
+    def step(self) -> str:
+        return self.key.step
+
+    @property
+    def slot(self) -> str:
+        return self.key.slot
+
+    @property
+    def site(self) -> str:
+        """The module whose code made this value: of an input that is the module around, of an operation its module."""
+        if self.key.is_operation:
+            return self.key.path.partition("/")[0]
+        if not self.key.is_input or self.key.path.startswith("@pipeline"):
+            return self.key.path
+        return self.key.path.rpartition(".")[0] if "." in self.key.path.lstrip("@") else "@pipeline"
+
+    @property
+    def bad(self) -> bool:
+        return self.status in (Status.OVER, Status.STRUCT)
+
+    def describe(self) -> str:
+        where = f"`{self.key.path}` {self.key.slot}" + (f" (call {self.key.call})" if self.key.call else "")
+        when = "" if self.key.step == "-" else f" at {self.key.step}"
+        if self.key.is_input and self.site != self.key.path:
+            when += f" (made by the code of `{self.site}` between its modules)"
+        if self.status is Status.STRUCT:
+            return f"{where}{when}: {self.problem}"
+        floor = f", floor {self.floor:.1e}" if self.floor is not None else ", no floor measured"
+        return f"{where}{when}: error {self.error:.2e}, threshold {self.tau:.1e}{floor} (R = {self.ratio:.2g})"
+
+
+@dataclass
+class Cause:
+    """A named cause with its proof: the residual before and after the hypothesis is applied."""
+
+    name: str
+    why: str
+    at: str
+    residual_before: float
+    residual_after: float
+    floor: float | None = None
+    fix: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class FailedHypothesis:
+    """A hypothesis that could not be tried, for a reason that does not lie in the hypothesis."""
+
+    hypothesis: str
+    at: str
+    error: str
+    ours: bool  # the code of parity went wrong; False: the side cannot be run again
+    traceback: str
+    times: int = 1
+
+    def describe(self) -> str:
+        whose = " (a bug of Lockstep, please report it)" if self.ours else ""
+        often = f", {self.times} times" if self.times > 1 else ""
+        return f"{self.hypothesis}, at `{self.at}`{often}: {self.error}{whose}"
+
+
+@dataclass
+class SearchLog:
+    """What a search for causes ran, and what it could not try."""
+
+    runs: int = 0
+    misfits: dict[str, int] = field(default_factory=dict)  # runs that the model refused with the edit, by kind of error
+    failed_hypotheses: list[FailedHypothesis] = field(default_factory=list)
+
+    def add(self, failed: FailedHypothesis) -> None:
+        for known in self.failed_hypotheses:
+            if (known.hypothesis, known.at, known.error) == (failed.hypothesis, failed.at, failed.error):
+                known.times += 1
+                return
+        self.failed_hypotheses.append(failed)
+
+
+@dataclass
+class Coverage:
+    """What was compared and what was not."""
+
+    captured: int  # values in the reference
+    compared: int
+    missing: list[str] = field(default_factory=list)  # reference keys without partner
+    extra: list[str] = field(default_factory=list)  # candidate keys without partner
+    by_kind: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # module / operation / pipeline: compared, captured
+
+    @property
+    def fraction(self) -> float:
+        return self.compared / self.captured if self.captured else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.compared} of {self.captured} values compared ({self.fraction:.1%})"
+
+
+@dataclass
+class Comparison:
+    """The answer to "are they the same?"."""
+
+    verdict: Verdict
+    nodes: list[NodeResult]
+    coverage: Coverage
+    first: NodeResult | None = None
+    origins: list[NodeResult] = field(default_factory=list)  # every independent origin, first one first
+    causes: list[Cause] = field(default_factory=list)  # filled by diagnosis
+    reasons: list[str] = field(default_factory=list)  # why this verdict, in words
+    reference: dict[str, Any] = field(default_factory=dict)  # trace.json of A
+    candidate: dict[str, Any] = field(default_factory=dict)  # trace.json of B
+    reference_path: str = ""
+    candidate_path: str = ""
+    floor_path: str = ""
+    weights: list[dict[str, Any]] = field(default_factory=list)  # parameters that differ, were fused, split, transposed
+    attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
+    explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
+    search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis
+
+    def exit_code(self, strict: bool = False) -> int:
+        return self.verdict.exit_code(strict)
+
+    def node(self, key: str) -> NodeResult | None:
+        """The result of one key, given as text (`step|path[#call]|slot`)."""
+        return next((n for n in self.nodes if str(n.key) == key), None)
+
+    def sentence(self) -> str:
+        """The one sentence for a person."""
+        head = self.reasons[0] if self.reasons else ""
+        if self.verdict is Verdict.BUG and self.first is not None:
+            head = f"first difference: {self.first.describe()}"
+            if self.causes:
+                head += f"; {self.causes[0].why}"
+        return f"{self.verdict.value}: {head} [{self.coverage}]".replace(":  [", " [")
+
+    def html(self, path: str | Path) -> Path:
+        """Write the report as one self-contained page."""
+        from ..report.html import write_html
+
+        return write_html(self, path)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dump`; nodes in the reference's order."""
+        data = asdict(replace(self, explained=None))
+        data["explained"] = self.explained.sentence() if self.explained is not None else None
+        data["schema"] = "pcompare/1"
+        data["sentence"] = self.sentence()
+        data["coverage"]["fraction"] = self.coverage.fraction
+        for node in [*data["nodes"], *data["origins"], *([data["first"]] if data["first"] else [])]:
+            node["key"] = str(Key(**node["key"]))
+            node["other"] = str(Key(**node["other"])) if node["other"] else None
+        return data

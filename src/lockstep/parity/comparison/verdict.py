@@ -1,0 +1,255 @@
+"""From errors per value to one verdict; the constants are calibrated on the fault benchmark's negative controls."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..trace.names import Key
+from .priors import HALF, unit
+from .results import Comparison, NodeResult, Role, Status, Verdict
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Every constant of the decision in one place."""
+
+    prior: float = 4.0  # c of the rounding prior
+    spread: float = 3.0  # standard deviations of the log floor
+    least_spread: float = 0.35  # of the log floor, where few runs were made
+    local: float = 8.0  # times the prior: a node whose inputs are equal to the last bit
+    local_structured: float = 2.0  # the same where the difference follows the value, as rounding does not
+    aligned: float = 0.35  # cosine between difference and value from which it does
+    aligned_spread: float = 5.0  # standard deviations of that cosine by chance, for few elements
+    no_floor: float = 32.0  # times the prior and the root of the depth, where no floor was measured
+    gain: float = 2.0  # times the measured gain: what an input's error may become
+    heal: float = 1e-3  # of a value's error: what may be left of it in the result of the module around it
+    divergent: float = 0.1  # floor above which the reference does not agree with itself
+    pass_length: int = 1024  # sum length of the prior that PASS is measured against
+
+
+def threshold(
+    node: NodeResult,
+    floor: tuple[float, float, int] | None,
+    depth: int,
+    inputs_same: bool,
+    limits: Thresholds,
+    set_otherwise: bool = False,
+) -> float:
+    """tau: rounding prior, measured floor, and the tighter local bound where the inputs are the same bits.
+
+    `set_otherwise`: the module is known to have another setting, so that a difference that is no noise is its effect.
+    """
+    structured = is_structured(node, limits)
+    unit_prior = limits.prior * unit(*node.dtypes)
+    prior = node.prior if not structured else min(node.prior, unit_prior)
+    if floor is None:
+        tau = limits.no_floor * node.prior * math.sqrt(max(depth, 1))
+    else:
+        f, s, k = floor
+        tau = max(prior, f * math.exp(limits.spread * math.sqrt(1 + 1 / k) * max(s, limits.least_spread)))
+    if not inputs_same:
+        return tau
+    if structured:
+        return min(tau, unit(*node.dtypes) if set_otherwise else limits.local_structured * unit_prior)
+    return min(tau, limits.local * prior)
+
+
+def is_structured(node: NodeResult, limits: Thresholds) -> bool:
+    """True if the difference follows the value itself: rounding has no direction, whatever its size."""
+    if node.structure is None or node.structure.aligned is None:
+        return False
+    by_chance = limits.aligned_spread / math.sqrt(max(math.prod(node.shape), 1))
+    return abs(node.structure.aligned) > max(limits.aligned, by_chance)
+
+
+def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str, float] | None = None) -> None:
+    """Origin, propagated, amplified or healed, for every value that is over its threshold."""
+    by_key = {str(node.key): node for node in nodes}
+    outs = _outputs_by_module(nodes)
+    bad_so_far: list[NodeResult] = []
+    own_faults: list[NodeResult] = []
+    for node in nodes:
+        if not node.bad:
+            continue
+        if _is_healed(node, outs, limits):
+            node.role = Role.HEALED
+            continue
+        captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
+        node.local_error = local.get(str(node.key)) if local is not None else None
+        if _contains(node, captured, own_faults if node.local_error is not None else bad_so_far):
+            node.role = Role.PROPAGATED
+        elif node.local_error is not None:
+            node.role = Role.ORIGIN if node.local_error > limits.local * node.prior else Role.PROPAGATED
+        else:
+            node.role = _role(node, captured, bool(bad_so_far), limits)
+        if node.role is Role.ORIGIN and not node.key.is_operation:
+            own_faults.append(node)
+        if not node.key.is_operation:
+            bad_so_far.append(node)
+
+
+def _sources(node: NodeResult, by_key: dict[str, NodeResult]) -> list[NodeResult]:
+    """The captured values that a value was made from, seen through the operations in between."""
+    found: dict[str, NodeResult] = {}
+    waiting, visited = list(node.inputs), set()
+    while waiting:
+        key = waiting.pop()
+        if key in visited or key not in by_key:
+            continue
+        visited.add(key)
+        source = by_key[key]
+        if source.key.is_operation:
+            waiting.extend(source.inputs)
+        else:
+            found[key] = source
+    return list(found.values())
+
+
+def _contains(node: NodeResult, captured: list[NodeResult], bad: list[NodeResult]) -> bool:
+    """True for a module's result if something that went wrong lies inside the module's own call."""
+    own = [c.order for c in captured if c.key.node == node.key.node and c.key.is_input]
+    if node.key.is_input or not own:
+        return False
+    begin = min(own)
+    for other in reversed(bad):
+        if other.order < begin:
+            return False
+        if other.key.step == node.key.step and other.key.path.startswith((f"{node.key.path}.", f"{node.key.path}/")):
+            return True
+    return False
+
+
+def _role(node: NodeResult, captured: list[NodeResult], seen_bad: bool, limits: Thresholds) -> Role:
+    if node.status is Status.STRUCT:
+        return Role.PROPAGATED if any(c.bad for c in captured) or (not captured and seen_bad) else Role.ORIGIN
+    if not captured:
+        return Role.PROPAGATED if seen_bad else Role.ORIGIN
+    incoming = max((c.error or 0.0 for c in captured), default=0.0)
+    explained = limits.gain * _gain(node, captured) * incoming
+    if not any(c.bad for c in captured):
+        return Role.PROPAGATED if (node.error or 0.0) <= explained else Role.ORIGIN
+    return Role.PROPAGATED if (node.error or 0.0) <= max(explained, 4 * incoming) else Role.AMPLIFIED
+
+
+def _gain(node: NodeResult, captured: list[NodeResult]) -> float:
+    """Measured amplification: the floor of the output over the largest floor of an input."""
+    floors = [c.floor for c in captured if c.floor]
+    if node.floor and floors:
+        node.gain = node.floor / max(floors)
+        return node.gain
+    return 1.0
+
+
+def _outputs_by_module(nodes: list[NodeResult]) -> dict[tuple[str, str], list[NodeResult]]:
+    table: dict[tuple[str, str], list[NodeResult]] = defaultdict(list)
+    for node in nodes:
+        if not node.key.is_input and not node.key.is_operation:
+            table[node.key.step, node.key.path].append(node)
+    return table
+
+
+def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds) -> bool:
+    """True if the module around this value gives the right result all the same: permuted weights, other algebra.
+
+    Right means right by far: a residual alone dilutes an error tenfold, and that is still an error.
+    """
+    for path in _containers(node.key):
+        later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
+        if later:
+            results = [o for o in later if o.key.call == later[0].key.call]
+            largest = max(o.error if o.error is not None else math.inf for o in results)
+            own = node.error if node.error is not None else math.inf
+            return not any(o.bad for o in results) and largest <= limits.heal * own
+    return False
+
+
+def _containers(key: Key) -> list[str]:
+    """Enclosing modules, innermost first; a value at the border of a module is inside the next one out."""
+    path = key.path.partition("/")[0]
+    found = [path] if key.is_operation else []
+    while "." in path:
+        path = path.rpartition(".")[0]
+        found.append(path)
+    return found
+
+
+def decide(comparison: Comparison, limits: Thresholds) -> None:
+    """Fill verdict, first, origins and reasons from the nodes."""
+    nodes = comparison.nodes
+    by_key = {str(node.key): node for node in nodes}
+    by_shape_only = all(node.how == "sequence" for node in nodes)
+    strong = [n for n in nodes if n.bad and n.role is not Role.HEALED and not _is_weak(n, by_shape_only)]
+    if not strong:
+        comparison.verdict, reason = _clean_verdict(nodes)
+        comparison.reasons.insert(0, reason)
+        return
+    weak = [
+        n for n in nodes if n.role is Role.ORIGIN and not n.key.is_operation
+    ]  # paired by shape: says where at least
+    origins = [_refine(n, by_key) for n in [s for s in strong if s.role is Role.ORIGIN] or weak]
+    comparison.origins = list({str(n.key): n for n in origins}.values())
+    divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)
+    if comparison.origins:
+        comparison.verdict, comparison.first = Verdict.BUG, comparison.origins[0]
+        reason = f"first difference: {comparison.first.describe()}"
+    elif divergent > limits.divergent:
+        comparison.verdict = Verdict.INCONCLUSIVE
+        reason = f"the reference differs from itself by {divergent:.1%}: use float32, teacher forcing, or fewer steps"
+    else:
+        comparison.verdict = Verdict.DRIFT
+        comparison.first = max(strong, key=lambda n: n.ratio or 0.0)
+        reason = (
+            f"{len(strong)} values over the floor without one origin (largest R {comparison.first.ratio:.2g} at "
+            f"{comparison.first.key}): typical of a systematic tiny difference"
+        )
+    comparison.reasons.insert(0, reason)
+
+
+def _is_weak(node: NodeResult, by_shape_only: bool) -> bool:
+    """Operations and values paired by shape alone say where, never whether: two right programs may differ in them."""
+    return node.key.is_operation or (node.how == "sequence" and not by_shape_only)
+
+
+def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
+    """Walk back from the first bad value through the bad operations that it was made by."""
+    current, visited = node, {str(node.key)}
+    while True:
+        sources = [by_key[k] for k in current.inputs if k in by_key and k not in visited]
+        bad = [s for s in sources if s.bad and s.key.is_operation]
+        if not bad:
+            return current
+        current = min(bad, key=lambda n: n.order)
+        visited.add(str(current.key))
+
+
+def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
+    """No value is over its threshold: PASS, or NOISE if some are above what rounding alone explains."""
+    compared = [n for n in nodes if n.error is not None and not n.key.is_operation and n.role is not Role.HEALED]
+    above = [n for n in compared if n.status is Status.FLOOR]
+    unknown = [n for n in above if n.floor is None]
+    if unknown:
+        worst = max(unknown, key=lambda n: n.error or 0.0)
+        return Verdict.INCONCLUSIVE, (
+            f"{len(unknown)} values differ by more than rounding explains (up to {worst.error:.1e} at {worst.key}) and "
+            "no floor was measured there: measure it to tell noise from a bug"
+        )
+    if above:
+        worst = max(above, key=lambda n: n.ratio or 0.0)
+        return Verdict.NOISE, (
+            f"no value is over its threshold; {len(above)} are above the rounding prior and inside the floor "
+            f"(largest R {worst.ratio:.2g} at {worst.key})"
+        )
+    half = sorted({d for n in compared for d in n.dtypes if d in HALF})
+    if half:
+        hidden = max(n.prior for n in compared)
+        return Verdict.NOISE, (
+            f"no difference found, but {', '.join(half)} hides everything below {hidden:.1e}: "
+            "only a float32 pair can PASS"
+        )
+    same = sum(n.status is Status.SAME for n in compared)
+    if same == len(compared):
+        return Verdict.PASS, f"all {same} values equal to the last bit"
+    return Verdict.PASS, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"

@@ -1,0 +1,74 @@
+"""What is being recorded: a module, a dict of modules, or any pipeline-like object with modules and a scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from ..errors import RecordError
+from .values import parameter_names
+
+TIME_PARAMETERS = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])
+
+
+@dataclass
+class Target:
+    """The parts of an object that can be watched."""
+
+    modules: dict[str, nn.Module] = field(default_factory=dict)  # root path -> module
+    schedulers: dict[str, Any] = field(default_factory=dict)
+    pipeline: Any = None  # the object itself, if it is called as a whole and is no module
+
+    def named_modules(self) -> dict[str, nn.Module]:
+        """Every module by full path; a shared one keeps its first path."""
+        found: dict[str, nn.Module] = {}
+        seen: set[int] = set()
+        for root, module in self.modules.items():
+            for path, child in module.named_modules():
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    found[f"{root}.{path}" if path else root] = child
+        return found
+
+
+def takes_time(module: nn.Module) -> bool:
+    """True for what is called once or more per step of a denoising loop."""
+    return bool(TIME_PARAMETERS & set(parameter_names(module)))
+
+
+def looks_like_scheduler(value: Any) -> bool:
+    return callable(getattr(value, "step", None)) and callable(getattr(value, "set_timesteps", None))
+
+
+def find_target(target: Any, name: str | None = None) -> Target:
+    """Take an object apart without calling anything of it but its `components` property."""
+    if isinstance(target, nn.Module):
+        root = name or "model"
+        schedulers = {key: value for key, value in vars(target).items() if looks_like_scheduler(value)}
+        return Target({root: target}, schedulers)
+    if isinstance(target, Mapping):
+        parts, pipeline = dict(target), None
+    else:
+        parts, pipeline = _components(target), target
+    modules = {key: value for key, value in parts.items() if isinstance(value, nn.Module)}
+    schedulers = {key: value for key, value in parts.items() if looks_like_scheduler(value)}
+    if not modules and not schedulers:
+        raise RecordError(
+            f"nothing to record in {type(target).__name__}: expected a torch module, a dict of modules, or an object "
+            "whose attributes (or `components`) are modules"
+        )
+    return Target(modules, schedulers, pipeline)
+
+
+def _components(target: Any) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    declared = getattr(target, "components", None)
+    if isinstance(declared, Mapping):
+        parts.update(declared)
+    for key, value in getattr(target, "__dict__", {}).items():
+        if isinstance(value, nn.Module) or looks_like_scheduler(value):
+            parts.setdefault(key.lstrip("_"), value)
+    return parts

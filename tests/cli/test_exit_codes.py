@@ -1,0 +1,125 @@
+"""One table of exit codes: documented, used by every command, and no number with two meanings."""
+
+import ast
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import typer
+
+import lockstep.cli
+from lockstep import errors
+from lockstep.cli.app import app
+from lockstep.cli.exit_codes import ExitCode, exit_code_of
+
+ROOT = Path(lockstep.cli.__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
+TEACHER = ["--teacher", "nowhere"]
+# every command with a way to fail, and how it leaves; a command that cannot fail is asked for an option that it has not
+FAILURES = [
+    (["generate"], ExitCode.WRONG_USE),
+    (["generate", "a cat", "--model", "no/such/folder"], ExitCode.NOT_LOADED),
+    (["generate", "a cat", "--model", "{damaged}"], ExitCode.NOT_LOADED),
+    (["generate", "a cat", "--model", "{foreign}"], ExitCode.UNSUPPORTED),
+    (["replay", "nowhere.png"], ExitCode.NOT_LOADED),
+    (["demo", "--seed", "x"], ExitCode.WRONG_USE),
+    (["schema", "nowhere/at/all"], ExitCode.NOT_LOADED),
+    (["schema", "--workflow", "text2video"], ExitCode.WRONG_USE),
+    (["blocks", "nowhere/at/all"], ExitCode.NOT_LOADED),
+    (["schedulers", "--all"], ExitCode.WRONG_USE),
+    (["env", "--all"], ExitCode.WRONG_USE),
+    (["train", "lora", "nowhere", "style"], ExitCode.NOT_LOADED),
+    (["train", "lora", "nowhere", "style", "--config", "no-such-settings"], ExitCode.NOT_LOADED),
+    (["train", "emoji", "data", "itmes"], ExitCode.WRONG_USE),
+    (["train", "emoji", "tokenizer"], ExitCode.NOT_LOADED),
+    (["train", "emoji", "latents", *TEACHER], ExitCode.NOT_LOADED),
+    (["train", "emoji", "autoencoder", *TEACHER], ExitCode.NOT_LOADED),
+    (["train", "emoji", "diffusion", *TEACHER], ExitCode.NOT_LOADED),
+    (["train", "emoji", "sheet", "sheet.png", *TEACHER], ExitCode.NOT_LOADED),
+    (["train", "emoji", "export", "model"], ExitCode.NOT_LOADED),
+]
+
+
+def commands(command, path=()):
+    """Every command that does something, by its words."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path
+
+
+@pytest.fixture
+def places(folder, tmp_path):
+    """A model with a damaged index, and one of a family that Lockstep does not run."""
+    index = json.loads((folder / "model_index.json").read_text())
+    for name, text in (("damaged", "{"), ("foreign", json.dumps({**index, "_class_name": "FutureVideoPipeline"}))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model_index.json").write_text(text)
+    return {"damaged": tmp_path / "damaged", "foreign": tmp_path / "foreign"}
+
+
+@pytest.mark.parametrize(("words", "code"), FAILURES, ids=lambda value: str(value))
+def test_a_failure_leaves_with_its_code_and_says_it_as_json(lockstep, places, words, code):
+    words = [word.format(**places) for word in words]
+    got, out, err = lockstep(*words)
+    assert got == code, err
+    assert "Traceback" not in out + err
+    got, out, _ = lockstep(*words, "--json")
+    if "No such option: --json" not in out:
+        assert (got, json.loads(out)["exit_code"]) == (code, code)
+
+
+def test_every_command_has_a_failure_in_the_table():
+    missing = [
+        path
+        for path in commands(typer.main.get_command(app))
+        if path[0] != "parity" and not any(tuple(words[: len(path)]) == path for words, _ in FAILURES)
+    ]
+    assert not missing
+
+
+def test_every_error_has_a_code():
+    def tree(kind):
+        return {kind, *(one for child in kind.__subclasses__() for one in tree(child))}
+
+    for kind in tree(errors.LockstepError):
+        assert exit_code_of(kind.__new__(kind)) in ExitCode
+
+
+def test_no_number_and_no_meaning_stands_twice():
+    assert len(ExitCode.__members__) == len(ExitCode), "two names for one number"
+    assert len({code.meaning for code in ExitCode}) == len(ExitCode)
+
+
+def test_commands_leave_through_the_table_alone():
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Exit", "sys.exit", "exit"):
+                numbers = [a for a in node.args if isinstance(a, ast.Constant)]
+                assert not numbers, f"{path.name}:{node.lineno} leaves with a bare number"
+
+
+def test_the_documentation_and_the_help_have_the_table(lockstep):
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
+    assert rows == [(str(int(code)), code.meaning) for code in ExitCode]
+    told = " ".join(lockstep("--help")[1].split())
+    for code in ExitCode:
+        assert f"{int(code)} {code.meaning}" in told
+
+
+def test_the_documentation_names_every_command():
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    for path in commands(typer.main.get_command(app)):
+        assert f"`{' '.join(path[:2])}" in text or f"`{path[0]}`" in text, path
+
+
+def test_an_interrupt_leaves_with_130(lockstep, monkeypatch):
+    def stopped(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("lockstep.cli.env.describe_machine", stopped)
+    code, _, err = lockstep("env")
+    assert (code, err) == (ExitCode.INTERRUPTED, "interrupted\n")
