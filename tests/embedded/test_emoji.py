@@ -95,3 +95,14 @@ def test_the_demo_writes_its_sheet(tmp_path, capsys):
     assert leave.value.code == 0
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.size[0] == 512
+
+
+@pytest.mark.parametrize("name", ["HeunDiscreteScheduler", "KDPM2DiscreteScheduler"])
+def test_a_sampler_that_cannot_work_is_refused_before_compute(pipe, name):
+    """From no signal at all to a little, a two-stage step makes the model's error hundreds of times as large."""
+    other = getattr(lockstep, name).from_config(pipe.scheduler.config)
+    changed = lockstep.DiffusionPipeline.from_pretrained("lockstep/emoji", scheduler=other)
+    with pytest.raises(InputError, match="cannot sample this model on this grid: one step leads from sigma 20291"):
+        changed("a dog", num_inference_steps=25)
+    picture = changed("a dog", num_inference_steps=4, seed=0, image=Image.new("RGB", (128, 128)), strength=0.5).images[0]
+    assert picture.size == (128, 128)  # below full strength the first step is left out, and the rest works

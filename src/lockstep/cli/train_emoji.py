@@ -76,12 +76,18 @@ def data(
         say(*write_sheets(work))
 
 
-@emoji.command(epilog=examples("tokenizer", "tokenizer --work ./work"))
-def tokenizer(work: Work = WORK) -> None:
-    """Learn the vocabulary from the captions."""
+@emoji.command(epilog=examples("tokenizer", "tokenizer --widen ./my-emoji"))
+def tokenizer(
+    work: Work = WORK,
+    widen: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep the tokens of this released model and add whole words.")
+    ] = None,
+) -> None:
+    """Learn the vocabulary from the captions, or add the captions' words to a released one."""
     from ..embedded.training.tokenizer import train_tokenizer
+    from ..embedded.training.vocabulary import widen_tokenizer
 
-    say(train_tokenizer(work))
+    say(widen_tokenizer(work, widen) if widen else train_tokenizer(work))
 
 
 @emoji.command(epilog=examples("latents --teacher ./taesd", "latents --teacher ./taesd --style 3d --kind base --core"))
@@ -93,21 +99,32 @@ def latents(
         list[str] | None, typer.Option(help="Only this kind (base, colour, background, both); several may be given.")
     ] = None,
     core: Annotated[bool, typer.Option("--core", help="Only the everyday concepts.")] = False,
-    part: Annotated[Literal["items", "held_out"], typer.Option(help="What is trained on, or what is kept back.")] = (
-        "items"
-    ),
+    part: Annotated[
+        Literal["items", "held_out", "tiles"],
+        typer.Option(help="What is trained on, what is kept back, or the parts that scenes are put together from."),
+    ] = "items",
+    like: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Take mean and deviation from this released model, to go on training it."),
+    ] = None,
 ) -> None:
     """Encode the composed pictures once with the teacher."""
+    from ..embedded.training.collage import encode_tiles
     from ..embedded.training.data import load_items
-    from ..embedded.training.latents import encode_latents
+    from ..embedded.training.latents import adopt_normal, encode_latents
     from ..errors import InputError
 
     chosen = {"styles": style, "kinds": kind, "core": core or None}
     chosen = {name: value for name, value in chosen.items() if value}
     if chosen and part != "items":
-        raise InputError("--style, --kind and --core choose among the items; with --part held_out leave them out.")
+        raise InputError(f"--style, --kind and --core choose among the items; with --part {part} leave them out.")
+    if part == "tiles":
+        say(f"{encode_tiles(work, teacher)} tiles encoded")
+        return
     items = load_items(work).select(**chosen) if chosen else None  # type: ignore[arg-type]
     say(f"{encode_latents(work, teacher, items, part)} pictures encoded")
+    if like:
+        say(adopt_normal(work, like))
 
 
 @emoji.command(epilog=examples("autoencoder --teacher ./taesd", "autoencoder --teacher ./taesd --part decoder"))
@@ -118,6 +135,10 @@ def autoencoder(
     part: Annotated[
         Literal["decoder", "encoder"] | None, typer.Option(help="Only this half; otherwise both, one after the other.")
     ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new run begins with the autoencoder of this released model."),
+    ] = None,
 ) -> None:
     """Train our own decoder and encoder on the teacher's latents."""
     from ..embedded.training.autoencoder import train_autoencoder
@@ -127,7 +148,7 @@ def autoencoder(
     settings = load_settings(AutoencoderSettings, find_settings(config, CONFIGS))
     halves: tuple[Literal["decoder", "encoder"], ...] = (part,) if part else ("decoder", "encoder")
     for half in halves:
-        say(train_autoencoder(work, settings, half, teacher))
+        say(train_autoencoder(work, settings, half, teacher, start_from))
 
 
 @emoji.command(
@@ -143,7 +164,10 @@ def diffusion(
     run: RunName = "main",
     steps: Annotated[int | None, typer.Option(min=1, help="Stop at this step.")] = None,
     start_from: Annotated[
-        str | None, typer.Option(metavar="RUN", help="A new run begins at the checkpoint of this one.")
+        str | None,
+        typer.Option(
+            metavar="RUN|FOLDER", help="A new run begins at the checkpoint of this one, or with a released model."
+        ),
     ] = None,
     decay: Annotated[
         int, typer.Option(min=0, metavar="STEPS", help="Let the learning rate fall to its end from here.")

@@ -26,6 +26,7 @@ from .data.scenes import CELLS, MARGIN, PIXELS, Scene, SceneDrawer, Tile, render
 from .latents import Normal, load_teacher
 
 WHITE = "white"
+SAVED_EVERY = 16  # batches: what was encoded before a stop is kept
 
 
 def tiles_path(work: Path) -> Path:
@@ -47,14 +48,15 @@ def encode_tiles(work: Path, teacher_folder: Path, batch_size: int = 32) -> int:
     teacher = load_teacher(teacher_folder)
     if WHITE not in known:
         blank = teacher.encode(torch.ones(1, 3, CELLS * PIXELS, CELLS * PIXELS), return_dict=False)[0]
-        known[WHITE] = blank[0].to(torch.float16)
+        known[WHITE] = blank[0].to(torch.float16).contiguous()
     with Reporter("latents of tiles", len(todo)) as reporter:
         done = 0
-        for batch in batches(todo, batch_size):
+        for number, batch in enumerate(batches(todo, batch_size), start=1):
             known |= encode_batch(teacher, batch, rgba)
             reporter.advance(done := done + len(batch))
-    with files.atomic(path) as temporary:
-        save_file(known, temporary)
+            if number % SAVED_EVERY == 0 or done == len(todo):
+                with files.atomic(path) as temporary:
+                    save_file(known, temporary)
     return len(todo)
 
 
@@ -66,12 +68,13 @@ def batches(tiles: Iterable[Tile], size: int) -> Iterable[list[Tile]]:
 
 
 def encode_batch(teacher: torch.nn.Module, tiles: list[Tile], rgba: np.ndarray) -> dict[str, Tensor]:
+    """The latents of tiles of one size, each with a white margin that is cut off again."""
     margin = 0 if tiles[0].cells == CELLS else MARGIN
     border = ((margin * PIXELS,) * 2, (margin * PIXELS,) * 2, (0, 0))
     pictures = [np.pad(compose(render_tile(tile, rgba), tile.colour), border, constant_values=255) for tile in tiles]
     latents = teacher.encode(to_pixels(np.stack(pictures)), return_dict=False)[0].to(torch.float16)  # type: ignore[operator]
     inner = slice(margin, latents.shape[-1] - margin)
-    return {name_of(tile): value.clone() for tile, value in zip(tiles, latents[..., inner, inner], strict=True)}
+    return {name_of(tile): value.contiguous() for tile, value in zip(tiles, latents[..., inner, inner], strict=True)}
 
 
 class Collage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,7 @@ class EncodePrompt(ModularPipelineBlocks):
     def check(self, components: Any, inputs: Any) -> None:
         check_prompts(inputs)
         check_encoders(components, inputs, "tokenizer", "text_encoder")
+        warn_of_unknown_words(components.tokenizer, inputs)
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
     def __call__(self, components: Any, state: Any) -> None:
@@ -125,6 +127,21 @@ def check_prompts(inputs: Any) -> None:
             raise InputError(
                 f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got {len(inputs.negative_prompt)}."
             )
+
+
+def warn_of_unknown_words(tokenizer: Any, inputs: Any) -> None:
+    """A model whose folder lists the words that it was taught tells of others, before it draws something else."""
+    known = getattr(tokenizer, "known_words", None)
+    if known is None:
+        return
+    texts = [text for given in (inputs.prompt, inputs.negative_prompt) for text in as_texts(given)]
+    remark = known.remark_on(texts)
+    if remark:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+
+
+def as_texts(given: str | list[str] | None) -> list[str]:
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
 def check_encoders(components: Any, inputs: Any, *names: str) -> None:

@@ -76,7 +76,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
     def part(self, scheduler: Any, device: torch.device, state: Any) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
-            skipped = self.skipped_by_strength(scheduler, device, state)
+            skipped = self.first_timestep(scheduler, device, state)
         else:
             self.set_grid(scheduler, device, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
