@@ -86,6 +86,14 @@ def test_imports_point_one_way(path):
             assert target in ALLOWED[own] | BASE | {"__version__"}, f"{path.relative_to(ROOT)} imports {name}"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "pipelines").glob("*/*.py")), ids=lambda p: "/".join(p.parts[-2:]))
+def test_a_family_imports_no_other_family(path):
+    own = path.parent.name
+    for name in imported_names(path):
+        family = name.removeprefix("lockstep.pipelines.").split(".")[0] if name.startswith("lockstep.pipelines.") else own
+        assert family in (own, "pipeline", "index_names", *(["common"] if own != "common" else [])), f"{own} imports {name}"
+
+
 def test_every_package_stands_in_the_table():
     packages = {p.name for p in ROOT.iterdir() if p.is_dir() and (p / "__init__.py").is_file()}
     assert packages <= set(ALLOWED), packages - set(ALLOWED)

@@ -11,6 +11,7 @@ LockstepError
 ├── BackendError           an attention backend is not installed or cannot do this call  (also RuntimeError)
 ├── UnsupportedError       this object cannot do what was asked                          (also NotImplementedError)
 ├── WiringError            blocks do not fit together: a value nobody produces, two types for one name
+│   └── OutlineError       a block asks for more than class and config of an outline      (also AttributeError)
 ├── InjectionError         a checkpoint would leave a consumed value neither injected nor proven equal
 ├── NonFiniteError         a block produced NaN or Inf                                   (also ArithmeticError)
 ├── InterruptedRun         a run was stopped from outside
@@ -73,6 +74,10 @@ class UnsupportedError(LockstepError, NotImplementedError):
 
 class WiringError(LockstepError):
     """Blocks do not fit together."""
+
+
+class OutlineError(WiringError, AttributeError):
+    """A block asks for the weights of a model that it declares as an outline."""
 
 
 class InjectionError(LockstepError):

@@ -139,7 +139,7 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(lockstep, fo
 
 def test_pictures_are_kept_when_a_later_prompt_fails(lockstep, folder, tmp_path, monkeypatch):
     from lockstep.errors import NonFiniteError
-    from lockstep.pipelines.stable_diffusion.decoders import Decode
+    from lockstep.pipelines.common.decode import Decode
 
     decode, calls = Decode.__call__, []
 

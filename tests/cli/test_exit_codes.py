@@ -12,7 +12,7 @@ import typer
 import lockstep.cli
 from lockstep import errors
 from lockstep.cli.app import app
-from lockstep.cli.exit_codes import ExitCode, exit_code_of
+from lockstep.cli.exit_codes import ExitCode, exit_code_of, exit_code_of_verdict
 
 ROOT = Path(lockstep.cli.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,6 +39,19 @@ FAILURES = [
     (["train", "emoji", "diffusion", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "sheet", "sheet.png", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "export", "model"], ExitCode.NOT_LOADED),
+    (["parity", "record", "nowhere.py:build"], ExitCode.NOT_LOADED),
+    (["parity", "floor", "nowhere.trace"], ExitCode.NOT_LOADED),
+    (["parity", "diff", "nowhere.trace", "nowhere.trace"], ExitCode.NOT_LOADED),
+    (["parity", "prove", "nowhere.py:build", "nowhere.py:build"], ExitCode.NOT_LOADED),
+    (["parity", "explain", "nowhere.trace", "nowhere.trace"], ExitCode.NOT_LOADED),
+    (["parity", "zoom", "nowhere.trace", "nowhere.trace"], ExitCode.NOT_LOADED),
+    (["parity", "inject", "nowhere.trace", "nowhere.trace", "--at", "net"], ExitCode.NOT_LOADED),
+    (["parity", "config", "nowhere"], ExitCode.NOT_LOADED),
+    (["parity", "config", "{damaged}", "{foreign}"], ExitCode.NOT_LOADED),
+    (["parity", "weights", "nowhere", "nowhere"], ExitCode.NOT_LOADED),
+    (["parity", "frames", "nowhere.png", "nowhere.png"], ExitCode.NOT_LOADED),
+    (["parity", "mutate", "nowhere.py:build", "--fault", "norm_eps"], ExitCode.NOT_LOADED),
+    (["parity", "mutate", "nowhere.py:build", "--fault", "norm_epss"], ExitCode.WRONG_USE),
 ]
 
 
@@ -75,7 +88,7 @@ def test_every_command_has_a_failure_in_the_table():
     missing = [
         path
         for path in commands(typer.main.get_command(app))
-        if path[0] != "parity" and not any(tuple(words[: len(path)]) == path for words, _ in FAILURES)
+        if not any(tuple(words[: len(path)]) == path for words, _ in FAILURES)
     ]
     assert not missing
 
@@ -123,3 +136,12 @@ def test_an_interrupt_leaves_with_130(lockstep, monkeypatch):
     monkeypatch.setattr("lockstep.cli.env.describe_machine", stopped)
     code, _, err = lockstep("env")
     assert (code, err) == (ExitCode.INTERRUPTED, "interrupted\n")
+
+
+def test_every_verdict_of_a_proof_has_its_own_code():
+    from lockstep.parity import Verdict
+
+    strict = {verdict: exit_code_of_verdict(verdict, strict=True) for verdict in Verdict}
+    assert len(set(strict.values())) == len(Verdict)
+    assert strict[Verdict.PASS] == exit_code_of_verdict(Verdict.NOISE) == ExitCode.DONE
+    assert all(code.name == verdict for verdict, code in strict.items() if verdict is not Verdict.PASS)

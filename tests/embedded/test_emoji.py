@@ -11,6 +11,7 @@ from PIL import Image
 import lockstep
 from helpers import assert_close
 from lockstep.cli.app import run
+from lockstep.errors import InputError
 from lockstep.files import resolve_folder
 
 FOLDER = resolve_folder("lockstep/emoji")
@@ -104,5 +105,7 @@ def test_a_sampler_that_cannot_work_is_refused_before_compute(pipe, name):
     changed = lockstep.DiffusionPipeline.from_pretrained("lockstep/emoji", scheduler=other)
     with pytest.raises(InputError, match="cannot sample this model on this grid: one step leads from sigma 20291"):
         changed("a dog", num_inference_steps=25)
-    picture = changed("a dog", num_inference_steps=4, seed=0, image=Image.new("RGB", (128, 128)), strength=0.5).images[0]
+    picture = changed("a dog", num_inference_steps=4, seed=0, image=Image.new("RGB", (128, 128)), strength=0.5).images[
+        0
+    ]
     assert picture.size == (128, 128)  # below full strength the first step is left out, and the rest works

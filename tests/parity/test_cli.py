@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from lockstep.cli.app import run
+from lockstep.cli.exit_codes import ExitCode
 from lockstep.cli.parity.runs import RunRecipe, both, is_function
 
 DOCS = Path(__file__).parents[2] / "docs" / "parity.md"
@@ -51,7 +52,7 @@ def proven(files):
     """The walkthrough's proof: traces, floor and page."""
     with pytest.raises(SystemExit) as leave:
         run(["parity", "prove", f"{files}/reference.py:build", f"{files}/port.py:build", "-o", f"{files}/out"])
-    assert leave.value.code == 1
+    assert leave.value.code == ExitCode.BUG
     return files / "out"
 
 
@@ -84,7 +85,7 @@ def test_a_planted_fault_is_found_and_named(folder, tmp_path, capsys):
 
 def test_walkthrough_names_the_cause(proven, capsys):
     code, result = as_json(capsys, "explain", proven / "ref.trace", proven / "cand.trace")
-    assert (code, result["verdict"]) == (1, "BUG")
+    assert (code, result["verdict"]) == (ExitCode.BUG, "BUG")
     assert result["first"]["key"] == "-|model.blocks.0/gelu.0|out"
     assert result["coverage"]["fraction"] == 1, "names differ everywhere: the weights tell what belongs together"
     cause = result["causes"][0]
@@ -98,12 +99,12 @@ def test_walkthrough_names_the_cause(proven, capsys):
 
 def test_the_printed_command_reproduces_the_node_alone(proven, capsys):
     code, out, _ = lockstep(capsys, "diff", proven / "ref.trace", proven / "cand.trace")
-    assert code == 1
+    assert code == ExitCode.BUG
     line = next(line for line in out.splitlines() if "This node alone:" in line)
     *_, reference, candidate, option, key = line.replace("'", "").split()
     assert option == "--at"
     code, result = as_json(capsys, "zoom", reference, candidate, "--at", key)
-    assert (code, result["first"]["key"]) == (1, key)
+    assert (code, result["first"]["key"]) == (ExitCode.BUG, key)
     assert result["first"]["exact"]
     assert result["first"]["structure"]["axes"]
     assert result["causes"][0]["name"] == "gelu_variant"
@@ -140,7 +141,7 @@ def test_a_trace_of_another_framework_is_proven_against(files, proven, tmp_path,
         tmp_path / "out",
         "--rounding",
     )
-    assert (code, told["verdict"]) == (1, "BUG")
+    assert (code, told["verdict"]) == (ExitCode.BUG, "BUG")
     assert told["causes"][0]["name"] == "gelu_variant"
     assert told["explained"].startswith(("PASS", "NOISE"))
     code, told = as_json(
@@ -189,7 +190,8 @@ def test_injection_shows_own_errors_alone(proven, files, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "flags", "code"), [("half", (), 0), ("half", ("--strict",), 10), ("other_input", (), 2), ("cut", (), 2)]
+    ("verdict", "flags", "code"),
+    [("half", (), 0), ("half", ("--strict",), 10), ("other_input", (), 14), ("cut", (), 14)],
 )
 def test_exit_codes(verdict, flags, code, tmp_path, capsys):
     from lockstep.parity import TraceWriter
@@ -208,7 +210,7 @@ def test_exit_codes(verdict, flags, code, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("diff", "nothing.trace", "nothing.trace"), "no trace at"),
+        (("diff", "nothing.trace", "nothing.trace"), "There is nothing at"),
         (("floor", "{tmp}"), "does not say how it was recorded"),
         (("record", "{tmp}/absent.py:build"), "There is no file"),
         (("record", "{tmp}/odd.py:build", "-o", "{tmp}/t.trace"), "has to return (model, call)"),
@@ -265,7 +267,7 @@ def test_weights_of_files(tmp_path, capsys):
     assert result["counts"] == {"transposed": 1, "fused": 1}
     save(tmp_path / "c.safetensors", {**parts, "proj.weight": matrix + 1})
     code, result = as_json(capsys, "weights", tmp_path / "a", tmp_path / "c.safetensors")
-    assert code == 1
+    assert code == ExitCode.DIFFERENT
     assert result["matches"] == [{"kind": "different", "reference": ["proj.weight"], "candidate": ["proj.weight"]}]
 
 
@@ -279,7 +281,7 @@ def test_frames_of_pictures_and_videos(tmp_path, capsys):
     code, result = as_json(
         capsys, "frames", tmp_path / "a.npy", tmp_path / "b.npy", "--at", "0,7", "-o", tmp_path / "out"
     )
-    assert code == 1
+    assert code == ExitCode.DIFFERENT
     assert [row["frame"] for row in result["frames"] if row["largest"]] == [7]
     with Image.open(result["files"]["side_by_side"]) as sheet:
         assert sheet.size == (60, 36)

@@ -22,7 +22,8 @@ from lockstep.errors import (
     UnknownNameError,
     WiringError,
 )
-from lockstep.pipelines.stable_diffusion import before_denoise, decoders, denoise, encoders
+from lockstep.pipelines.common import decode, denoise, start, timesteps, unet
+from lockstep.pipelines.stable_diffusion import encoders
 from pipelines import tiny
 
 SMALL = {"height": 16, "width": 16, "num_inference_steps": 4}
@@ -116,16 +117,17 @@ def test_the_signature_and_the_help_show_the_real_inputs(pipe):
 class PlainLoop(lockstep.LoopSequentialPipelineBlocks):
     """Scale, predict, step."""
 
-    block_classes = [denoise.ScaleModelInput, denoise.Predict, denoise.SchedulerStep]
+    block_classes = [denoise.ScaleModelInput, unet.PredictWithUNet, denoise.SchedulerStep]
     loop_over = "timesteps"
 
 
 class HandMade(lockstep.SequentialPipelineBlocks):
     """Text to image, put together by hand."""
 
+    roles = lockstep.StableDiffusionBlocks.roles
     block_classes = [
-        *[encoders.SetGuidance, encoders.EncodePrompt, before_denoise.EmbedGuidance, before_denoise.SetTimesteps],
-        *[before_denoise.PrepareLatents, PlainLoop, decoders.Decode],
+        *[unet.SetUNetGuidance, encoders.EncodePrompt, unet.EmbedGuidance, timesteps.SetTimesteps],
+        *[start.PrepareLatents, PlainLoop, decode.Decode],
     ]
     pipeline_class_name = "StableDiffusionPipeline"
 
@@ -322,9 +324,9 @@ def test_ready_embeddings_need_no_text_encoder_and_latents_no_autoencoder(folder
     embeds = pipe("a cat", output=["prompt_embeds", "negative_prompt_embeds"])
     bare = {"text_encoder": None, "tokenizer": None, "vae": None, "safety_checker": None, "use_safetensors": True}
     small = lockstep.DiffusionPipeline.from_pretrained(folder, **bare)
-    assert torch.equal(
-        small(**embeds, seed=1, output_type="latent", height=64, width=64, num_inference_steps=4).images, wanted
-    )
+    assert torch.equal(small(**embeds, seed=1, output_type="latent", num_inference_steps=4).images, wanted)
+    with pytest.raises(InputError, match="pixels needs the autoencoder"):  # 16 pixels are how many latents?
+        small(**embeds, output_type="latent", **SMALL)
     with pytest.raises(InputError, match="text_encoder"):
         small("a cat", output_type="latent")
     with pytest.raises(InputError, match="negative_prompt_embeds"):
@@ -337,6 +339,7 @@ def test_hand_made_blocks_of_the_general_class_know_the_size_of_a_latent(folder,
     class Mine(lockstep.SequentialPipelineBlocks):
         """Text to image."""
 
+        roles = HandMade.roles
         block_classes = HandMade.block_classes
 
     made = lockstep.DiffusionPipeline.from_pretrained(folder, blocks=Mine())
@@ -349,6 +352,7 @@ def test_saved_blocks_of_ones_own_are_asked_for(folder, tmp_path):
     class Mine(lockstep.SequentialPipelineBlocks):
         """Text to image."""
 
+        roles = HandMade.roles
         block_classes = HandMade.block_classes
 
     lockstep.DiffusionPipeline.from_pretrained(folder, blocks=Mine()).save_pretrained(tmp_path)

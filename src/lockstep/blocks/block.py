@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, Self
 
 from ..errors import ConfigError, UnsupportedError, WiringError
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
@@ -33,6 +34,8 @@ class ModularPipelineBlocks:
     intermediate_outputs: list[Any] = []
     expected_components: list[ComponentSpec] = []
     expected_configs: list[ConfigSpec] = []
+    roles: Mapping[str, ComponentSpec] = {}  # role -> the component that plays it here and in the blocks inside
+    _cast: Mapping[str, ComponentSpec] = {}  # the roles of the blocks around
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,6 +58,10 @@ class ModularPipelineBlocks:
         """How many samples a call with these inputs makes; each gets a generator of its own."""
         return count_samples(values)
 
+    def unneeded(self, inputs: Any) -> Collection[str]:
+        """Optional components that a call with these inputs does without: they are not loaded for it."""
+        return ()
+
     @property
     def description(self) -> str:
         """The first line of the docstring."""
@@ -69,8 +76,45 @@ class ModularPipelineBlocks:
         return [param.name for param in self.outputs]
 
     @property
+    def cast(self) -> dict[str, ComponentSpec]:
+        """Role -> the component that plays it in this block: its own word counts more than those around it."""
+        return {**self._cast, **self.roles}
+
+    def playing(self, roles: Mapping[str, ComponentSpec]) -> Self:
+        """This block as it stands inside blocks that say who plays which role."""
+        if not roles:
+            return self
+        twin = copy.copy(self)
+        twin._cast = {**roles, **self._cast}
+        return twin
+
+    def played(self, specs: list[ComponentSpec]) -> list[ComponentSpec]:
+        """Specs, with every role replaced by the component that plays it; a role that nobody plays stays one."""
+        cast = self.cast
+        return [spec.played_by(cast[spec.name]) if spec.role and spec.name in cast else spec for spec in specs]
+
+    @property
+    def used_components(self) -> list[ComponentSpec]:
+        """The components that this block reaches, under their own names."""
+        return self.played(self.expected_components)
+
+    @property
+    def own_components(self) -> list[ComponentSpec]:
+        """The same without those of blocks inside."""
+        return self.used_components
+
+    @property
     def component_names(self) -> list[str]:
-        return [spec.name for spec in self.expected_components]
+        return [spec.name for spec in self.used_components]
+
+    @property
+    def loaded_names(self) -> list[str]:
+        """The components that it uses with their weights."""
+        return [spec.name for spec in self.used_components if not spec.outline]
+
+    def names_of(self, names: Collection[str]) -> list[str]:
+        """Components by their own names, where they may be named by their roles."""
+        return [self.cast[name].name if name in self.cast else name for name in names]
 
     @property
     def required_inputs(self) -> list[str]:

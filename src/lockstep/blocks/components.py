@@ -11,6 +11,8 @@ import torch
 from ..errors import WiringError
 from .params import ComponentSpec
 
+ALWAYS = ("device", "dtype")  # where a run computes and in what: every block may ask, without declaring it
+
 
 def is_stateful(component: Any, spec: ComponentSpec | None = None) -> bool:
     """Whether a component changes while it is used: schedulers, guiders, and what says so of itself."""
@@ -54,35 +56,49 @@ class RunComponents:
 
 
 class ComponentsView:
-    """What a block gets as `components`: those that it declares, the pipeline's configs and its own properties."""
+    """What a block gets as `components`: the components and configs that it declares, `device` and `dtype`."""
 
-    __slots__ = ("_allowed", "_block", "_components", "_path", "_run")
+    __slots__ = ("_block", "_components", "_declared", "_path", "_run")
 
     def __init__(self, components: RunComponents, block: Any, path: str, run: Any) -> None:
-        values = (frozenset(block.component_names), type(block).__name__, components, path, run)
-        for name, value in zip(self.__slots__, values, strict=True):
+        for name, value in zip(self.__slots__, (block, components, _declared(block), path, run), strict=True):
             object.__setattr__(self, name, value)
 
     def _who(self) -> str:
-        return f"Block {self._path!r} ({self._block})"
+        return f"Block {self._path!r} ({type(self._block).__name__})"
 
     def __getattr__(self, name: str) -> Any:
         pipe = self._components.pipe
-        if name not in pipe.component_names:
-            return pipe.config[name] if name in pipe.config else getattr(pipe, name)
-        if name not in self._allowed:
-            declared = ", ".join(sorted(self._allowed)) or "none"
-            raise WiringError(
-                f"{self._who()} uses the component {name!r}, which it does not declare in expected_components; "
-                f"declared: {declared}."
-            )
-        return self._components.get(name)
+        if name in ALWAYS:
+            return getattr(pipe, name)
+        if name in self._declared:
+            spec = self._declared[name]
+            return pipe.outline(spec.name) if spec.outline else self._components.get(spec.name)
+        configs = [spec.name for spec in self._block.expected_configs]
+        if name in configs:
+            return pipe.config[name]
+        if name.startswith("__"):
+            raise AttributeError(name)
+        kind, place = ("component", "expected_components") if name in pipe.component_names else ("value", "")
+        kind, place = ("config", "expected_configs") if name in pipe.config else (kind, place)
+        where = f" in {place}" if place else ""
+        raise WiringError(
+            f"{self._who()} uses the {kind} {name!r}, which it does not declare{where}; "
+            f"declared: {', '.join(sorted([*self._declared, *configs])) or 'none'}."
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise WiringError(
             f"{self._who()} sets components.{name}. Components belong to the pipeline; a value for later blocks "
             "goes into the state as a declared output."
         )
+
+
+def _declared(block: Any) -> dict[str, ComponentSpec]:
+    """What a block (a loop: the loop itself) may call a component -> the component: its own name, and its role."""
+    written = block.loop_expected_components if block.kind == "loop" else block.expected_components
+    pairs = list(zip(written, block.own_components, strict=True))
+    return {spec.name: spec for _, spec in pairs} | {role.name: spec for role, spec in pairs}
 
 
 def _dtype(component: Any) -> torch.dtype | None:

@@ -48,11 +48,7 @@ class CompositeBlocks(ModularPipelineBlocks):
             cls.result = resolve_params(OutputParam, declared, cls.__name__)
 
     def __init__(self, blocks: Mapping[str, Any] | None = None) -> None:
-        classes = self.block_classes if blocks is None else blocks
-        if isinstance(classes, Mapping):
-            names, classes = list(classes), list(classes.values())
-        else:
-            names = list(self.block_names or [default_name(block) for block in classes])
+        names, classes = self._table() if blocks is None else (list(blocks), list(blocks.values()))
         if len(names) != len(classes) or len(set(names)) != len(names):
             raise WiringError(
                 f"{type(self).__name__} wants one different name per block, got {len(classes)} blocks and the names "
@@ -61,6 +57,39 @@ class CompositeBlocks(ModularPipelineBlocks):
         for name in names:
             check_name(name, type(self).__name__)
         self.sub_blocks = NamedBlocks({name: _instance(block) for name, block in zip(names, classes, strict=True)})
+        self._give_roles(self.roles)
+
+    @classmethod
+    def _table(cls) -> tuple[list[str], list[Any]]:
+        """Names and classes of the parts."""
+        classes = cls.block_classes
+        if isinstance(classes, Mapping):
+            return list(classes), list(classes.values())
+        return list(cls.block_names or [default_name(block) for block in classes]), list(classes)
+
+    def _give_roles(self, roles: Mapping[str, ComponentSpec]) -> None:
+        self.sub_blocks = NamedBlocks({name: block.playing(roles) for name, block in self.sub_blocks.items()})
+
+    def playing(self, roles: Mapping[str, ComponentSpec]) -> Self:
+        twin = super().playing(roles)
+        if roles:
+            twin._give_roles(roles)
+        return twin
+
+    @classmethod
+    def with_parts(cls, **parts: Any) -> type[Self]:
+        """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
+        names, classes = cls._table()
+        table = dict(zip(names, classes, strict=True))
+        for name in parts:
+            if name not in table:
+                raise UnknownNameError(f"part of {cls.__name__}", name, table)
+        kept = {name: part for name, part in {**table, **parts}.items() if part is not None}
+        fields: dict[str, Any] = {"block_classes": kept, "__doc__": cls.__doc__, "__module__": cls.__module__}
+        triggers = list(getattr(cls, "block_trigger_inputs", ()))
+        if len(triggers) == len(names):
+            fields["block_trigger_inputs"] = [t for name, t in zip(names, triggers, strict=True) if name in kept]
+        return type(cls.__name__, (cls,), fields)
 
     def parts_changed(self) -> None:
         """Called on a copy of this tree whose parts were inserted, replaced or removed."""
@@ -95,12 +124,20 @@ class CompositeBlocks(ModularPipelineBlocks):
     @property
     def expected_components(self) -> list[ComponentSpec]:  # type: ignore[override]
         merged: dict[str, ComponentSpec] = {}
-        for spec in self._own_components():
+        for spec in self._parts_components():
             merged[spec.name] = merged[spec.name].merged(spec) if spec.name in merged else spec
         return list(merged.values())
 
-    def _own_components(self) -> list[ComponentSpec]:
-        return [spec for block in self.sub_blocks.values() for spec in block.expected_components]
+    def _parts_components(self) -> list[ComponentSpec]:
+        return [spec for block in self.sub_blocks.values() for spec in block.used_components]
+
+    @property
+    def used_components(self) -> list[ComponentSpec]:
+        return self.expected_components
+
+    @property
+    def own_components(self) -> list[ComponentSpec]:
+        return []
 
     @property
     def expected_configs(self) -> list[ConfigSpec]:  # type: ignore[override]
@@ -178,6 +215,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         twin.sub_blocks = NamedBlocks(self.sub_blocks)
         if not rest:
             edit(twin.sub_blocks, head)
+            twin._give_roles(twin.cast)
             twin.parts_changed()
             return twin
         if head not in twin.sub_blocks or not isinstance(twin.sub_blocks[head], CompositeBlocks):
@@ -231,8 +269,12 @@ class LoopSequentialPipelineBlocks(CompositeBlocks):
     def iterates_itself(self) -> bool:
         return type(self).__call__ is not CompositeBlocks.__call__
 
-    def _own_components(self) -> list[ComponentSpec]:
-        return [*self.loop_expected_components, *super()._own_components()]
+    def _parts_components(self) -> list[ComponentSpec]:
+        return [*self.own_components, *super()._parts_components()]
+
+    @property
+    def own_components(self) -> list[ComponentSpec]:
+        return self.played(self.loop_expected_components)
 
     def loop_items(self, components: Any, state: Any) -> Iterable[Any]:
         """What to iterate over: a count gives k, anything else gives i and t."""

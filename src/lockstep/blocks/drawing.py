@@ -46,7 +46,8 @@ def _about(parent: Any, name: str, part: ModularPipelineBlocks) -> str:
     if part.kind == "sequence":
         return f"{when}{type(part).__name__}"
     reads = [param.name or f"*{param.kwargs_type}" for param in part.inputs]
-    return f"{when}{type(part).__name__}: {', '.join(reads) or '·'} -> {', '.join(part.output_names) or '·'}"
+    uses = f"  with {', '.join(part.component_names)}" if part.component_names else ""
+    return f"{when}{type(part).__name__}: {', '.join(reads) or '·'} -> {', '.join(part.output_names) or '·'}{uses}"
 
 
 def _condition(choice: Any, name: str) -> str:

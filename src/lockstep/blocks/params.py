@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..configuration import ConfigMixin, FrozenDict, describe_type, fits
-from ..errors import ConfigError, InputError, LoadError, UnknownNameError
+from ..errors import ConfigError, InputError, LoadError, UnknownNameError, WiringError
 from .vocabulary import VOCABULARY
 
 LIMITS = ("minimum", "maximum", "multiple_of")
@@ -178,6 +178,8 @@ class ComponentSpec:
     default_creation_method: Literal["from_pretrained", "from_config"] = "from_pretrained"
     optional: bool = False
     stateful: bool = False  # every run gets its own deep copy
+    outline: bool = False  # the block asks its class and config alone: no weights are loaded for that
+    role: bool = False  # the name is a part to play ("denoiser"); the family says which component plays it
 
     def __post_init__(self) -> None:
         if self.default_creation_method not in ("from_pretrained", "from_config"):
@@ -191,7 +193,20 @@ class ComponentSpec:
         filled = {name: getattr(other, name) if value in (None, "") else value for name, value in own.items()}
         filled["optional"] = self.optional and other.optional
         filled["stateful"] = self.stateful or other.stateful
+        filled["outline"] = self.outline and other.outline
         return ComponentSpec(**filled)
+
+    def played_by(self, part: ComponentSpec) -> ComponentSpec:
+        """The component that plays this role, used as the block that has the role uses it."""
+        wanted = get_args(self.type_hint) or (self.type_hint,)
+        for kind in get_args(part.type_hint) or (part.type_hint,):
+            if isinstance(kind, type) and all(isinstance(one, type) and not issubclass(kind, one) for one in wanted):
+                raise WiringError(
+                    f"The role {self.name!r} wants {describe_type(self.type_hint)}, but {part.name!r}, which plays it, "
+                    f"is a {kind.__name__}."
+                )
+        optional, stateful = self.optional or part.optional, self.stateful or part.stateful
+        return replace(part, optional=optional, stateful=stateful, outline=self.outline)
 
     def takes(self, kind: type) -> bool:
         """Whether a component of this class fits; where a spec creates its default from a config, any of its family."""
@@ -222,6 +237,15 @@ class ComponentSpec:
         return (
             self.type_hint.from_config(config) if hasattr(self.type_hint, "from_config") else self.type_hint(**config)
         )
+
+    def load_outline(self, **options: Any) -> Any:
+        """The component without its weights, from the config at the place that the spec names."""
+        if not hasattr(self.type_hint, "outline"):
+            return self.load(**options)  # a class that cannot be told from its config
+        hub = {key: value for key, value in options.items() if value is not None and key not in ("dtype", "device")}
+        hub |= {"revision": self.revision} if self.revision else {}
+        config = self.type_hint.load_config(self.pretrained_model_name_or_path, subfolder=self.subfolder, **hub)
+        return self.type_hint.outline(config)
 
     def load(self, **options: Any) -> Any:
         """Load from the place that the spec names; dtype, device and variant go to models only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from ..errors import InputError, UnknownNameError
 from .params import ComponentSpec, InputParam
 from .state import LATER, BlockView, PipelineState
 from .user_inputs import merge_wants
-from .wiring import NUMBER, Flow, Made, Want, branch_for, check_readers_agree, trace
+from .wiring import NUMBER, Flow, Made, Visit, Want, branch_for, check_readers_agree, trace
 
 
 @dataclass
@@ -36,14 +36,21 @@ class Plan:
     @cached_property
     def components(self) -> dict[str, tuple[ComponentSpec, str]]:
         """Name -> spec, and the first block that uses it."""
-        found: dict[str, tuple[ComponentSpec, str]] = {}
-        for visit in self.flow.visits:
-            specs = visit.place.block.expected_components if visit.place.block.kind == "leaf" else []
-            specs = getattr(visit.place.block, "loop_expected_components", specs)
-            for spec in specs:
-                known, user = found.get(spec.name, (spec, str(visit.place)))
-                found[spec.name] = (known.merged(spec), user)
-        return found
+        return _merged((visit, spec) for visit in self.flow.visits for spec in visit.place.block.own_components)
+
+    def needed_components(self, values: Mapping[str, Any]) -> dict[str, tuple[ComponentSpec, str]]:
+        """The same, without the optional ones that the blocks can do without for these values."""
+        spared = {
+            (visit.place.path, name)
+            for visit, inputs in seen_before_running(self, values)
+            for name in visit.place.block.names_of(visit.place.block.unneeded(inputs))
+        }
+        return _merged(
+            (visit, spec)
+            for visit in self.flow.visits
+            for spec in visit.place.block.own_components
+            if not (spec.optional and (visit.place.path, spec.name) in spared)
+        )
 
     @cached_property
     def names(self) -> set[str]:
@@ -56,12 +63,20 @@ class Plan:
         plain = NUMBER.sub("", path)
         loop = next((loop for loop in loops if plain.startswith(f"{loop}.")), None)
         near = [visit.place.block for visit in self.flow.leaves if loop in visit.place.loops]
-        return {name for block in near for name in block.component_names}
+        return {name for block in near for name in block.loaded_names}
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The caller's values, with the defaults of those that were left out."""
         defaults = {name: copy.copy(param.default) for name, param in self.inputs.items()}
         return {**defaults, **{name: value for name, value in values.items() if value is not None}}
+
+
+def _merged(used: Iterable[tuple[Visit, ComponentSpec]]) -> dict[str, tuple[ComponentSpec, str]]:
+    found: dict[str, tuple[ComponentSpec, str]] = {}
+    for visit, spec in used:
+        known, user = found.get(spec.name, (spec, str(visit.place)))
+        found[spec.name] = (known.merged(spec), user)
+    return found
 
 
 def make_plan(root: Any, values: Mapping[str, Any], until: Iterable[str] = ()) -> Plan:
@@ -156,10 +171,16 @@ def _check_numbers(name: str, value: Any) -> None:
         raise InputError(f"{name!r} has NaN in it ({int(torch.isnan(value).sum())} of {value.numel()} values).")
 
 
-def check_blocks(plan: Plan, values: Mapping[str, Any], components_for: Any) -> None:
-    """Let every planned block look at the inputs; what a block upstream will make reads as LATER."""
+def seen_before_running(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[Visit, BlockView]]:
+    """Every planned block with its inputs; what a block upstream will make reads as LATER."""
     made: dict[str, Any] = {}
     for visit in plan.flow.leaves:
-        view = BlockView(PipelineState({**values, **made}), visit.place.path, visit.place.block, plan.flow.groups)
-        visit.place.block.check(components_for(visit.place), view)
+        block, state = visit.place.block, PipelineState({**values, **made})
+        yield visit, BlockView(state, visit.place.path, block, plan.flow.groups)
         made |= dict.fromkeys(visit.makes, LATER)
+
+
+def check_blocks(plan: Plan, values: Mapping[str, Any], components_for: Any) -> None:
+    """Let every planned block look at its inputs."""
+    for visit, inputs in seen_before_running(plan, values):
+        visit.place.block.check(components_for(visit.place), inputs)

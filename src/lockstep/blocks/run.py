@@ -180,14 +180,14 @@ class Run:
         before = _Before(self.state, block) if block.upcast_on_nonfinite else None
         view = self._call(block, path, position)
         finding = self._finding(view, block)
-        if finding and before and self.components.upcast(block.upcast_on_nonfinite):
+        if finding and before and self.components.upcast(block.names_of(block.upcast_on_nonfinite)):
             note = Event("retry", path, type(block).__name__, value=f"{finding}: again in float32")
             self._pending.append(self._tell(note))
             before.restore(self.state)
             view = self._call(block, path, position)
             finding = self._finding(view, block)
         if finding:
-            models = {name: self.components.get(name) for name in block.component_names}
+            models = {name: self.components.get(name) for name in block.loaded_names}
             raise guard.refuse(finding, path, type(block).__name__, position, models)
         for name in set(block.output_names) - set(block.input_names) - set(view._written):
             raise WiringError(
@@ -202,7 +202,7 @@ class Run:
         components = self.components.seen_by(block, path, self)
         arguments = {name: _position(name, position, path) for name in block.loop_arguments}
         try:
-            with torch.no_grad(), self.pipe.placed(block.component_names, near=lambda: self.plan.used_near(path)):
+            with torch.no_grad(), self.pipe.placed(block.loaded_names, near=lambda: self.plan.used_near(path)):
                 block(components, view, **arguments)
         except Exception as problem:
             problem.add_note(f"In block {path!r} ({type(block).__name__}).")

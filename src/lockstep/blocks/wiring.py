@@ -254,9 +254,24 @@ def check_wiring(root: ModularPipelineBlocks, given: Iterable[str] = ()) -> Flow
             flow.wants,
             "Only what a block reads and no block upstream makes can be given.",
         )
+    check_roles(flow)
     check_made(root, flow, given)
     check_readers_agree(flow, all_run=False)
     return flow
+
+
+def check_roles(flow: Flow) -> None:
+    """Refuse a role that no component plays."""
+    for visit in flow.visits:
+        block = visit.place.block
+        for spec in block.own_components:
+            if spec.role:
+                played = ", ".join(f"{role} ({part.name})" for role, part in block.cast.items()) or "none"
+                raise WiringError(
+                    f"Block {visit.place} works with a {spec.name!r}, and nothing says which component that is; roles "
+                    f"that are played here: {played}. Say it in the class of blocks around it: "
+                    f"roles = {{{spec.name!r}: ComponentSpec('…', …)}}."
+                )
 
 
 def check_made(root: ModularPipelineBlocks, flow: Flow, given: Iterable[str], where: str = "") -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
 from .. import __version__
 from ..errors import LockstepError
-from .console import err, fail, print_json
+from .console import err, fail, print_json, show_warning
 from .demo import demo
 from .env import env
-from .exit_codes import ExitCode
+from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
 from .train import train
-
-CODES = "Exit codes:\n\n" + "\n\n".join(f"{code:>5}  {code.meaning}" for code in ExitCode)
 
 
 @runtime_checkable
@@ -32,7 +31,7 @@ class UsageProblem(Protocol):
 
 
 app = typer.Typer(
-    name="lockstep", help="Runs, ports and proves diffusion models.", epilog=CODES, no_args_is_help=True,
+    name="lockstep", help="Runs, ports and proves diffusion models.", epilog=explained(ExitCode), no_args_is_help=True,
     rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=True,
 )  # fmt: skip
 
@@ -69,7 +68,9 @@ def run(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            code = app(words, standalone_mode=False, prog_name="lockstep")
+            with warnings.catch_warnings():
+                warnings.showwarning = show_warning
+                code = app(words, standalone_mode=False, prog_name="lockstep")
             if code == ExitCode.INTERRUPTED:  # the parser takes ctrl-C for itself
                 raise KeyboardInterrupt
         except LockstepError as problem:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from .. import errors
+
+if TYPE_CHECKING:
+    from ..parity.comparison.results import Verdict
 
 
 class ExitCode(IntEnum):
@@ -19,7 +23,7 @@ class ExitCode(IntEnum):
         code.meaning = meaning
         return code
 
-    DONE = 0, "done; a proof that came out PASS, or NOISE without --strict"
+    DONE = 0, "done (for a proof: PASS, or NOISE without --strict)"
     CRASHED = 1, "a bug in Lockstep, with its traceback: please report it"
     WRONG_USE = 2, "an option, input or setting is wrong"
     NOT_LOADED = 3, "a model or file is missing, damaged or does not fit"
@@ -50,3 +54,13 @@ KINDS: tuple[tuple[type[errors.LockstepError], ExitCode], ...] = (
 def exit_code_of(problem: errors.LockstepError) -> ExitCode:
     """The code with which an error of Lockstep's own tree leaves."""
     return next(code for kind, code in KINDS if isinstance(problem, kind))
+
+
+def exit_code_of_verdict(verdict: Verdict, strict: bool = False) -> ExitCode:
+    """The code with which the verdict of a proof leaves."""
+    return ExitCode.DONE if verdict.passes(strict) else ExitCode[verdict.value]
+
+
+def explained(codes: Iterable[ExitCode]) -> str:
+    """Codes with their meanings, for the end of a help text."""
+    return "Exit codes: " + "; ".join(f"{code} {code.meaning}" for code in codes) + "."

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
+import inspect
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +21,16 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .. import attention, files
-from ..configuration import ConfigMixin, config_defaults, naming_config
-from ..errors import ConfigError, InputError, LockstepError, UnknownNameError, UnsupportedError, WeightsError
+from ..configuration import ConfigMixin, FrozenDict, check_types, config_defaults, config_types, naming_config
+from ..errors import (
+    ConfigError,
+    InputError,
+    LockstepError,
+    OutlineError,
+    UnknownNameError,
+    UnsupportedError,
+    WeightsError,
+)
 from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
@@ -132,6 +142,18 @@ class ModelMixin(ConfigMixin, nn.Module):
             if isinstance(problem, LockstepError):
                 raise
             raise ConfigError(f"{cls.__name__} wants sizes that tensors can have: {problem}.") from None
+
+    @classmethod
+    def outline(cls, config: Mapping[str, Any]) -> typing.Self:
+        """The model without its layers: what follows from the config alone can be asked of it, and nothing else."""
+        known = {name: value for name, value in config_defaults(cls).items() if value is not inspect.Parameter.empty}
+        values = {**known, **{key: value for key, value in config.items() if not key.startswith("_")}}
+        check_types(cls.__name__, values, config_types(cls))
+        kind: Any = outline_class(cls)  # type: ignore[arg-type]
+        made: typing.Self = kind.__new__(kind)
+        nn.Module.__init__(made)
+        object.__setattr__(made, "_config", FrozenDict(values))
+        return made
 
     def assign(
         self, stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
@@ -317,6 +339,19 @@ def resolve_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torc
     if dtype not in names:
         raise UnknownNameError("dtype", dtype, [*names, "auto", "keep"])
     return names[dtype]
+
+
+@functools.cache
+def outline_class(kind: type[ModelMixin]) -> type[Any]:
+    """A class whose objects have a config and refuse everything that needs layers."""
+
+    def refuse(self: Any, name: str) -> Any:
+        raise OutlineError(
+            f"This outline of {kind.__name__} has its config, no {name!r}. A block that uses the model itself declares "
+            "its component without outline=True."
+        )
+
+    return type(kind.__name__, (kind,), {"__getattr__": refuse, "__module__": kind.__module__})
 
 
 def check_always(options: dict[str, Any]) -> None:

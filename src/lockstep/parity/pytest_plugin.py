@@ -202,7 +202,7 @@ class Parity:
             self._record(name, value)
         written = self._write(result)
         self._config.stash[_RESULTS].append((self._request.node.nodeid, str(result.verdict), written))
-        if result.exit_code(strict):
+        if not result.verdict.passes(strict):
             report.command = self._command(report)
             pytest.fail(_as_text(report, written), pytrace=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,6 @@ from ..blocks.calling import prepare_run
 from ..blocks.compose import CompositeBlocks
 from ..blocks.events import Event
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
-from ..blocks.plan import Plan
 from ..blocks.progress import ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
@@ -31,6 +31,7 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
+from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
 
 
@@ -65,6 +66,7 @@ class DiffusionPipeline(LoraMixin):
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
+        self._outlines: dict[str, Any] = {}  # of components that are not loaded
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
@@ -158,12 +160,6 @@ class DiffusionPipeline(LoraMixin):
     def result_params(self) -> list[OutputParam]:
         """What a call gives."""
         return self._assembly.result
-
-    @property
-    def vae_scale_factor(self) -> int:
-        """Pixels per latent along a side."""
-        vae = getattr(self, "vae", None)
-        return 2 ** (len(vae.config.block_out_channels) - 1) if vae is not None else 8
 
     def schema(self) -> dict[str, Any]:
         """Inputs, results, workflows and components as JSON; reads no weights."""
@@ -270,6 +266,7 @@ class DiffusionPipeline(LoraMixin):
             )
         with self._lock:
             self._unloaded.pop(name, None)
+            self._outlines.pop(name, None)
             self._from_index.discard(name)
             self._components[name] = component
 
@@ -310,10 +307,24 @@ class DiffusionPipeline(LoraMixin):
                 raise UnknownNameError("component", name, self._specs)
             self._load(name)
 
-    def require_components(self, plan: Plan) -> None:
-        """Load what a plan needs; refuse a plan that needs what is not there."""
-        for name, (spec, user) in plan.components.items():
-            component = self._load(name) if name in self._unloaded else self._components.get(name)
+    def outline(self, name: str) -> Any:
+        """A component without its weights: what its class and config tell; None where the pipeline has none."""
+        with self._lock:
+            spec, component = self._unloaded.get(name), self._components.get(name)
+            if spec is not None:
+                if name not in self._outlines:
+                    self._outlines[name] = spec.load_outline(**self._load_options)
+                return self._outlines[name]
+        plain: Any = getattr(component, "_orig_mod", component)
+        return type(plain).outline(plain.config) if hasattr(plain, "outline") else component
+
+    def require_components(self, needed: Mapping[str, tuple[ComponentSpec, str]]) -> None:
+        """Load what the blocks of a run need; refuse a run that needs what is not there."""
+        for name, (spec, user) in needed.items():
+            if spec.outline:
+                component = self._unloaded.get(name) or self._components.get(name)
+            else:
+                component = self._load(name) if name in self._unloaded else self._components.get(name)
             if component is None and not spec.optional:
                 raise InputError(
                     f"Block {user} needs the component {name!r} ({describe_type(spec.type_hint)}), which this pipeline "
@@ -450,13 +461,12 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     """The class that an index names: by its own name, or by one that it stands in for."""
     import lockstep
 
-    name = found.class_name or ""
-    pipelines = {public_class(known, "a pipeline") for known in lockstep.__all__ if known.endswith("Pipeline")}
-    match = next((p for p in pipelines if name == p.__name__ or name in p.index_names), None)
-    if match is None:
-        known = [name for p in pipelines for name in (p.__name__, *p.index_names)]
+    pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
+    if own_name(name) not in pipelines:
+        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
             f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
         )
-    return match
+    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+    return own

@@ -2,6 +2,7 @@
 
 betas, spacing, sigmas      grids: the training noise, the timesteps of a run, the sigmas of a run
 predictions, noise          what a model predicts; random draws, one per sample
+template                    `set_timesteps` and `step` around a scheduler's own grid and formula
 scheduling                  SchedulerMixin: config, place in the grid, per-run copies
 variance_preserving, sigma_grid, sigma_space, log_snr     the spaces that samplers work in
 dpm_solver                  the DPM-Solver family's formulas
@@ -20,7 +21,8 @@ from .heun import HeunDiscreteScheduler, KDPM2DiscreteScheduler
 from .lms import LMSDiscreteScheduler
 from .noise import draw_noise
 from .pndm import PNDMScheduler
-from .scheduling import SchedulerMixin, SchedulerOutput
+from .scheduling import SchedulerMixin
+from .template import SchedulerOutput
 from .unipc import UniPCMultistepScheduler
 
 __all__ = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,12 +10,11 @@ from ..configuration import register_to_config
 from ..errors import InputError
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
-from .scheduling import SchedulerOutput, on_device
-from .spacing import check_num_steps, spaced_timesteps
-from .variance_preserving import VariancePreservingScheduler
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
+from .variance_preserving import TrainedTimestepScheduler
 
 
-class DDIMScheduler(VariancePreservingScheduler):
+class DDIMScheduler(TrainedTimestepScheduler):
     """Steps between any two timesteps along the path that x0 and eps span (equation 12)."""
 
     @register_to_config
@@ -43,56 +40,43 @@ class DDIMScheduler(VariancePreservingScheduler):
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
-        config = self.config
-        steps = check_num_steps(num_inference_steps, config.num_train_timesteps)
-        grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
-        self._begin_grid(on_device(grid, device), steps)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
+        return Grid(self._spaced(num_inference_steps, at_most=self.config.num_train_timesteps))
 
+    @takes_step
     def step(
         self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
+        at: Step,
         eta: float = 0.0,
         use_clipped_model_output: bool = False,
         generator: Generators = None,
         variance_noise: Tensor | None = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
+    ) -> SchedulerOutput:
         if variance_noise is not None and generator is not None:
             raise InputError("DDIM takes a generator or variance_noise, got both. Leave one out.")
-        self._check_trained_step(model_output, timestep, sample)
-        previous = timestep - self.config.num_train_timesteps // self._require_timesteps_set()
-        alpha_bar = self.alphas_cumprod[timestep]
+        previous = at.timestep - self.config.num_train_timesteps // self._require_timesteps_set()
+        alpha_bar = self.alphas_cumprod[at.timestep]
         alpha_bar_previous = self._alpha_bar(previous, before_first=self.final_alpha_cumprod)
         alpha, sigma = alpha_bar**0.5, (1 - alpha_bar) ** 0.5
 
         kind = self.config.prediction_type
-        noise = predicted_noise(kind, model_output, sample, alpha, sigma)
-        original = self._limit_original(predicted_original(kind, model_output, sample, alpha, sigma))
+        noise = predicted_noise(kind, at.output, at.sample, alpha, sigma)
+        original = self._limit_original(predicted_original(kind, at.output, at.sample, alpha, sigma))
         if use_clipped_model_output:
-            noise = (sample - alpha * original) / sigma
+            noise = (at.sample - alpha * original) / sigma
 
         deviation = eta * ddim_variance(alpha_bar, alpha_bar_previous) ** 0.5
         direction = (1 - alpha_bar_previous - deviation**2) ** 0.5 * noise
         previous_sample = alpha_bar_previous**0.5 * original + direction
         if eta > 0:
             if variance_noise is None:
-                variance_noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
+                variance_noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)
             previous_sample = previous_sample + deviation * variance_noise
-        return SchedulerOutput(previous_sample, original) if return_dict else (previous_sample, original)
+        return SchedulerOutput(previous_sample, original)
 
 
-class DDIMInverseScheduler(VariancePreservingScheduler):
+class DDIMInverseScheduler(TrainedTimestepScheduler):
     """DDIM read backwards: from a picture to the noise that DDIM would make it from (arXiv:2105.05233, appendix F)."""
 
     interchangeable = ()
@@ -118,42 +102,24 @@ class DDIMInverseScheduler(VariancePreservingScheduler):
         self.initial_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
-        config = self.config
-        steps = check_num_steps(num_inference_steps, config.num_train_timesteps)
-        grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
-        self._begin_grid(on_device(grid[::-1], device), steps)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
+        return Grid(self._spaced(num_inference_steps, at_most=self.config.num_train_timesteps)[::-1])
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._check_trained_step(model_output, timestep, sample)
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
         num_train = self.config.num_train_timesteps
         # The sample is one step cleaner than the timestep that the model is asked about.
-        cleaner = min(timestep - num_train // self._require_timesteps_set(), num_train - 1)
+        cleaner = min(at.timestep - num_train // self._require_timesteps_set(), num_train - 1)
         alpha_bar = self._alpha_bar(cleaner, before_first=self.initial_alpha_cumprod)
-        alpha_bar_noisier = self.alphas_cumprod[timestep]
+        alpha_bar_noisier = self.alphas_cumprod[at.timestep]
         alpha, sigma = alpha_bar**0.5, (1 - alpha_bar) ** 0.5
 
         kind = self.config.prediction_type
-        noise = predicted_noise(kind, model_output, sample, alpha, sigma)
-        original = self._limit_original(predicted_original(kind, model_output, sample, alpha, sigma))
+        noise = predicted_noise(kind, at.output, at.sample, alpha, sigma)
+        original = self._limit_original(predicted_original(kind, at.output, at.sample, alpha, sigma))
         direction = (1 - alpha_bar_noisier) ** 0.5 * noise
-        noisier_sample = alpha_bar_noisier**0.5 * original + direction
-        return SchedulerOutput(noisier_sample, original) if return_dict else (noisier_sample, original)
+        return SchedulerOutput(alpha_bar_noisier**0.5 * original + direction, original)
 
 
 def ddim_variance(alpha_bar: Tensor, alpha_bar_previous: Tensor) -> Tensor:

@@ -13,17 +13,19 @@ from ..configuration import register_to_config
 from ..errors import InputError
 from .noise import Generators, draw_noise
 from .predictions import predicted_original
-from .scheduling import LEARNED_VARIANCES, SchedulerOutput, on_device
-from .spacing import check_descending, check_num_steps, explicit_grid, spaced_timesteps
-from .variance_preserving import VariancePreservingScheduler
+from .scheduling import LEARNED_VARIANCES
+from .spacing import check_descending, explicit_grid
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
+from .variance_preserving import TrainedTimestepScheduler
 
 VarianceType = Literal["fixed_small", "fixed_small_log", "fixed_large", "fixed_large_log", "learned", "learned_range"]
 
 
-class DDPMScheduler(VariancePreservingScheduler):
+class DDPMScheduler(TrainedTimestepScheduler):
     """Ancestral sampling with a fixed or a learned variance (arXiv:2102.09672)."""
 
     beta_schedules = ("linear", "scaled_linear", "squaredcos_cap_v2", "laplace", "sigmoid")
+    needs_grid = False
 
     @register_to_config
     def __init__(
@@ -48,27 +50,15 @@ class DDPMScheduler(VariancePreservingScheduler):
         self.one = torch.tensor(1.0)
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(sigmas=sigmas)
-        config = self.config
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None) -> Grid:
+        num_train = self.config.num_train_timesteps
         if timesteps is None:
-            steps = check_num_steps(num_inference_steps, config.num_train_timesteps)
-            grid = spaced_timesteps(
-                config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset
-            )
-        else:
-            self._refuse_two_grids(num_inference_steps, timesteps)
-            grid = explicit_grid("timesteps", timesteps, np.int64)
-            check_descending(grid, config.num_train_timesteps)
-            steps = len(grid)
-        self._begin_grid(on_device(grid, device), steps)
+            return Grid(self._spaced(num_inference_steps, at_most=num_train))
+        self._refuse_two_grids(num_inference_steps, timesteps)
+        grid = explicit_grid("timesteps", timesteps, np.int64)
+        check_descending(grid, num_train)
+        return Grid(grid)
 
     def previous_timestep(self, timestep: int | Tensor) -> int:
         """The timestep after this one in the grid, -1 after the last; the next lower one before there is a grid."""
@@ -78,33 +68,26 @@ class DDPMScheduler(VariancePreservingScheduler):
         index = int(found[0]) if len(found) else self._index_off_grid(timestep)
         return -1 if index == len(self.timesteps) - 1 else int(self.timesteps[index + 1])
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._check_trained_step(model_output, timestep, sample)
-        model_output, learned = self._split_variance(model_output, sample)
-        alpha_bar_previous = self._alpha_bar(self.previous_timestep(timestep), before_first=self.one)
-        alpha_bar = self.alphas_cumprod[timestep]
+    @takes_step
+    def step(self, at: Step, generator: Generators = None) -> SchedulerOutput:
+        output, learned = self._split_variance(at.output, at.sample)
+        alpha_bar_previous = self._alpha_bar(self.previous_timestep(at.timestep), before_first=self.one)
+        alpha_bar = self.alphas_cumprod[at.timestep]
         beta_bar, beta_bar_previous = 1 - alpha_bar, 1 - alpha_bar_previous
         alpha = alpha_bar / alpha_bar_previous
         beta = 1 - alpha
 
         kind = self.config.prediction_type
-        original = self._limit_original(predicted_original(kind, model_output, sample, alpha_bar**0.5, beta_bar**0.5))
+        original = self._limit_original(predicted_original(kind, output, at.sample, alpha_bar**0.5, beta_bar**0.5))
         # Equation 7: the mean of q(x_{t-1} | x_t, x_0).
         original_weight = alpha_bar_previous**0.5 * beta / beta_bar
         sample_weight = alpha**0.5 * beta_bar_previous / beta_bar
-        previous_sample = original_weight * original + sample_weight * sample
-        if timestep > 0:
+        previous_sample = original_weight * original + sample_weight * at.sample
+        if at.timestep > 0:
             posterior = torch.clamp(beta_bar_previous / beta_bar * beta, min=1e-20)
-            noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
+            noise = draw_noise(output.shape, generator, output.device, output.dtype)
             previous_sample = previous_sample + deviation(self.config.variance_type, posterior, beta, learned) * noise
-        return SchedulerOutput(previous_sample, original) if return_dict else (previous_sample, original)
+        return SchedulerOutput(previous_sample, original)
 
     def _split_variance(self, model_output: Tensor, sample: Tensor) -> tuple[Tensor, Tensor | None]:
         """The prediction and, where the variance is learned, the other half of the channels."""

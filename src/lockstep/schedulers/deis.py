@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,10 +13,9 @@ from .dpm_multistep import FEW_STEPS
 from .dpm_solver import Integrator
 from .log_snr import LogSNRScheduler
 from .noise import Generators
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigmas import training_sigmas
-from .spacing import check_num_steps
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
 class DEISMultistepScheduler(LogSNRScheduler):
@@ -54,22 +52,13 @@ class DEISMultistepScheduler(LogSNRScheduler):
         self._check_order()
         self._prepare()
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        mu: float | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
-        spaced = self._spaced(check_num_steps(num_inference_steps))
-        grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None, mu: float | None = None) -> Grid:
+        grid, sigma_grid = self._sigma_grid(self._spaced(num_inference_steps), self._flow_shift(mu))
         own_grid = self.respacing is not None or self.config.use_flow_sigmas
         # eps divides by sigma, so the grid cannot end at zero; one of its own ends by standing still.
-        self.sigmas = with_final(sigma_grid, sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0])
-        self._begin_grid(on_device(grid, device, torch.int64), len(grid))
+        final = sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0]
+        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
 
     def _order_at(self, index: int) -> int:
         left = len(self.timesteps) - index
@@ -77,31 +66,20 @@ class DEISMultistepScheduler(LogSNRScheduler):
         few = self.config.lower_order_final and len(self.timesteps) < FEW_STEPS
         return min(order, left) if few and left <= 2 else order
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._require_timesteps_set()
-        index = self._enter_step(model_output, timestep, sample)
-        original = self.convert_model_output(model_output, sample)
-        here, end = self._level(self.sigmas[index]), self._level(self.sigmas[index + 1])
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
+        sample, original = at.sample, self.convert_model_output(at.output, at.sample)
+        here, end = self._level(self.sigmas[at.index]), self._level(self.sigmas[at.index + 1])
         self.history.push((sample - here.alpha * original) / here.sigma, keep=self.config.solver_order)
-        order = self._order_at(index)
+        order = self._order_at(at.index)
         if order == 1:
-            previous_sample = Integrator("dpmsolver", here, end).step(sample, self.history.outputs[-1])
-        else:
-            levels = [self._level(self.sigmas[index - back]) for back in range(order)]
-            rhos = [(level.sigma / level.alpha).numpy() for level in (end, *levels)]
-            total = sample / here.alpha
-            for weight, noise in zip(deis_weights(*rhos), reversed(self.history.outputs), strict=False):
-                total = total + weight * noise
-            previous_sample = end.alpha * total
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+            return SchedulerOutput(Integrator("dpmsolver", here, end).step(sample, self.history.outputs[-1]))
+        levels = [self._level(self.sigmas[at.index - back]) for back in range(order)]
+        rhos = [(level.sigma / level.alpha).numpy() for level in (end, *levels)]
+        total = sample / here.alpha
+        for weight, noise in zip(deis_weights(*rhos), reversed(self.history.outputs), strict=False):
+            total = total + weight * noise
+        return SchedulerOutput(end.alpha * total)
 
 
 def deis_weights(end: np.ndarray, *nodes: np.ndarray) -> list[Tensor]:

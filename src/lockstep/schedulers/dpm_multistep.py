@@ -14,15 +14,44 @@ from ..errors import ConfigError, UnsupportedError
 from .dpm_solver import ALGORITHMS, Integrator
 from .log_snr import LogSNRScheduler
 from .noise import Generators, draw_noise
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigmas import training_sigmas
-from .spacing import check_num_steps, explicit_grid
+from .spacing import explicit_grid
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 FEW_STEPS = 15  # below this many steps `lower_order_final` takes the last ones with a lower order
 
 
-class DPMSolverMultistepScheduler(LogSNRScheduler):
+class DPMSolverScheduler(LogSNRScheduler):
+    """What the two classes of DPM-Solver share: the grid, and what they integrate."""
+
+    @lays_grid
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        mu: float | None = None,
+        timesteps: Sequence[float] | None = None,
+    ) -> Grid:
+        self._refuse_two_grids(num_inference_steps, timesteps)
+        self._refuse_timesteps_with_own_grid(timesteps)
+        if timesteps is None:
+            spaced = self._spaced(num_inference_steps, last=self._unclipped_timesteps())
+        else:
+            spaced = explicit_grid("timesteps", timesteps, np.int64)
+        grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
+        lowest = training_sigmas(self.alphas_cumprod)[0]
+        final = 0.0 if self.config.final_sigmas_type == "zero" else lowest
+        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
+
+    def _remember(self, at: Step) -> Tensor:
+        """The model's output as the algorithm integrates it, kept for the steps to come."""
+        to_noise = not self.config.algorithm_type.endswith("++")
+        output = self.convert_model_output(at.output, at.sample, to_noise=to_noise)
+        self.history.push(output, keep=self.config.solver_order)
+        return output
+
+
+class DPMSolverMultistepScheduler(DPMSolverScheduler):
     """Orders 1 to 3 of DPM-Solver, DPM-Solver++ and their SDE variants ("DPM++ 2M", "2M SDE", "Karras" …)."""
 
     respacings = {**LogSNRScheduler.respacings, "lu": "use_lu_lambdas"}
@@ -71,27 +100,6 @@ class DPMSolverMultistepScheduler(LogSNRScheduler):
     def rounds_karras_timesteps(self) -> bool:  # type: ignore[override]
         return bool(self.config.beta_schedule != "squaredcos_cap_v2")
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        mu: float | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(sigmas=sigmas)
-        self._refuse_two_grids(num_inference_steps, timesteps)
-        self._refuse_timesteps_with_own_grid(timesteps)
-        if timesteps is None:
-            spaced = self._spaced(check_num_steps(num_inference_steps), last=self._unclipped_timesteps())
-        else:
-            spaced = explicit_grid("timesteps", timesteps, np.int64)
-        grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
-        lowest = training_sigmas(self.alphas_cumprod)[0]
-        self.sigmas = with_final(sigma_grid, 0.0 if self.config.final_sigmas_type == "zero" else lowest)
-        self._begin_grid(on_device(grid, device, torch.int64), len(grid))
-
     def _order_at(self, index: int) -> int:
         """The order that this step can have: as many outputs as there are, and fewer at the end."""
         config, left = self.config, len(self.timesteps) - index
@@ -101,27 +109,14 @@ class DPMSolverMultistepScheduler(LogSNRScheduler):
             return 1
         return min(order, 2) if left == 2 and few else order
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        variance_noise: Tensor | None = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._require_timesteps_set()
-        index, algorithm = self._enter_step(model_output, timestep, sample), self.config.algorithm_type
-        output = self.convert_model_output(model_output, sample, to_noise=not algorithm.endswith("++"))
-        self.history.push(output, keep=self.config.solver_order)
-        noise = None
-        if algorithm.startswith("sde"):
+    @takes_step
+    def step(self, at: Step, generator: Generators = None, variance_noise: Tensor | None = None) -> SchedulerOutput:
+        output, noise = self._remember(at), None
+        if self.config.algorithm_type.startswith("sde"):
             if variance_noise is None:
                 variance_noise = draw_noise(output.shape, generator, output.device, torch.float32)
             noise = variance_noise.to(device=output.device, dtype=torch.float32)
-        previous_sample = self._solve(index, sample.to(torch.float32), noise).to(output.dtype)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+        return SchedulerOutput(self._solve(at.index, at.sample.to(torch.float32), noise).to(output.dtype))
 
     def _solve(self, index: int, sample: Tensor, noise: Tensor | None) -> Tensor:
         order = self._order_at(index)

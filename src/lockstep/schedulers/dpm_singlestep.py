@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
-from .dpm_multistep import check_algorithm
+from .dpm_multistep import DPMSolverScheduler, check_algorithm
 from .dpm_solver import Integrator
-from .log_snr import LogSNRScheduler
 from .noise import Generators, draw_noise
-from .scheduling import SchedulerOutput, on_device
-from .sigma_grid import with_final
-from .sigmas import training_sigmas
-from .spacing import check_num_steps, explicit_grid
+from .template import SchedulerOutput, Step, takes_step
 
 
-class DPMSolverSinglestepScheduler(LogSNRScheduler):
+class DPMSolverSinglestepScheduler(DPMSolverScheduler):
     """Orders 1 to 3; the grid counts model calls, so that a group of order k takes k of its steps."""
 
     group_start: Tensor | None = None
@@ -58,33 +52,12 @@ class DPMSolverSinglestepScheduler(LogSNRScheduler):
         self._check_order()
         check_algorithm(type(self).__name__, algorithm, final_sigmas_type, prediction_type)
         self._prepare()
-        self.order_list = self.get_order_list(num_train_timesteps)
+        self._restart()
 
     def _restart(self) -> None:
         super()._restart()
         self.group_start = None
-
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        mu: float | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(sigmas=sigmas)
-        self._refuse_two_grids(num_inference_steps, timesteps)
-        self._refuse_timesteps_with_own_grid(timesteps)
-        if timesteps is None:
-            spaced = self._spaced(check_num_steps(num_inference_steps), last=self._unclipped_timesteps())
-        else:
-            spaced = explicit_grid("timesteps", timesteps, np.int64)
-        grid, sigma_grid = self._sigma_grid(spaced, self._flow_shift(mu))
-        lowest = training_sigmas(self.alphas_cumprod)[0]
-        self.sigmas = with_final(sigma_grid, 0.0 if self.config.final_sigmas_type == "zero" else lowest)
-        self.order_list = self.get_order_list(len(grid))
-        self._begin_grid(on_device(grid, device, torch.int64), len(grid))
+        self.order_list = self.get_order_list(len(self.timesteps))
 
     def get_order_list(self, num_inference_steps: int) -> list[int]:
         """The order of each call: 1, 2, 3, 1, 2, 3 …; the last group is shorter where it has to be or should be."""
@@ -94,27 +67,15 @@ class DPMSolverSinglestepScheduler(LogSNRScheduler):
             orders[-1] = 1  # a higher order extrapolates, and lambda is infinite at zero
         return orders
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._require_timesteps_set()
-        index, algorithm = self._enter_step(model_output, timestep, sample), self.config.algorithm_type
-        output = self.convert_model_output(model_output, sample, to_noise=not algorithm.endswith("++"))
-        self.history.push(output, keep=self.config.solver_order)
-        noise = None
-        if algorithm.startswith("sde"):
+    @takes_step
+    def step(self, at: Step, generator: Generators = None) -> SchedulerOutput:
+        output, noise = self._remember(at), None
+        if self.config.algorithm_type.startswith("sde"):
             noise = draw_noise(output.shape, generator, output.device, output.dtype)
-        order = min(self.order_list[index], len(self.history.outputs))  # a run can begin inside a group
+        order = min(self.order_list[at.index], len(self.history.outputs))  # a run can begin inside a group
         if order == 1 or self.group_start is None:
-            self.group_start = sample
-        previous_sample = self._solve(index, order, self.group_start, noise)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+            self.group_start = at.sample
+        return SchedulerOutput(self._solve(at.index, order, self.group_start, noise))
 
     def _solve(self, index: int, order: int, sample: Tensor, noise: Tensor | None) -> Tensor:
         start = self._level(self.sigmas[index - order + 1])

@@ -11,19 +11,20 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError, UnsupportedError
-from .noise import Generators, draw_noise
+from .noise import Churn, Generators, draw_noise
 from .predictions import predicted_denoised
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
 from .sigmas import sigmas_to_timesteps, training_sigmas
 from .spacing import explicit_grid
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
 class EulerDiscreteScheduler(SigmaSpaceScheduler):
     """One Euler step per sigma, with optional churn: noise added before the step."""
 
     prediction_types = ("epsilon", "sample", "original_sample", "v_prediction")
+    fractional_timesteps = True
 
     @register_to_config
     def __init__(
@@ -50,40 +51,32 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
         _ = self.respacing  # refuses two of them
         self.sigmas = with_final(training_sigmas(self.alphas_cumprod)[::-1])
         timesteps = torch.arange(num_train_timesteps - 1, -1, -1, dtype=torch.float32)
-        self.timesteps = self._continuous_timesteps() if self._continuous else timesteps
+        self.timesteps = continuous_timesteps(self.sigmas) if self._continuous else timesteps
 
     @property
     def _continuous(self) -> bool:
         """Whether the model wants log(sigma) / 4 instead of a timestep (arXiv:2206.00364, c_noise)."""
         return bool(self.config.timestep_type == "continuous" and self.config.prediction_type == "v_prediction")
 
-    def _continuous_timesteps(self) -> Tensor:
-        return 0.25 * self.sigmas[:-1].log()
-
+    @lays_grid
     def set_timesteps(
         self,
         num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
         timesteps: Sequence[float] | None = None,
         sigmas: Sequence[float] | None = None,
-    ) -> None:
+    ) -> Grid:
         if timesteps is not None and (sigmas is not None or self._continuous):
             raise InputError(
                 "Explicit timesteps go neither with explicit sigmas nor with continuous timesteps. Give sigmas."
             )
         if sigmas is None:
             grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps)
-            self.sigmas = with_final(sigma_grid, self._final_sigma())
+            levels = with_final(sigma_grid, self._final_sigma())
         else:
             self._refuse_two_grids(num_inference_steps, sigmas)
-            self.sigmas = torch.from_numpy(explicit_grid("sigmas", sigmas, np.float32))
-            trained = training_sigmas(self.alphas_cumprod)
-            grid = sigmas_to_timesteps(self.sigmas[:-1].numpy(), np.log(trained))
-        on_grid = (
-            self._continuous_timesteps().to(device) if self._continuous else on_device(grid, device, torch.float32)
-        )
-        self._begin_grid(on_grid, len(grid))
+            levels = torch.from_numpy(explicit_grid("sigmas", sigmas, np.float32))
+            grid = sigmas_to_timesteps(levels[:-1].numpy(), np.log(training_sigmas(self.alphas_cumprod)))
+        return Grid(continuous_timesteps(levels) if self._continuous else grid.astype(np.float32), levels)
 
     def _final_sigma(self) -> float:
         return 0.0 if self.config.final_sigmas_type == "zero" else training_sigmas(self.alphas_cumprod)[0]
@@ -94,40 +87,38 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
         highest, lowest = float(np.log(trained[-1])), float(np.log(trained[0]))
         return torch.linspace(highest, lowest, len(timesteps) + 1).exp().numpy()
 
+    @takes_step
     def step(
         self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
+        at: Step,
         s_churn: float = 0.0,
         s_tmin: float = 0.0,
         s_tmax: float = float("inf"),
         s_noise: float = 1.0,
         generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._refuse_index(timestep)
-        index = self._enter_step(model_output, timestep, sample)
-        sample = sample.to(torch.float32)  # small differences of large numbers: half precision loses them
-        sigma = self.sigmas[index]
-        churn = min(s_churn / (len(self.sigmas) - 1), 2**0.5 - 1) if s_tmin <= sigma <= s_tmax else 0.0
-        sigma_hat = sigma * (churn + 1)
-        if churn > 0:
-            noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
-            sample = sample + noise * s_noise * (sigma_hat**2 - sigma**2) ** 0.5
+    ) -> SchedulerOutput:
+        sample = at.sample.to(torch.float32)  # small differences of large numbers: half precision loses them
+        sigma = self.sigmas[at.index]
+        churn = Churn(s_churn, s_tmin, s_tmax, s_noise)
+        sample, sigma_hat = churn.add(sample, sigma, len(self.sigmas) - 1, at.output, generator)
 
         kind = self.config.prediction_type
-        denoised = predicted_denoised(kind, model_output, sample, sigma_hat if kind == "epsilon" else sigma)
+        denoised = predicted_denoised(kind, at.output, sample, sigma_hat if kind == "epsilon" else sigma)
         derivative = (sample - denoised) / sigma_hat
-        previous_sample = (sample + derivative * (self.sigmas[index + 1] - sigma_hat)).to(model_output.dtype)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+        previous_sample = sample + derivative * (self.sigmas[at.index + 1] - sigma_hat)
+        return SchedulerOutput(previous_sample.to(at.output.dtype), denoised)
+
+
+def continuous_timesteps(sigmas: Tensor) -> Tensor:
+    """log(sigma) / 4 of each but the last."""
+    return 0.25 * sigmas[:-1].log()
 
 
 class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
     """An Euler step to a lower sigma than the next one, and fresh noise up to the next one."""
 
     prediction_types = ("epsilon", "v_prediction", "sample")
+    fractional_timesteps = True
     respacings = {}
 
     @register_to_config
@@ -151,38 +142,20 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
         self.sigmas = with_final(training_sigmas(self.alphas_cumprod)[::-1])
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1, dtype=torch.float64)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
         grid, sigma_grid = self._sigma_grid(num_inference_steps)
-        self.sigmas = with_final(sigma_grid)
-        self._begin_grid(on_device(grid, device), len(grid))
+        return Grid(grid, with_final(sigma_grid))
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._refuse_index(timestep)
-        index = self._enter_step(model_output, timestep, sample)
-        sample = sample.to(torch.float32)
-        sigma, sigma_next = self.sigmas[index], self.sigmas[index + 1]
-        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma)
+    @takes_step
+    def step(self, at: Step, generator: Generators = None) -> SchedulerOutput:
+        sample = at.sample.to(torch.float32)
+        sigma, sigma_next = self.sigmas[at.index], self.sigmas[at.index + 1]
+        denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma)
 
         sigma_up = (sigma_next**2 * (sigma**2 - sigma_next**2) / sigma**2) ** 0.5
         sigma_down = (sigma_next**2 - sigma_up**2) ** 0.5
         derivative = (sample - denoised) / sigma
         previous_sample = sample + derivative * (sigma_down - sigma)
-        noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
-        previous_sample = (previous_sample + noise * sigma_up).to(model_output.dtype)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+        noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)
+        return SchedulerOutput((previous_sample + noise * sigma_up).to(at.output.dtype), denoised)

@@ -12,17 +12,18 @@ from torch import Tensor
 from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .heun import HalfStep
-from .noise import Generators, draw_noise
-from .scheduling import SchedulerOutput
+from .noise import Churn, Generators, draw_noise
 from .sigma_grid import SigmaGridMixin
-from .sigmas import shift_sigmas, shift_sigmas_by_mu, stretch_to_terminal
+from .sigmas import flow_sigmas, shift_sigmas
 from .spacing import check_num_steps, explicit_grid
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
 class FlowMatchScheduler(SigmaGridMixin):
     """The grid of flow matching: timesteps are sigmas times the number of training timesteps."""
 
     added_config_keys = ("shift_once",)
+    fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:
         """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
@@ -87,15 +88,14 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
         return float(image_seq_len * slope + (config.base_shift - slope * config.base_image_seq_len))
 
+    @lays_grid
     def set_timesteps(
         self,
         num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
         sigmas: Sequence[float] | None = None,
         mu: float | None = None,
-    ) -> None:
+        timesteps: Sequence[float] | None = None,
+    ) -> Grid:
         config = self.config
         if config.use_dynamic_shifting and mu is None:
             raise InputError("use_dynamic_shifting wants mu, got none: mu_for(image_seq_len) gives it.")
@@ -115,17 +115,10 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         if config.invert_sigmas:  # for models trained with sigma 1 as the clean end
             on_grid = 1.0 - on_grid
             at = on_grid * config.num_train_timesteps
-        self.sigmas = torch.cat([on_grid, torch.full((1,), 1.0 if config.invert_sigmas else 0.0)])
-        self._begin_grid(at.to(device), steps)
+        return Grid(at, torch.cat([on_grid, torch.full((1,), 1.0 if config.invert_sigmas else 0.0)]))
 
     def _shifted(self, sigmas: np.ndarray, mu: float | None) -> np.ndarray:
-        config = self.config
-        if config.use_dynamic_shifting and mu is not None:
-            sigmas = shift_sigmas_by_mu(sigmas, mu, config.time_shift_type)
-        else:
-            sigmas = shift_sigmas(sigmas, self.shift)
-        if config.shift_terminal:
-            sigmas = stretch_to_terminal(sigmas, config.shift_terminal)
+        sigmas = flow_sigmas(sigmas, self.config, self.shift, mu)
         return sigmas if self.respacing is None else self._respaced(sigmas, len(sigmas))
 
     def scale_noise(self, sample: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
@@ -137,34 +130,24 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         """`scale_noise` by the name that the other schedulers use."""
         return self.scale_noise(original_samples, timesteps, noise)
 
+    @takes_step
     def step(
-        self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        per_token_timesteps: Tensor | None = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._refuse_index(timestep)
-        index = self._enter_step(model_output, timestep, sample)
-        sample = sample.to(torch.float32)
+        self, at: Step, generator: Generators = None, per_token_timesteps: Tensor | None = None
+    ) -> SchedulerOutput:
+        sample = at.sample.to(torch.float32)
         if per_token_timesteps is None:
-            sigma, sigma_next = self.sigmas[index], self.sigmas[index + 1]
+            sigma, sigma_next = self.sigmas[at.index], self.sigmas[at.index + 1]
             step_size = sigma_next - sigma
         else:
             sigma, sigma_next = self._sigmas_per_token(per_token_timesteps)
             step_size = sigma - sigma_next
         if self.config.stochastic_sampling:
-            original = sample - sigma * model_output
+            original = sample - sigma * at.output
             noise = draw_noise(sample.shape, generator, sample.device, sample.dtype)
             previous_sample = (1.0 - sigma_next) * original + sigma_next * noise
         else:
-            previous_sample = sample + step_size * model_output
-        if per_token_timesteps is None:
-            previous_sample = previous_sample.to(model_output.dtype)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+            previous_sample = sample + step_size * at.output
+        return SchedulerOutput(previous_sample.to(at.output.dtype) if per_token_timesteps is None else previous_sample)
 
     def _sigmas_per_token(self, per_token_timesteps: Tensor) -> tuple[Tensor, Tensor]:
         """The sigma of every token, and the next lower one of the grid. Models that use this predict x0 - noise."""
@@ -188,19 +171,12 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
         super()._restart()
         self.first_half = None
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
         steps = check_num_steps(num_inference_steps)
         single = torch.from_numpy(shift_sigmas(self._even_sigmas(steps), self.config.shift)).to(torch.float32)
-        self.sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), torch.zeros(1)])
-        self._begin_grid((self.sigmas[:-1] * self.config.num_train_timesteps).to(device), steps)
+        sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), torch.zeros(1)])
+        return Grid(sigmas[:-1] * self.config.num_train_timesteps, sigmas, steps)
 
     def scale_noise(self, sample: Tensor, timestep: float | Tensor, noise: Tensor) -> Tensor:
         """The forward process, at the place where the run is or begins."""
@@ -208,37 +184,28 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
         sigma = self.sigmas[begin if self._step_index is None else self._step_index]
         return sigma * noise + (1.0 - sigma) * sample
 
+    @takes_step
     def step(
         self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
+        at: Step,
         s_churn: float = 0.0,
         s_tmin: float = 0.0,
         s_tmax: float = float("inf"),
         s_noise: float = 1.0,
         generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._refuse_index(timestep)
-        index = self._enter_step(model_output, timestep, sample)
-        sample = sample.to(torch.float32)
-        sigma = self.sigmas[index if self.first_half is None else index - 1]
-        churn = min(s_churn / (len(self.sigmas) - 1), 2**0.5 - 1) if s_tmin <= sigma <= s_tmax else 0.0
-        sigma_hat = sigma * (churn + 1)
-        if churn > 0:
-            noise = draw_noise(model_output.shape, generator, model_output.device, model_output.dtype)
-            sample = sample + noise * s_noise * (sigma_hat**2 - sigma**2) ** 0.5
+    ) -> SchedulerOutput:
+        sample = at.sample.to(torch.float32)
+        sigma = self.sigmas[at.index if self.first_half is None else at.index - 1]
+        churn = Churn(s_churn, s_tmin, s_tmax, s_noise)
+        sample, sigma_hat = churn.add(sample, sigma, len(self.sigmas) - 1, at.output, generator)
 
-        original = sample - model_output * self.sigmas[index]
+        original = sample - at.output * self.sigmas[at.index]
         if self.first_half is None:
             derivative = (sample - original) / sigma_hat
-            step_size = self.sigmas[index + 1] - sigma_hat
+            step_size = self.sigmas[at.index + 1] - sigma_hat
             self.first_half = HalfStep(sample, derivative, step_size)
         else:
             first, self.first_half = self.first_half, None
-            derivative = 0.5 * (first.derivative + (sample - original) / self.sigmas[index])
+            derivative = 0.5 * (first.derivative + (sample - original) / self.sigmas[at.index])
             sample, step_size = first.sample, first.step_size
-        previous_sample = (sample + derivative * step_size).to(model_output.dtype)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+        return SchedulerOutput((sample + derivative * step_size).to(at.output.dtype))

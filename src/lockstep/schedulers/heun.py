@@ -13,10 +13,10 @@ from ..configuration import register_to_config
 from ..errors import InputError, UnsupportedError
 from .noise import Generators
 from .predictions import predicted_denoised
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
 from .sigmas import sigmas_to_timesteps, training_sigmas
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 MOST_GROWTH = 100.0  # published models stay below 15 even with two steps
 
@@ -89,42 +89,27 @@ class HeunDiscreteScheduler(TwoStageScheduler):
         self._build_training_noise()
         self.set_timesteps(num_train_timesteps)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(sigmas=sigmas)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None) -> Grid:
         grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps)
         single = with_final(sigma_grid)
-        self.sigmas = torch.cat([single[:1], single[1:-1].repeat_interleave(2), single[-1:]])
-        self._begin_grid(on_device(np.concatenate([grid[:1], grid[1:].repeat(2)]), device, torch.float32), len(grid))
+        sigmas = torch.cat([single[:1], single[1:-1].repeat_interleave(2), single[-1:]])
+        return Grid(np.concatenate([grid[:1], grid[1:].repeat(2)]).astype(np.float32), sigmas, len(grid))
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._enter_step(model_output, timestep, sample)
-        sigma_here = self.sigmas[index]  # where the model was called: the step's start, or its end at the second call
-        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
+        sample = at.sample
+        sigma_here = self.sigmas[at.index]  # where the model was called: the step's start, or its end the second time
+        denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma_here)
         denoised = self._limit_original(denoised)
         derivative = (sample - denoised) / sigma_here
         if self.first_half is None:
-            step_size = self.sigmas[index + 1] - sigma_here
+            step_size = self.sigmas[at.index + 1] - sigma_here
             self.first_half = HalfStep(sample, derivative, step_size)
         else:
             first, self.first_half = self.first_half, None
             sample, step_size, derivative = first.sample, first.step_size, (first.derivative + derivative) / 2
-        previous_sample = sample + derivative * step_size
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+        return SchedulerOutput(sample + derivative * step_size, denoised)
 
 
 class KDPM2DiscreteScheduler(TwoStageScheduler):
@@ -150,49 +135,33 @@ class KDPM2DiscreteScheduler(TwoStageScheduler):
             raise UnsupportedError("KDPM2DiscreteScheduler has no prediction_type 'sample'. Use HeunDiscreteScheduler.")
         self.set_timesteps(num_train_timesteps)
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
         grid, sigma_grid = self._sigma_grid(num_inference_steps)
         if self.respacing == "karras":
             grid = grid.round()
         single = with_final(sigma_grid)
         middle = single.log().lerp(single.roll(1).log(), 0.5).exp()  # [i]: between sigma i - 1 and sigma i
-        self.sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), single[-1:]])
+        sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), single[-1:]])
         self.sigmas_interpol = torch.cat([middle[:1], middle[1:].repeat_interleave(2), middle[-1:]])
 
         log_sigmas = np.log(training_sigmas(self.alphas_cumprod))
         middle_grid = sigmas_to_timesteps(middle[1:-1].numpy(), log_sigmas, np.float32).astype(grid.dtype)
         interleaved = np.stack([middle_grid, grid[1:]], axis=-1).flatten()
-        self._begin_grid(on_device(np.concatenate([grid[:1], interleaved]), device), len(sigma_grid))
+        return Grid(np.concatenate([grid[:1], interleaved]), sigmas, len(sigma_grid))
 
     def _model_sigma(self, index: int) -> Tensor:
         return self.sigmas[index] if self.first_half is None else self.sigmas_interpol[index]
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._enter_step(model_output, timestep, sample)
-        sigma_here = self._model_sigma(index)
-        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma_here)
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
+        sample, sigma_here = at.sample, self._model_sigma(at.index)
+        denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma_here)
         derivative = (sample - denoised) / sigma_here
         if self.first_half is None:
-            step_size = self.sigmas_interpol[index + 1] - sigma_here
+            step_size = self.sigmas_interpol[at.index + 1] - sigma_here
             self.first_half = HalfStep(sample, derivative, step_size)
         else:
-            step_size = self.sigmas[index] - self.sigmas[index - 1]
+            step_size = self.sigmas[at.index] - self.sigmas[at.index - 1]
             sample, self.first_half = self.first_half.sample, None
-        previous_sample = sample + derivative * step_size
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+        return SchedulerOutput(sample + derivative * step_size, denoised)

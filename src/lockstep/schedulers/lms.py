@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
 from .noise import Generators
 from .predictions import predicted_denoised
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
 @dataclass
@@ -49,40 +47,22 @@ class LMSDiscreteScheduler(SigmaSpaceScheduler):
         super()._restart()
         self.history = SlopeHistory()
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
         grid, sigma_grid = self._sigma_grid(num_inference_steps)
-        self.sigmas = with_final(sigma_grid)
-        self._begin_grid(on_device(grid, device, torch.float32), len(grid))
+        return Grid(grid.astype(np.float32), with_final(sigma_grid))
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: float | Tensor,
-        sample: Tensor,
-        order: int = 4,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        index = self._enter_step(model_output, timestep, sample)
-        sigma = self.sigmas[index]
-        denoised = predicted_denoised(self.config.prediction_type, model_output, sample, sigma)
-        derivative = (sample - denoised) / sigma
+    @takes_step
+    def step(self, at: Step, order: int = 4, *, generator: Generators = None) -> SchedulerOutput:
+        sigma = self.sigmas[at.index]
+        denoised = predicted_denoised(self.config.prediction_type, at.output, at.sample, sigma)
+        derivative = (at.sample - denoised) / sigma
         self.history.slopes = [*self.history.slopes, derivative][-order:]
 
         # A run begun at a later index has fewer slopes than weights: the missing ones count as zero, as files expect.
-        weights = lms_weights(self.sigmas.double().numpy(), index, min(index + 1, order))
+        weights = lms_weights(self.sigmas.double().numpy(), at.index, min(at.index + 1, order))
         pairs = zip(weights, reversed(self.history.slopes), strict=False)
-        previous_sample = sample + sum(weight * slope for weight, slope in pairs)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample, denoised) if return_dict else (previous_sample, denoised)
+        return SchedulerOutput(at.sample + sum(weight * slope for weight, slope in pairs), denoised)
 
 
 def lms_weights(sigmas: np.ndarray, index: int, order: int) -> list[float]:

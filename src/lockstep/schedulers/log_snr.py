@@ -18,7 +18,6 @@ from .predictions import dynamic_threshold, predicted_noise, predicted_original
 from .scheduling import LEARNED_VARIANCES
 from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas_from_alphas, lu_sigmas, sigmas_to_timesteps, training_sigmas
-from .spacing import spaced_timesteps
 from .variance_preserving import VariancePreservingScheduler
 
 
@@ -44,6 +43,7 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
     """Samples as in training, x = alpha·x0 + sigma·eps, on a grid of sigma / alpha."""
 
     divides_by_alpha = True
+    needs_grid = True
     prediction_types = ("epsilon", "sample", "v_prediction", "flow_prediction")
     rounds_karras_timesteps = True
     history: OutputHistory
@@ -101,11 +101,8 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         if timesteps is not None and self.config.use_flow_sigmas:
             raise InputError("Explicit timesteps and use_flow_sigmas each bring a grid. Choose one.")
 
-    def _spaced(self, num_steps: int, **how: Any) -> np.ndarray:
-        spacing, offset = self._option("timestep_spacing", "linspace"), self._option("steps_offset", 0)
-        return spaced_timesteps(
-            spacing, self.config.num_train_timesteps, num_steps, offset=offset, one_more=True, **how
-        )
+    def _spaced(self, num_steps: int | None, **how: Any) -> np.ndarray:
+        return super()._spaced(num_steps, one_more=True, **how)
 
     def _unclipped_timesteps(self) -> int:
         """Training timesteps whose log SNR is not below the config's limit; a cosine schedule's last ones can be."""

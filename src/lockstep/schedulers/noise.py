@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -32,3 +33,23 @@ def _draw(
     if where.type not in ("cpu", device.type):
         raise InputError(f"A generator on {where} cannot make noise for {device}. Use one on {device} or on the CPU.")
     return torch.randn(shape, generator=generator, device=where, dtype=dtype).to(device)
+
+
+class Churn(NamedTuple):
+    """Noise added before a step, between two sigmas (arXiv:2206.00364, algorithm 2)."""
+
+    s_churn: float
+    s_tmin: float
+    s_tmax: float
+    s_noise: float
+
+    def add(
+        self, sample: torch.Tensor, sigma: torch.Tensor, num_steps: int, like: torch.Tensor, generator: Generators
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sample with more noise, and its higher sigma; the noise is drawn in the dtype of `like`."""
+        gamma = min(self.s_churn / num_steps, 2**0.5 - 1) if self.s_tmin <= sigma <= self.s_tmax else 0.0
+        sigma_hat = sigma * (gamma + 1)
+        if gamma > 0:
+            noise = draw_noise(like.shape, generator, like.device, like.dtype)
+            sample = sample + noise * self.s_noise * (sigma_hat**2 - sigma**2) ** 0.5
+        return sample, sigma_hat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,9 +12,8 @@ from ..configuration import register_to_config
 from ..errors import InputError
 from .noise import Generators
 from .predictions import predicted_noise
-from .scheduling import SchedulerOutput, on_device
-from .spacing import check_num_steps, spaced_timesteps
-from .variance_preserving import VariancePreservingScheduler
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
+from .variance_preserving import TrainedTimestepScheduler
 
 ADAMS_BASHFORTH_START = 4  # noises that the Runge-Kutta phase makes for the four-step formula
 
@@ -30,7 +28,7 @@ class PNDMHistory:
     runge_kutta_sum: Tensor | float = 0.0
 
 
-class PNDMScheduler(VariancePreservingScheduler):
+class PNDMScheduler(TrainedTimestepScheduler):
     """Pseudo linear multistep; `skip_prk_steps` is PLMS, the default of Stable Diffusion 1."""
 
     prediction_types = ("epsilon", "v_prediction")
@@ -59,25 +57,16 @@ class PNDMScheduler(VariancePreservingScheduler):
         super()._restart()
         self.history = PNDMHistory()
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps, sigmas=sigmas)
-        config = self.config
-        steps = check_num_steps(num_inference_steps)
-        grid = spaced_timesteps(config.timestep_spacing, config.num_train_timesteps, steps, offset=config.steps_offset)
-        if config.skip_prk_steps:
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
+        grid = self._spaced(num_inference_steps)
+        if self.config.skip_prk_steps:
             self.prk_timesteps = np.array([], dtype=np.int64)
             plms_timesteps = np.concatenate([grid[:1], grid[1:2], grid[1:]])  # the second is visited twice
         else:
             self.prk_timesteps = self._runge_kutta_timesteps(grid)
             plms_timesteps = grid[ADAMS_BASHFORTH_START - 1 :]
-        self._begin_grid(on_device(np.concatenate([self.prk_timesteps, plms_timesteps]), device), steps)
+        return Grid(np.concatenate([self.prk_timesteps, plms_timesteps]), num_inference_steps=len(grid))
 
     def _runge_kutta_timesteps(self, grid: np.ndarray) -> np.ndarray:
         """Start, middle twice and end of each of the first steps."""
@@ -90,21 +79,13 @@ class PNDMScheduler(VariancePreservingScheduler):
         rising = grid[:ADAMS_BASHFORTH_START][::-1].repeat(2) + np.tile([0, half], ADAMS_BASHFORTH_START)
         return rising[:-1].repeat(2)[1:-1][::-1].copy()
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._require_timesteps_set()
-        self._check_trained_step(model_output, timestep, sample)
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
         runge_kutta = self.history.calls < len(self.prk_timesteps)
         solve = self._runge_kutta_step if runge_kutta else self._linear_multistep
-        previous_sample = solve(model_output, int(timestep), sample)
+        previous_sample = solve(at.output, int(at.timestep), at.sample)
         self.history.calls += 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+        return SchedulerOutput(previous_sample)
 
     def _runge_kutta_step(self, output: Tensor, timestep: int, sample: Tensor) -> Tensor:
         """One of the four evaluations of the classic Runge-Kutta method (equation 13)."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,7 +15,7 @@ from torch import Tensor
 from .. import files
 from ..configuration import ConfigMixin, config_defaults
 from ..errors import InputError, UnsupportedError
-from ..outputs import Output
+from .template import NO_PLACE, Grid, Step, StepOutput, lays_grid, takes_step
 
 # Trained on the same noise, so that one's config runs in the other.
 INTERCHANGEABLE = (
@@ -38,20 +36,6 @@ INTERCHANGEABLE = (
 LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
-@dataclass
-class StepOutput(Output):
-    """The sample one step further."""
-
-    prev_sample: Tensor
-
-
-@dataclass
-class SchedulerOutput(StepOutput):
-    """The sample one step further, and the clean sample that the step aimed at where the scheduler knows it."""
-
-    pred_original_sample: Tensor | None = None
-
-
 class SchedulerMixin(ConfigMixin):
     """Base of the schedulers: `set_timesteps`, then `scale_model_input` and `step` once per timestep."""
 
@@ -60,9 +44,13 @@ class SchedulerMixin(ConfigMixin):
     order: ClassVar[int] = 1  # model calls per step of the grid
     added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
     interchangeable: ClassVar[tuple[str, ...]] = ()
+    needs_grid: ClassVar[bool] = False  # whether a step wants set_timesteps before it, or can go by the training grid
+    keeps_place: ClassVar[bool] = True  # False where the timestep alone says all about a step
+    fractional_timesteps: ClassVar[bool] = False  # an integer is then most likely an index given by mistake
     init_noise_sigma: float | Tensor = 1.0
     num_inference_steps: int | None = None
     timesteps: Tensor
+    sigmas: Tensor
     _step_index: int | None = None
     _begin_index: int | None = None
 
@@ -159,8 +147,12 @@ class SchedulerMixin(ConfigMixin):
 
     def _enter_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> int:
         """The place of this step, after a look at what was given for it."""
+        if self.needs_grid:
+            self._require_timesteps_set()
+        if self.fractional_timesteps:
+            self._refuse_index(timestep)
         self._check_step(model_output, timestep, sample)
-        return self._locate(timestep)
+        return self._locate(timestep) if self.keeps_place else NO_PLACE
 
     def _check_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> None:
         """Refuse what no step can use: other things than floating-point tensors, shapes that differ, several timesteps."""
@@ -186,19 +178,17 @@ class SchedulerMixin(ConfigMixin):
                 "An index from `enumerate(timesteps)` is not a timestep."
             )
 
-    def _begin_grid(self, timesteps: Tensor, num_inference_steps: int) -> None:
+    def _begin_grid(self, grid: Grid, device: str | torch.device | None) -> None:
         """Take a new grid and start over."""
-        if not len(timesteps):
+        if not len(grid.timesteps):
             raise InputError("A grid wants at least one timestep, got none.")
-        self.timesteps = timesteps
-        self.num_inference_steps = num_inference_steps
+        at = grid.timesteps if isinstance(grid.timesteps, Tensor) else torch.from_numpy(grid.timesteps.copy())
+        self.timesteps = at.to(device)
+        if grid.sigmas is not None:
+            self.sigmas = grid.sigmas
+        self.num_inference_steps = grid.num_inference_steps or len(grid.timesteps)
         self._begin_index = None
         self._restart()
-
-    def _refuse_custom_grid(self, **given: Any) -> None:
-        for name, value in given.items():
-            if value is not None:
-                raise InputError(f"{type(self).__name__} takes no explicit {name}; give num_inference_steps.")
 
     def _refuse_two_grids(self, num_inference_steps: int | None, *others: Any) -> None:
         if num_inference_steps is not None and any(other is not None for other in others):
@@ -217,20 +207,13 @@ class SchedulerMixin(ConfigMixin):
         """The sample as the model wants it; unchanged unless the sampler works on another scale."""
         return sample
 
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
+    @lays_grid
+    def set_timesteps(self, num_inference_steps: int | None = None, *how: Any, **named: Any) -> Grid:
         """Lay the grid of a run, by a number of steps or explicitly, and start over."""
         raise UnsupportedError(f"{type(self).__name__} has no set_timesteps.")
 
-    def step(
-        self, model_output: Tensor, timestep: Any, sample: Tensor, *options: Any, **named_options: Any
-    ) -> StepOutput | tuple[Tensor, ...]:
+    @takes_step
+    def step(self, at: Step, *options: Any, **named: Any) -> StepOutput:
         """The sample one step further along; every scheduler takes `generator` and `return_dict`."""
         raise UnsupportedError(f"{type(self).__name__} has no step.")
 
@@ -254,11 +237,6 @@ def check_noise_timesteps(owner: str, timesteps: Tensor, sample: Tensor) -> None
         raise InputError(
             f"{owner} wants a tensor of one timestep, or one for each of {sample.shape[0]} samples, got {got}."
         )
-
-
-def on_device(values: np.ndarray, device: str | torch.device | None, dtype: torch.dtype | None = None) -> Tensor:
-    """A numpy grid as a tensor."""
-    return torch.from_numpy(values.copy()).to(device=device, dtype=dtype)
 
 
 def broadcast_to(values: Tensor, sample: Tensor) -> Tensor:

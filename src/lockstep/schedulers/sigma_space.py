@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from .sigma_grid import SigmaGridMixin
 from .sigmas import sigmas_to_timesteps, training_sigmas
-from .spacing import check_num_steps, explicit_grid, spaced_timesteps
+from .spacing import explicit_grid
 from .variance_preserving import VariancePreservingScheduler
 
 
@@ -41,12 +41,8 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
         """Timesteps and sigmas, high to low, without the final zero."""
         self._refuse_two_grids(num_steps, timesteps)
         self._refuse_timesteps_with_respacing(timesteps)
-        config = self.config
         if timesteps is None:
-            num_steps, num_train = check_num_steps(num_steps), config.num_train_timesteps
-            grid = spaced_timesteps(
-                config.timestep_spacing, num_train, num_steps, offset=config.steps_offset, dtype=np.float32
-            )
+            grid = self._spaced(num_steps, dtype=np.float32)
         else:
             grid = explicit_grid("timesteps", timesteps, np.float32)
         trained = training_sigmas(self.alphas_cumprod)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,6 +102,15 @@ def stretch_to_terminal(sigmas: np.ndarray, terminal: float) -> np.ndarray:
             "shift_terminal moves the last sigma and cannot where that is 1, in a grid of one step. Use two or more."
         )
     return 1 - rest / (rest[-1] / (1 - terminal))
+
+
+def flow_sigmas(sigmas: np.ndarray, config: Mapping[str, Any], shift: float, mu: float | None) -> np.ndarray:
+    """A flow grid shifted as the config says: by `mu` where that is dynamic, and stretched to `shift_terminal`."""
+    if config["use_dynamic_shifting"] and mu is not None:
+        sigmas = shift_sigmas_by_mu(sigmas, mu, config["time_shift_type"])
+    else:
+        sigmas = shift_sigmas(sigmas, shift)
+    return stretch_to_terminal(sigmas, config["shift_terminal"]) if config["shift_terminal"] else sigmas
 
 
 def flow_sigmas_from_alphas(num_steps: int, num_train: int, shift: float) -> np.ndarray:

@@ -14,10 +14,10 @@ from ..configuration import register_to_config
 from ..errors import ConfigError, InputError, UnsupportedError
 from .log_snr import Level, LogSNRScheduler, OutputHistory
 from .noise import Generators
-from .scheduling import SchedulerOutput, on_device
 from .sigma_grid import with_final
-from .sigmas import shift_sigmas, shift_sigmas_by_mu, sigmas_to_timesteps, stretch_to_terminal, training_sigmas
+from .sigmas import flow_sigmas, sigmas_to_timesteps, training_sigmas
 from .spacing import check_num_steps, explicit_grid
+from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 BELOW_ONE = 1e-6  # a flow grid that starts at sigma 1 has no log SNR there; it starts this much lower
 
@@ -92,16 +92,10 @@ class UniPCMultistepScheduler(LogSNRScheduler):
         super()._restart()
         self.history = UniPCHistory()
 
+    @lays_grid
     def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        device: str | torch.device | None = None,
-        mu: float | None = None,
-        *,
-        timesteps: Sequence[float] | None = None,
-        sigmas: Sequence[float] | None = None,
-    ) -> None:
-        self._refuse_custom_grid(timesteps=timesteps)
+        self, num_inference_steps: int | None = None, sigmas: Sequence[float] | None = None, mu: float | None = None
+    ) -> Grid:
         config = self.config
         if config.use_dynamic_shifting and mu is None:
             raise InputError("use_dynamic_shifting wants mu, the logarithm of the shift, got none.")
@@ -117,8 +111,8 @@ class UniPCMultistepScheduler(LogSNRScheduler):
             grid, sigma_grid = self._sigma_grid(self._spaced(steps), config.flow_shift)
         own_grid = self.respacing is not None or config.use_flow_sigmas
         lowest = sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0]
-        self.sigmas = with_final(sigma_grid, 0.0 if config.final_sigmas_type == "zero" else lowest)
-        self._begin_grid(on_device(grid, device, torch.int64), len(grid))
+        final = 0.0 if config.final_sigmas_type == "zero" else lowest
+        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
 
     def _respaced_grid(self, steps: int, given: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Between the ends of training or of the given sigmas; Karras's can be mapped to those of flow matching."""
@@ -133,27 +127,15 @@ class UniPCMultistepScheduler(LogSNRScheduler):
     def _flow_grid(self, steps: int, given: np.ndarray | None, mu: float | None) -> tuple[np.ndarray, np.ndarray]:
         config = self.config
         sigmas = np.linspace(1, 1 / config.num_train_timesteps, steps + 1)[:-1] if given is None else given
-        if config.use_dynamic_shifting and mu is not None:
-            sigmas = shift_sigmas_by_mu(sigmas, mu, config.time_shift_type)
-        else:
-            sigmas = shift_sigmas(sigmas, config.flow_shift)
-        if config.shift_terminal:
-            sigmas = stretch_to_terminal(sigmas, config.shift_terminal)
+        sigmas = flow_sigmas(sigmas, config, config.flow_shift, mu)
         if np.fabs(sigmas[0] - 1) < BELOW_ONE:
             sigmas[0] -= BELOW_ONE
         return sigmas * config.num_train_timesteps, sigmas
 
-    def step(
-        self,
-        model_output: Tensor,
-        timestep: int | Tensor,
-        sample: Tensor,
-        generator: Generators = None,
-        return_dict: bool = True,
-    ) -> SchedulerOutput | tuple[Tensor, ...]:
-        self._require_timesteps_set()
-        index, config, history = self._enter_step(model_output, timestep, sample), self.config, self.history
-        output = self.convert_model_output(model_output, sample, to_noise=not config.predict_x0)
+    @takes_step
+    def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
+        index, sample, config, history = at.index, at.sample, self.config, self.history
+        output = self.convert_model_output(at.output, sample, to_noise=not config.predict_x0)
         if index > 0 and index - 1 not in config.disable_corrector and history.sample is not None:
             sample = self._correct(index, output, history.sample, history.order)
         order = min(config.solver_order, len(history.outputs) + 1)
@@ -161,9 +143,7 @@ class UniPCMultistepScheduler(LogSNRScheduler):
             order = min(order, len(self.timesteps) - index)
         history.push(output, keep=config.solver_order)
         history.sample, history.order = sample, order
-        previous_sample = self._predict(index, sample, order)
-        self._step_index = index + 1
-        return SchedulerOutput(previous_sample) if return_dict else (previous_sample,)
+        return SchedulerOutput(self._predict(index, sample, order))
 
     def _predict(self, index: int, sample: Tensor, order: int) -> Tensor:
         """UniP: from this level to the next with the outputs up to here (equation 3)."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from ..errors import InputError
 from .betas import ZERO_SNR_FLOOR, check_beta_schedule, make_betas, rescale_to_zero_terminal_snr
 from .predictions import check_prediction_type, dynamic_threshold
 from .scheduling import INTERCHANGEABLE, SchedulerMixin, broadcast_to, check_noise_timesteps
-from .spacing import SPACINGS, check_spacing
+from .spacing import SPACINGS, check_num_steps, check_spacing, spaced_timesteps
 
 
 class VariancePreservingScheduler(SchedulerMixin):
@@ -43,6 +44,12 @@ class VariancePreservingScheduler(SchedulerMixin):
         if zero_snr and self.divides_by_alpha:
             self.alphas_cumprod[-1] = ZERO_SNR_FLOOR
 
+    def _spaced(self, num_steps: int | None, *, at_most: int | None = None, **how: Any) -> np.ndarray:
+        """So many timesteps, from high to low, spaced as the config says."""
+        spacing, offset = self._option("timestep_spacing", "linspace"), self._option("steps_offset", 0)
+        steps = check_num_steps(num_steps, at_most)
+        return spaced_timesteps(spacing, self.config.num_train_timesteps, steps, offset=offset, **how)
+
     def _alpha_bar(self, timestep: int | Tensor, before_first: Tensor) -> Tensor:
         """alpha_bar of a timestep; `before_first` where a step leads past timestep 0."""
         return self.alphas_cumprod[timestep] if timestep >= 0 else before_first
@@ -55,16 +62,6 @@ class VariancePreservingScheduler(SchedulerMixin):
         if self._option("clip_sample", False):
             return original.clamp(-config.clip_sample_range, config.clip_sample_range)
         return original
-
-    def _check_trained_step(self, model_output: Tensor, timestep: int | Tensor, sample: Tensor) -> None:
-        """A sampler that looks the noise up by the timestep wants one of the trained ones."""
-        self._check_step(model_output, timestep, sample)
-        num_train = len(self.alphas_cumprod)
-        whole = not timestep.is_floating_point() if isinstance(timestep, Tensor) else not isinstance(timestep, float)
-        if not whole or not 0 <= int(timestep) < num_train:
-            raise InputError(
-                f"{type(self).__name__} wants a whole number from 0 to {num_train - 1} as the timestep, got {timestep}."
-            )
 
     def _training_coefficients(self, timesteps: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
         check_noise_timesteps(type(self).__name__, timesteps, sample)
@@ -83,3 +80,19 @@ class VariancePreservingScheduler(SchedulerMixin):
         """The target of a v_prediction model (arXiv:2202.00512, appendix D)."""
         alpha, sigma = self._training_coefficients(timesteps, sample)
         return alpha * noise - sigma * sample
+
+
+class TrainedTimestepScheduler(VariancePreservingScheduler):
+    """A sampler that looks the noise up by the training timestep."""
+
+    needs_grid = True
+    keeps_place = False
+
+    def _check_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> None:
+        super()._check_step(model_output, timestep, sample)
+        num_train = len(self.alphas_cumprod)
+        whole = not timestep.is_floating_point() if isinstance(timestep, Tensor) else not isinstance(timestep, float)
+        if not whole or not 0 <= int(timestep) < num_train:
+            raise InputError(
+                f"{type(self).__name__} wants a whole number from 0 to {num_train - 1} as the timestep, got {timestep}."
+            )

@@ -37,7 +37,7 @@ def test_the_same_model_passes(reference, tmp_path):
     result = judge(reference, run(tiny.transformer(), tmp_path))
     assert result.verdict is Verdict.PASS
     assert result.coverage.fraction == 1
-    assert result.exit_code() == 0
+    assert result.verdict.passes()
     assert "100.0%" in result.sentence()
 
 
@@ -90,7 +90,7 @@ def test_a_planted_fault_is_found_where_it_is(reference, tmp_path, fault, level,
     assert result.first.site == site, result.sentence()
     if level == "module+ops":
         assert result.first.path == operation, result.sentence()
-    assert result.exit_code() == 1
+    assert not result.verdict.passes()
     assert len(result.origins) == 1, [o.describe() for o in result.origins]
 
 
@@ -183,8 +183,8 @@ def test_half_precision_never_passes(tmp_path):
     result = compare(run(model, a), run(model, b))
     assert result.verdict is Verdict.NOISE
     assert "float32" in result.reasons[0]
-    assert result.exit_code() == 0
-    assert result.exit_code(strict=True) == 10
+    assert result.verdict.passes()
+    assert not result.verdict.passes(strict=True)
 
 
 def test_a_fault_in_half_precision_is_seen_above_its_floor(tmp_path):
@@ -214,7 +214,7 @@ def test_other_weights_are_invalid(reference, tmp_path):
     result = judge(reference, run(tiny.transformer(seed=5), tmp_path))
     assert result.verdict is Verdict.INVALID
     assert "different weights" in result.reasons[0]
-    assert result.exit_code() == 2
+    assert not result.verdict.passes()
 
 
 def test_other_inputs_are_invalid(tmp_path):

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
@@ -266,6 +266,7 @@ def test_the_writer_does_not_touch_other_files(tmp_path):
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
+@example(position=81, value=ord("1"), cut=False)  # `000001|…` becomes `100001|…`
 def test_random_damage_never_crashes_and_never_passes_silently(tmp_path, position, value, cut):
     """Change one byte or cut the file anywhere: PASS only if the numbers really are the same."""
     good = tmp_path / "good.safetensors"
@@ -279,8 +280,10 @@ def test_random_damage_never_crashes_and_never_passes_silently(tmp_path, positio
     bad.write_bytes(damaged)
     if compare(good, bad).verdict is Verdict.PASS:
         wanted, got = Trace.open(good), Trace.open(bad)
-        assert [e.shape for e in wanted.entries] == [e.shape for e in got.entries]
-        for left, right in zip(wanted.entries, got.entries, strict=True):
+        assert len(wanted.entries) == len(got.entries)
+        for left in wanted.entries:  # by name: a damaged sequence number alone moves a value to another place
+            right = got.get(left.key)
+            assert left.shape == right.shape
             assert relative_l2(wanted.array(left), got.array(right)) < 1e-5
     else:
         assert damaged != original

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from . import compare, config, faults, files, nodes
-from .exit_codes import MEANING
-from .options import guarded
+from .options import MEANING, guarded
 
 app = typer.Typer(
     name="parity", no_args_is_help=True, rich_markup_mode="rich", epilog=MEANING, pretty_exceptions_enable=False,

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ...errors import InputError
 from ..console import err, out, print_json
+from ..exit_codes import exit_code_of_verdict
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
@@ -34,6 +35,7 @@ from .options import (
     Verbose,
     Width,
     examples,
+    there,
 )  # fmt: skip
 from .runs import RunRecipe, Side, both, load
 
@@ -208,9 +210,8 @@ def show(
                 out.print(f"[dim]report:[/] [bold]{path}[/]", highlight=False)
     if verbose and comparison.search is not None:
         _show_search(comparison.search)
-    code = comparison.exit_code(strict)
-    if code:
-        raise typer.Exit(code)
+    if not comparison.verdict.passes(strict):
+        raise typer.Exit(exit_code_of_verdict(comparison.verdict, strict))
 
 
 def _show_search(log: Any) -> None:
@@ -320,8 +321,10 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
 
 
 def explain(
-    reference: Annotated[Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.")],
-    candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.")] = None,
+    reference: Annotated[
+        Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.", callback=there)
+    ],
+    candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.", callback=there)] = None,
     floor: Floor = None,
     map: Map = None,
     html: Html = None,

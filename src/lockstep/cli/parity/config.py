@@ -9,10 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ...errors import NotFoundError
 from ..console import out, print_json
-from .exit_codes import DIFFERENT
-from .options import Json, examples
+from ..exit_codes import ExitCode
+from .options import Json, examples, there
 
 COLUMNS = ("default", "file", "effective", "implied")
 TITLES = {"default": "code default", "file": "checkpoint file", "effective": "effective", "implied": "shapes imply"}
@@ -20,18 +19,22 @@ TITLES = {"default": "code default", "file": "checkpoint file", "effective": "ef
 
 def config(
     reference: Annotated[
-        Path, typer.Argument(help="A trace, a model's or pipeline's folder, a config file, or a .safetensors file.")
+        Path,
+        typer.Argument(
+            help="A trace, a model's or pipeline's folder, a config file, or a .safetensors file.", callback=there
+        ),
     ],
     candidate: Annotated[
-        Path | None, typer.Argument(help="The other side; left out, the columns of one side are compared.")
+        Path | None,
+        typer.Argument(help="The other side; left out, the columns of one side are compared.", callback=there),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every setting, not only those that disagree.")] = False,
     json: Json = False,
 ) -> None:
-    """Four columns a setting: code default, checkpoint file, effective attribute, and what the tensors' shapes imply; exit code 1 if any disagree."""
+    """Four columns a setting: code default, checkpoint file, effective attribute, and what the tensors' shapes imply."""
     from ...parity.comparison.config_table import differing, settings_of
 
-    sides = [settings_of(_there(path), code_defaults) for path in (reference, candidate) if path is not None]
+    sides = [settings_of(path, code_defaults) for path in (reference, candidate) if path is not None]
     conflicts = [[s for s in side.values() if s.conflict] for side in sides]
     pairs = differing(*sides) if len(sides) == 2 else []
     if json:
@@ -43,13 +46,7 @@ def config(
     else:
         _print(sides, conflicts, pairs, every, (reference, candidate))
     if pairs or any(conflicts):
-        raise typer.Exit(DIFFERENT)
-
-
-def _there(path: Path) -> Path:
-    if not path.exists():
-        raise NotFoundError(f"There is nothing at {path}.")
-    return path
+        raise typer.Exit(ExitCode.DIFFERENT)
 
 
 def code_defaults(kind: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from ...errors import InputError, UnknownNameError
 from ..console import err, out, print_json
+from ..exit_codes import ExitCode
 from .compare import proof
-from .exit_codes import FAULT_MISSED
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
@@ -52,7 +52,7 @@ def mutate(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Plant one fault in a copy of a model and prove it against the original; exit code 0 if it is found at the right place, 1 if not."""
+    """Plant one fault in a copy of a model and prove it against the original: is it found where it was planted?"""
     from ...parity.report import to_terminal, write_html
     from ...parity.report.parts import build
 
@@ -90,7 +90,7 @@ def mutate(
             highlight=False,
         )
     if not found:
-        raise typer.Exit(FAULT_MISSED)
+        raise typer.Exit(ExitCode.FAULT_MISSED)
 
 
 def is_at(node: Any, path: str) -> bool:

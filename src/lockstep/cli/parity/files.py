@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ...errors import InputError, NotFoundError
 from ..console import out, print_json
-from .exit_codes import DIFFERENT
+from ..exit_codes import ExitCode
 from .options import Json, examples
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -26,7 +26,7 @@ def weights(
     every: Annotated[bool, typer.Option("--all", help="List equal ones under other names too.")] = False,
     json: Json = False,
 ) -> None:
-    """Match parameters by their values: same, permuted, transposed, fused, split or different; exit code 1 if a weight differs or is missing."""
+    """Match parameters by their values: same, permuted, transposed, fused, split or different."""
     from ...parity.comparison.weights import match_weights
 
     a, b = parameters(reference), parameters(candidate)
@@ -55,7 +55,7 @@ def weights(
         if len(rows) > LISTED:
             out.print(f"… and {len(rows) - LISTED} more; --json lists all", style="dim")
     if counts["different"] or any(_says_something(a.params[path]) for path in missing):
-        raise typer.Exit(DIFFERENT)
+        raise typer.Exit(ExitCode.DIFFERENT)
 
 
 def _says_something(entry: Any) -> bool:
@@ -145,7 +145,7 @@ def frames(
     else:
         _print_frames([rows[i] for i in chosen], factor, written)
     if any(row["largest"] for row in rows):
-        raise typer.Exit(DIFFERENT)
+        raise typer.Exit(ExitCode.DIFFERENT)
 
 
 def _row(d: Any, index: int) -> dict[str, Any]:

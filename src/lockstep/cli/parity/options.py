@@ -9,17 +9,28 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
-from ...errors import InputError
-from .exit_codes import MEANING
+from ...errors import FileFormatError, InputError, NotFoundError
+from ..exit_codes import ExitCode, explained
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def there(path: Path | None) -> Path | None:
+    """A path that was given, if something is at it."""
+    if path is not None and not path.exists():
+        raise NotFoundError(f"There is nothing at {path}.")
+    return path
+
 
 Model = Annotated[
     str, typer.Argument(help="A model's folder or hub id, or FILE.py:FUNCTION that returns (model, call).")
 ]
 Traces = Annotated[
-    Path, typer.Argument(help="A trace: a folder that `record` wrote, or a .safetensors file of any framework.")
+    Path,
+    typer.Argument(
+        help="A trace: a folder that `record` wrote, or a .safetensors file of any framework.", callback=there
+    ),
 ]
 Library = Annotated[str, typer.Option(help="What runs a model's folder: lockstep or diffusers.")]
 Prompt = Annotated[str, typer.Option(help="What both sides are asked for.")]
@@ -48,17 +59,20 @@ Map = Annotated[
     Path | None, typer.Option("--map", help="A TOML file that names partners, where names and weights do not tell.")
 ]
 DEFAULT_FLOOR = "fp64,ulp,ulp"
+MEANING = explained(code for code in ExitCode if code == ExitCode.DONE or ExitCode.NOISE <= code < ExitCode.INTERRUPTED)
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Errors of the parity tree become errors of the command line: a message and exit code 2."""
+    """Errors of the parity tree become errors of the command line: a message and an exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        from ...parity.errors import ParityError
+        from ...parity.errors import InvalidTrace, ParityError
 
         try:
             return command(*args, **kwargs)
+        except InvalidTrace as problem:
+            raise FileFormatError(str(problem)) from problem
         except ParityError as problem:
             raise InputError(str(problem)) from problem
 

@@ -361,10 +361,14 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         self.decoder = Decoder(latent_channels, out_channels, up_block_types, *body)
         self.quant_conv = Conv2d(2 * latent_channels, 2 * latent_channels, 1) if use_quant_conv else None
         self.post_quant_conv = Conv2d(latent_channels, latent_channels, 1) if use_post_quant_conv else None
-        self.spatial_scale_factor = 2 ** (len(block_out_channels) - 1)
         self.tile_sample_min_size = sample_size if isinstance(sample_size, int) else sample_size[0]
         self.tile_latent_min_size = self.tile_sample_min_size // self.spatial_scale_factor
         self.tile_overlap_factor = 0.25
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        """Every block but the last halves the sides."""
+        return 2 ** (len(self.config.block_out_channels) - 1)
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:

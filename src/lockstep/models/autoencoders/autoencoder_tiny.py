@@ -159,12 +159,16 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         self.latent_magnitude = latent_magnitude
         self.latent_shift = latent_shift
         self.scaling_factor = scaling_factor
-        self.spatial_scale_factor = 2 ** (len(num_encoder_blocks) - 1)
         self.decoder_scale_factor = upsampling_scaling_factor ** (len(num_decoder_blocks) - 1)
         self.tile_overlap_factor = 0.125
         self.tile_sample_min_size = 512
         self.tile_latent_min_size = self.tile_sample_min_size // self.spatial_scale_factor
         self.register_to_config(block_out_channels=decoder_block_out_channels)  # where pipelines look for the factor
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        """Every stage of the encoder but the first halves the sides."""
+        return 2 ** (len(self.config.num_encoder_blocks) - 1)
 
     def scale_latents(self, latents: Tensor) -> Tensor:
         """Raw latents to [0, 1], for instance to store them as a picture."""

@@ -88,15 +88,29 @@ def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
 
 
 class AutoencoderMixin:
-    """Switches for bounded memory: tiles of one picture, slices of one batch."""
+    """What pipelines ask of an autoencoder: scale factors, the scale of latents, tiles and slices for bounded memory."""
 
     use_slicing: bool = False
     use_tiling: bool = False
-    spatial_scale_factor: int
     tile_sample_min_size: int
     tile_latent_min_size: int
     tile_overlap_factor: float
     config: FrozenDict
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        """Pixels per latent along a side."""
+        raise NotImplementedError
+
+    @property
+    def temporal_scale_factor(self) -> int:
+        """Frames per latent; a picture's autoencoder knows no time."""
+        return 1
+
+    @property
+    def latent_channels(self) -> int:
+        """Numbers in one latent."""
+        return self.config.latent_channels
 
     def enable_tiling(self, tile_sample_min_size: int | None = None, tile_overlap_factor: float | None = None) -> None:
         """Encode and decode in overlapping tiles (sizes in pixels) that are blended together."""

@@ -20,10 +20,9 @@ class Verdict(StrEnum):
     INVALID = "INVALID"
     INCONCLUSIVE = "INCONCLUSIVE"
 
-    def exit_code(self, strict: bool = False) -> int:
-        """Process exit code; `strict` makes NOISE a failure (10) of its own."""
-        codes = {"PASS": 0, "NOISE": 10 if strict else 0, "BUG": 1, "INVALID": 2, "INCONCLUSIVE": 3, "DRIFT": 3}
-        return codes[self.value]
+    def passes(self, strict: bool = False) -> bool:
+        """Whether a test may go on: PASS, and NOISE too where nobody is strict."""
+        return self is Verdict.PASS or (self is Verdict.NOISE and not strict)
 
 
 class Status(StrEnum):
@@ -234,9 +233,6 @@ class Comparison:
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
     explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
     search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis
-
-    def exit_code(self, strict: bool = False) -> int:
-        return self.verdict.exit_code(strict)
 
     def node(self, key: str) -> NodeResult | None:
         """The result of one key, given as text (`step|path[#call]|slot`)."""

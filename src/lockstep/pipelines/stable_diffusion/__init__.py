@@ -1,4 +1,1 @@
-"""Stable Diffusion 1.x and 2.x.
-
-encoders.py -> before_denoise.py -> denoise.py -> decoders.py are the way of the data; blocks.py puts them together.
-"""
+"""Stable Diffusion 1.x and 2.x: one CLIP text encoder and a UNet; the rest is pipelines/common."""

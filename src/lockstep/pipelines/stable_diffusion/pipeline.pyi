@@ -6,34 +6,31 @@ from PIL.Image import Image
 from collections.abc import Callable
 from collections.abc import Mapping
 from lockstep.blocks import Checkpoint
-from lockstep.errors import InputError
 from lockstep.guiders.classifier_free import ClassifierFreeGuidance
-from lockstep.images import VaeImageProcessor
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
-from lockstep.pipelines.pipeline import DiffusionPipeline
+from lockstep.pipelines.common.face import PicturePipeline
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
-from torch.nn.functional import interpolate
 from typing import Any
 from typing import Any, ClassVar
 from typing import Literal
 import torch
 
-class StableDiffusionPipeline(DiffusionPipeline):
+class StableDiffusionPipeline(PicturePipeline):
     guider: ClassifierFreeGuidance
     unet: UNet2DConditionModel
     tokenizer: CLIPTokenizer
     text_encoder: CLIPTextModel
     controlnet: ControlNetModel | MultiControlNetModel
-    scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
     def __call__(
         self,
         prompt: str | list[str] | None = None,
@@ -75,13 +72,3 @@ class StableDiffusionPipeline(DiffusionPipeline):
         checkpoints: Mapping[str, Checkpoint] = ...,
         preview: Callable[[torch.Tensor], Any] | bool = False,
     ) -> Any: ...
-    def preview(self, latents: torch.Tensor) -> list[Image]:
-        ...
-    def enable_vae_slicing(self) -> None:
-        ...
-    def disable_vae_slicing(self) -> None:
-        ...
-    def enable_vae_tiling(self) -> None:
-        ...
-    def disable_vae_tiling(self) -> None:
-        ...

@@ -1,1 +1,1 @@
-"""Stable Diffusion XL, base and refiner: two text encoders, sizes as conditions; the rest is Stable Diffusion's."""
+"""Stable Diffusion XL, base and refiner: two text encoders, sizes as conditions; the rest is pipelines/common."""

@@ -6,16 +6,13 @@ from typing import Any
 
 import torch
 
-from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs, randn_tensor
+from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ..stable_diffusion.before_denoise import (
-    SCHEDULER,
-    UNET,
-    PreparePainting,
-    SetTimesteps,
-    SetTimestepsByStrength,
-    check_channels,
-)
+from ..common.painting import PreparePainting
+from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE
+from ..common.sizes import scale_factor
+from ..common.start import AddNoise
+from ..common.timesteps import SetTimesteps, SetTimestepsByStrength
 
 Tensor = torch.Tensor
 
@@ -49,7 +46,7 @@ class SetTimestepsUntil(SetTimesteps):
     def check(self, components: Any, inputs: Any) -> None:
         super().check(components, inputs)
         scheduler = components.scheduler.fresh()
-        self.set_grid(scheduler, components.device, inputs)
+        self.set_grid(scheduler, components, inputs)
         require_steps(until(scheduler, scheduler.timesteps, inputs.denoising_end), inputs)
 
     def __call__(self, components: Any, state: Any) -> None:
@@ -68,17 +65,17 @@ class SetTimestepsBetween(SetTimestepsByStrength):
             super().check(components, inputs)
         elif end is not None and start >= end:
             raise InputError(f"'denoising_start' ({start}) has to be before 'denoising_end' ({end}).")
-        require_steps(self.part(components.scheduler.fresh(), components.device, inputs), inputs)
+        require_steps(self.part(components.scheduler.fresh(), components, inputs), inputs)
 
     def __call__(self, components: Any, state: Any) -> None:
-        state.timesteps = self.part(components.scheduler, components.device, state)
+        state.timesteps = self.part(components.scheduler, components, state)
 
-    def part(self, scheduler: Any, device: torch.device, state: Any) -> Tensor:
+    def part(self, scheduler: Any, components: Any, state: Any) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
-            skipped = self.first_timestep(scheduler, device, state)
+            skipped = self.first_timestep(scheduler, components, state)
         else:
-            self.set_grid(scheduler, device, state)
+            self.set_grid(scheduler, components, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
             if scheduler.order == 2 and remaining % 2 == 0:
                 remaining += 1  # a second-order step is not cut in two
@@ -102,25 +99,13 @@ class PreparePaintingXL(PreparePainting):
     inputs = [*(param for param in PreparePainting.inputs if param.name != "strength"), NEARLY_ALL]
 
 
-class AddNoiseUnlessStarted(ModularPipelineBlocks):
+class AddNoiseUnlessStarted(AddNoise):
     """The start picture with the noise of the first timestep; what another model has begun is noisy already."""
 
-    expected_components = [SCHEDULER, UNET]
-    inputs = [*needs("image_latents", "timesteps"), "generator", "latents", "denoising_start"]
-    outputs = ["latents"]
+    inputs = [*AddNoise.inputs, "denoising_start"]
 
-    def check(self, components: Any, inputs: Any) -> None:
-        check_channels(components.unet)
-
-    def __call__(self, components: Any, state: Any) -> None:
-        clean = state.image_latents
-        if state.latents is not None:
-            state.latents = state.latents.to(components.device)
-        elif state.denoising_start is not None:
-            state.latents = clean
-        else:
-            noise = randn_tensor(clean.shape, state.generator, components.device, clean.dtype)
-            state.latents = components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
+    def noised(self, components: Any, state: Any) -> Tensor:
+        return super().noised(components, state) if state.denoising_start is None else state.image_latents
 
 
 SIZES = [
@@ -132,7 +117,7 @@ SIZES = [
 class DescribeSizes(ModularPipelineBlocks):
     """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
 
-    expected_components = [UNET]
+    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
     expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]
     inputs = [
         *needs("latents", "prompt_embeds", "pooled_prompt_embeds"),
@@ -142,13 +127,17 @@ class DescribeSizes(ModularPipelineBlocks):
     outputs = ["add_time_ids", "negative_add_time_ids"]
 
     def check(self, components: Any, inputs: Any) -> None:
+        if inputs.original_size is None or inputs.target_size is None:
+            scale_factor(components)  # the size of the picture itself is what the model is told: it has to be known
         for name in SIZES:
             if inputs[name] is not None and len(inputs[name]) != 2:
                 raise InputError(f"{name!r} wants two numbers (height or top, width or left), got {inputs[name]}.")
 
     def __call__(self, components: Any, state: Any) -> None:
-        size = tuple(side * components.vae_scale_factor for side in state.latents.shape[-2:])
-        original, target = state.original_size or size, state.target_size or size
+        original, target = state.original_size, state.target_size
+        if original is None or target is None:
+            size = tuple(side * scale_factor(components) for side in state.latents.shape[-2:])
+            original, target = original or size, target or size
         crop, negative_crop = state.crops_coords_top_left, state.negative_crops_coords_top_left
         negative_original = state.negative_original_size or original
         negative_target = state.negative_target_size or target
@@ -159,7 +148,7 @@ class DescribeSizes(ModularPipelineBlocks):
             positive = (*original, *crop, *target)
             told = state.negative_original_size is not None and state.negative_target_size is not None
             negative = (*negative_original, *(negative_crop if told else crop), *negative_target)
-        self.check_width(components.unet, len(positive), state.pooled_prompt_embeds.shape[-1])
+        self.check_width(components.denoiser, len(positive), state.pooled_prompt_embeds.shape[-1])
         state.add_time_ids = self.rows(positive, state)
         state.negative_add_time_ids = self.rows(negative, state)
 

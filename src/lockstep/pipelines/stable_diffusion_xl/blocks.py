@@ -6,19 +6,17 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, LoopSequentialPipelineBlocks, SequentialPipelineBlocks, needs
-from ..stable_diffusion.before_denoise import AutoControl, EmbedGuidance, EncodeImage, PrepareLatents
-from ..stable_diffusion.decoders import AutoPasteCrop, Decode
-from ..stable_diffusion.denoise import (
-    CONTROL,
-    AutoAppendMask,
-    AutoKeepUnmasked,
-    Predict,
-    PredictWithControl,
-    ScaleModelInput,
-    SchedulerStep,
-)
-from ..stable_diffusion.encoders import SetGuidance
+from ...blocks import ComponentSpec, SequentialPipelineBlocks, needs
+from ...models.autoencoders.autoencoder_kl import AutoencoderKL
+from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ...models.unets.unet_2d_condition import UNet2DConditionModel
+from ..common.control import CONTROL, AutoControl
+from ..common.decode import Decode
+from ..common.denoise import DenoiseOrPaint
+from ..common.painting import AutoPasteCrop, StartPainting
+from ..common.start import StartFromImage, StartFromNoise
+from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, PredictWithUNet, SetUNetGuidance
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
 from .before_denoise import (
     AddNoiseUnlessStarted,
     DescribeSizes,
@@ -32,40 +30,11 @@ from .encoders import EncodePrompt
 Tensor = torch.Tensor
 
 
-class StartFromNoise(SequentialPipelineBlocks):
-    """Text to image: from noise."""
-
-    block_classes = [SetTimestepsUntil, PrepareLatents]
-    block_names = ["timesteps", "latents"]
-
-
-class StartFromImage(SequentialPipelineBlocks):
-    """Image to image: from a picture with noise, or from what another model has begun."""
-
-    block_classes = [SetTimestepsBetween, EncodeImage, AddNoiseUnlessStarted]
-    block_names = ["timesteps", "encode_image", "latents"]
-
-
-class StartPainting(SequentialPipelineBlocks):
-    """Inpainting: from a picture and a mask."""
-
-    block_classes = [SetTimestepsForPainting, PreparePaintingXL]
-    block_names = ["timesteps", "latents"]
-
-
-class AutoStart(AutoPipelineBlocks):
-    """Grid and first latents, by what is given."""
-
-    block_classes = [StartPainting, StartFromImage, StartFromNoise]
-    block_names = ["inpainting", "image2image", "text2image"]
-    block_trigger_inputs = ["mask_image", "image", None]
-
-
-class PredictXL(Predict):
+class PredictXL(PredictWithUNet):
     """The XL denoiser's prediction for each branch, told sizes and pooled text too, and the guider's mix of them."""
 
     inputs = [
-        *Predict.inputs,
+        *PredictWithUNet.inputs,
         *needs("pooled_prompt_embeds", "add_time_ids"),
         *["negative_pooled_prompt_embeds", "negative_add_time_ids"],
     ]
@@ -88,40 +57,30 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
     inputs = [*PredictXL.inputs, *CONTROL]
 
 
-class AutoPredictXL(AutoPipelineBlocks):
-    """With a ControlNet where there is a control picture."""
-
-    block_classes = [PredictXLWithControl, PredictXL]
-    block_names = ["with_control", "plain"]
-    block_trigger_inputs = ["control_image", None]
-
-
-class Denoise(LoopSequentialPipelineBlocks):
-    """Scale, predict, guide, step: once per timestep."""
-
-    block_classes = [ScaleModelInput, AutoAppendMask, AutoPredictXL, SchedulerStep, AutoKeepUnmasked]
-    block_names = ["scale", "append_mask", "predict", "step", "keep_unmasked"]
-    loop_over = "timesteps"
-
-
 class StableDiffusionXLBlocks(SequentialPipelineBlocks):
     """Text to image, image to image and inpainting, with the base model or the refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
-    block_classes = [
-        *[SetGuidance, EncodePrompt, EmbedGuidance, AutoControl, AutoStart, DescribeSizes],
-        *[Denoise, Decode, AutoPasteCrop],
-    ]
-    block_names = [
-        *["guidance", "text_encoder", "embed_guidance", "control", "start", "sizes"],
-        *["denoise", "decode", "paste_crop"],
-    ]
-    outputs = ["images"]
-    workflows = {
-        "text2image": [],
-        "image2image": ["image"],
-        "inpainting": ["image", "mask_image"],
-        "controlnet_text2image": ["control_image"],
-        "controlnet_image2image": ["image", "control_image"],
-        "controlnet_inpainting": ["image", "mask_image", "control_image"],
+    roles = {
+        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
+        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
     }
+    block_classes = {
+        "guidance": SetUNetGuidance,
+        "text_encoder": EncodePrompt,
+        "embed_guidance": EmbedGuidance,
+        "control": AutoControl,
+        "start": AutoStart.with_parts(
+            inpainting=StartPainting.with_parts(timesteps=SetTimestepsForPainting, latents=PreparePaintingXL),
+            image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
+            text2image=StartFromNoise.with_parts(timesteps=SetTimestepsUntil),
+        ),
+        "sizes": DescribeSizes,
+        "denoise": DenoiseOrPaint.with_parts(
+            predict=AutoPredict.with_parts(with_control=PredictXLWithControl, plain=PredictXL)
+        ),
+        "decode": Decode,
+        "paste_crop": AutoPasteCrop,
+    }
+    outputs = ["images"]
+    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)

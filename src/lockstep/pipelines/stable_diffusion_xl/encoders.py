@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +12,12 @@ from ...blocks import ComponentSpec, ConfigSpec, InputParam, ModularPipelineBloc
 from ...errors import InputError
 from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ...tokenizers import CLIPTokenizer
-from ..stable_diffusion.encoders import (
-    GUIDER,
-    as_lists,
-    check_clip_skip,
-    check_encoders,
-    check_prompts,
-    num_pieces,
-    num_rows,
-    per_picture,
-    token_pieces,
-)
+from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
+from ..common.parts import GUIDER
+from ..common.prompts import all_ready, as_lists, check_encoders, check_prompts, num_rows, per_picture
 
 Tensor = torch.Tensor
+ENCODERS = ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2")
 EMBEDS = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 
 
@@ -45,6 +39,9 @@ class EncodePrompt(ModularPipelineBlocks):
         *[InputParam.template(name, required=False, given=True) for name in EMBEDS],
     ]
     outputs = list(EMBEDS)
+
+    def unneeded(self, inputs: Any) -> Collection[str]:
+        return ENCODERS if all_ready(inputs) else ()
 
     def check(self, components: Any, inputs: Any) -> None:
         check_prompts(inputs)

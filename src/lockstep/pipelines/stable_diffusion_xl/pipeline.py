@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from ..stable_diffusion.pipeline import StableDiffusionPipeline
+from ..common.face import PicturePipeline
+from ..index_names import STANDS_IN_FOR
 from .blocks import StableDiffusionXLBlocks
 
 
-class StableDiffusionXLPipeline(StableDiffusionPipeline):
+class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
-    index_names = (
-        "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline", "StableDiffusionXLControlNetPipeline",
-        "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
-    )  # fmt: skip
+    index_names = STANDS_IN_FOR["StableDiffusionXLPipeline"]

@@ -14,7 +14,7 @@ from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
-from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
+from lockstep.pipelines.common.face import PicturePipeline
 from lockstep.pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
@@ -23,7 +23,7 @@ from typing import Any
 from typing import Literal
 import torch
 
-class StableDiffusionXLPipeline(StableDiffusionPipeline):
+class StableDiffusionXLPipeline(PicturePipeline):
     guider: ClassifierFreeGuidance
     unet: UNet2DConditionModel
     tokenizer: CLIPTokenizer
@@ -31,8 +31,8 @@ class StableDiffusionXLPipeline(StableDiffusionPipeline):
     tokenizer_2: CLIPTokenizer
     text_encoder_2: CLIPTextModelWithProjection
     controlnet: ControlNetModel | MultiControlNetModel
-    scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
     def __call__(
         self,
         prompt: str | list[str] | None = None,

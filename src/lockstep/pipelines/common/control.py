@@ -1,0 +1,103 @@
+"""Control pictures for ControlNets (arXiv:2302.05543), and when and how strongly each net acts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import AutoPipelineBlocks, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...errors import InputError
+from ...models.controlnets.controlnet import ControlNetModel
+from ...models.controlnets.multi import MultiControlNetModel
+from .parts import AUTOENCODER_OUTLINE
+from .sizes import check_size, picture_processor, repeated
+
+Tensor = torch.Tensor
+CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
+CONTROL_PIXELS = OutputParam("control_pixels", list[Tensor], "The control picture as each ControlNet reads it.")
+CONTROL: list[Any] = [
+    InputParam("control_pixels", list[Tensor], required=True, description="The control picture of each ControlNet."),
+    *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
+]
+
+
+class PrepareControl(ModularPipelineBlocks):
+    """The control picture of each net. Its size is that of the picture to make, unless one is given."""
+
+    expected_components = [CONTROLNET, AUTOENCODER_OUTLINE]
+    inputs = [
+        InputParam.template("control_image", required=True),
+        *needs("prompt_embeds"),
+        *["height", "width", "padding_mask_crop"],
+    ]
+    outputs = [CONTROL_PIXELS, "height", "width"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if components.controlnet is None:
+            raise InputError(
+                "'control_image' needs a ControlNet: load the pipeline with "
+                "controlnet=ControlNetModel.from_pretrained(…)."
+            )
+        if inputs.padding_mask_crop is not None:
+            raise InputError("'padding_mask_crop' and 'control_image' do not go together; crop the pictures yourself.")
+        check_size(components, inputs)
+        self.pixels(components, inputs)  # what it refuses, it refuses now
+
+    def __call__(self, components: Any, state: Any) -> None:
+        samples = len(state.prompt_embeds)
+        pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
+        state.control_pixels = [rows.to(state.prompt_embeds) for rows in pixels]
+        state.height, state.width = pixels[0].shape[-2:]
+
+    def pixels(self, components: Any, state: Any) -> list[Tensor]:
+        """What each net sees; the first picture decides on the size."""
+        nets = len(control_nets(components.controlnet))
+        pictures = [state.control_image] if nets == 1 else state.control_image
+        if nets > 1 and not (isinstance(pictures, (list, tuple)) and len(pictures) == nets):
+            got = f"{len(pictures)}" if isinstance(pictures, (list, tuple)) else "one picture"
+            raise InputError(f"'control_image' wants a list with a picture for each of {nets} ControlNets, got {got}.")
+        processor = picture_processor(components, do_normalize=False)
+        first = processor.preprocess(pictures[0], height=state.height, width=state.width).float()
+        height, width = first.shape[-2:]
+        return [first, *(processor.preprocess(one, height=height, width=width).float() for one in pictures[1:])]
+
+
+class AutoControl(AutoPipelineBlocks):
+    """Only where there is a control picture."""
+
+    block_classes = [PrepareControl]
+    block_names = ["prepare"]
+    block_trigger_inputs = ["control_image"]
+
+
+def control_nets(controlnet: Any) -> list[ControlNetModel]:
+    """The nets of a component that is one, or several."""
+    return list(getattr(controlnet, "nets", [controlnet]))
+
+
+def control_settings(components: Any, state: Any) -> list[tuple[float, float, float]]:
+    """Begin, end and weight of each net."""
+    nets = len(control_nets(components.controlnet))
+    columns = []
+    for name in ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale"):
+        values = state[name] if isinstance(state[name], (list, tuple)) else [state[name]] * nets
+        if len(values) != nets:
+            raise InputError(f"{name!r} wants a number for each ControlNet, {nets}, or one for all; got {values}.")
+        columns.append(values)
+    return list(zip(*columns, strict=True))
+
+
+def check_control(components: Any, inputs: Any) -> None:
+    """Every net begins before it ends."""
+    for start, end, _ in control_settings(components, inputs):
+        if start >= end:
+            raise InputError(f"'control_guidance_start' ({start}) has to be before 'control_guidance_end' ({end}).")
+
+
+def control_scales(components: Any, state: Any, step: int, steps: int) -> list[float]:
+    """The weight of each net at a step; nothing outside of its part of the way."""
+    return [
+        scale * float(step / steps >= start and (step + 1) / steps <= end)
+        for start, end, scale in control_settings(components, state)
+    ]

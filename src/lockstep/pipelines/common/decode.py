@@ -1,0 +1,49 @@
+"""Latents to what the caller asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...blocks import ModularPipelineBlocks, needs
+from ...errors import InputError
+from ...images import VaeImageProcessor
+from .parts import AUTOENCODER
+
+
+class Decode(ModularPipelineBlocks):
+    """Through the autoencoder, and into the form that was asked for."""
+
+    upcast_on_nonfinite = ("autoencoder",)
+    expected_components = [replace(AUTOENCODER, optional=True)]
+    inputs = [*needs("latents"), "output_type"]
+    outputs = ["images"]
+
+    def unneeded(self, inputs: Any) -> Collection[str]:
+        return ["autoencoder"] if inputs.output_type == "latent" else []
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if inputs.output_type != "latent" and components.autoencoder is None:
+            raise InputError(
+                f"output_type={inputs.output_type!r} needs the component {self.cast['autoencoder'].name!r}, which this "
+                "pipeline does not have. Load it with one, or ask for output_type='latent'."
+            )
+
+    def __call__(self, components: Any, state: Any) -> None:
+        if state.output_type == "latent":
+            state.images = state.latents
+            return
+        vae, latents = components.autoencoder, self.unpacked(components, state)
+        pixels = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
+        state.images = self.finished(pixels, state.output_type)
+
+    def unpacked(self, components: Any, state: Any) -> torch.Tensor:
+        """The latents as the autoencoder takes them; a family whose denoiser reads tokens lays them out again here."""
+        return state.latents
+
+    def finished(self, pixels: torch.Tensor, output_type: str) -> Any:
+        """Pixels in [-1, 1] as pictures."""
+        return VaeImageProcessor(do_convert_rgb=True).postprocess(pixels, output_type=output_type)

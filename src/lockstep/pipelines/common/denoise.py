@@ -1,0 +1,96 @@
+"""The loop: scale, predict, guide, step."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from ...blocks import InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
+from ...errors import InputError
+from ...guiders import predict_branches
+from .painting import AutoAppendMask, AutoKeepUnmasked
+from .parts import DENOISER, GUIDER, SCHEDULER
+
+Tensor = torch.Tensor
+ONE_BATCH = InputParam("batch_guidance", bool, default=True,
+                       description="Run the branches of the guidance as one batch; off needs less memory.")  # fmt: skip
+
+
+class ScaleModelInput(ModularPipelineBlocks):
+    """The latents as the denoiser was trained to see them."""
+
+    expected_components = [SCHEDULER]
+    inputs = needs("latents")
+    outputs = ["model_input"]
+
+    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+        state.model_input = components.scheduler.scale_model_input(state.latents, t)
+
+
+class Predict(ModularPipelineBlocks):
+    """The denoiser's prediction for each branch that the guider asks for, and the guider's mix of them."""
+
+    expected_components = [DENOISER, GUIDER]
+    inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
+    outputs = ["noise_pred"]
+
+    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+        components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
+        branches = components.guider.prepare_inputs(self.conditions(state))
+
+        def predict(inputs: dict[str, Tensor], repeats: int) -> Tensor:
+            return self.denoise(components, state, t, inputs, repeats)
+
+        predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
+        state.noise_pred = components.guider(branches)[0]
+
+    def conditions(self, state: Any) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """What differs between the branches: with the prompt, and without it."""
+        return {"encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds)}
+
+    def denoise(self, components: Any, state: Any, t: Tensor, inputs: dict[str, Tensor], repeats: int) -> Tensor:
+        """One call of the denoiser for `repeats` branches; a family whose denoiser is told more says so here."""
+        sample = torch.cat([state.model_input] * repeats)
+        return components.denoiser(sample, t.expand(len(sample)), **inputs, return_dict=False)[0]
+
+
+class SchedulerStep(ModularPipelineBlocks):
+    """One step down in noise."""
+
+    expected_components = [SCHEDULER]
+    inputs = [*needs("noise_pred", "latents"), "eta", "generator"]
+    outputs = ["latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if inputs.eta and "eta" not in _step_arguments(components.scheduler):
+            raise InputError(
+                f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use "
+                "DDIMScheduler."
+            )
+
+    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+        given = {"eta": state.eta, "generator": state.generator}
+        taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
+        state.latents = components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)[0]
+
+
+def _step_arguments(scheduler: Any) -> Any:
+    return inspect.signature(type(scheduler).step).parameters
+
+
+class Denoise(LoopSequentialPipelineBlocks):
+    """Scale, predict, guide, step: once per timestep."""
+
+    block_classes = [ScaleModelInput, Predict, SchedulerStep]
+    block_names = ["scale", "predict", "step"]
+    loop_over = "timesteps"
+
+
+class DenoiseOrPaint(LoopSequentialPipelineBlocks):
+    """Scale, predict, guide, step: once per timestep; where there is a mask, what it leaves out stays."""
+
+    block_classes = [ScaleModelInput, AutoAppendMask, Predict, SchedulerStep, AutoKeepUnmasked]
+    block_names = ["scale", "append_mask", "predict", "step", "keep_unmasked"]
+    loop_over = "timesteps"

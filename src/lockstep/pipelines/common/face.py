@@ -1,0 +1,54 @@
+"""The face of a pipeline that makes pictures from latents: previews, and the autoencoder's switches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch.nn.functional import interpolate
+
+from ...errors import InputError
+from ...images import VaeImageProcessor
+from ..pipeline import DiffusionPipeline
+
+PREVIEW_SIDE = 32  # latents along the longer side of a preview
+
+
+class PicturePipeline(DiffusionPipeline):
+    """A pipeline whose blocks name the autoencoder among their roles."""
+
+    @property
+    def _autoencoder(self) -> Any:
+        name = self.blocks.roles["autoencoder"].name
+        found = getattr(self, name)
+        if found is None:
+            raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")
+        return found
+
+    def preview(self, latents: torch.Tensor) -> list[Image]:
+        """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
+        vae = self._autoencoder
+        largest = max(latents.shape[-2:])
+        if largest > PREVIEW_SIDE:
+            latents = interpolate(latents.float(), scale_factor=PREVIEW_SIDE / largest, mode="area")
+        latents = latents / latents.float().std().clamp(min=1.0)  # some schedulers carry the noise at its full size
+        decoded = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
+        pictures: Any = VaeImageProcessor().postprocess(decoded.float(), output_type="pil")
+        return pictures
+
+    def enable_vae_slicing(self) -> None:
+        """Decode the pictures of a batch one by one."""
+        self._autoencoder.enable_slicing()
+
+    def disable_vae_slicing(self) -> None:
+        """Decode a batch at once."""
+        self._autoencoder.disable_slicing()
+
+    def enable_vae_tiling(self) -> None:
+        """Encode and decode a large picture tile by tile."""
+        self._autoencoder.enable_tiling()
+
+    def disable_vae_tiling(self) -> None:
+        """Encode and decode a picture whole."""
+        self._autoencoder.disable_tiling()

@@ -1,0 +1,33 @@
+"""The guider of a run gets its scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...blocks import ModularPipelineBlocks
+from ...errors import InputError
+from ...guiders import BaseGuidance
+from .parts import GUIDER
+
+
+class SetGuidance(ModularPipelineBlocks):
+    """Gives the guider of this run its scale."""
+
+    expected_components = [GUIDER]
+    inputs = ["guidance_scale", "guidance_rescale"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        for name, unset in (("guidance_scale", None), ("guidance_rescale", 0.0)):
+            if getattr(inputs, name) != unset and not hasattr(components.guider, name):
+                kind = type(components.guider).__name__
+                raise InputError(
+                    f"{kind} has no {name!r}; give its own settings when you make it: pipe.guider = {kind}(…)."
+                )
+
+    def __call__(self, components: Any, state: Any) -> None:
+        guider: BaseGuidance = components.guider
+        if state.guidance_scale is not None:
+            floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0
+            guider.guidance_scale = max(state.guidance_scale, floor)  # type: ignore[attr-defined]
+        if state.guidance_rescale > 0.0:
+            guider.guidance_rescale = state.guidance_rescale  # type: ignore[attr-defined]

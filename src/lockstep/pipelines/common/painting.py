@@ -1,0 +1,190 @@
+"""Painting: a picture and a mask to latents, the mask in the loop, and a painted crop back into the whole picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import interpolate
+
+from ...blocks import (
+    LATER,
+    AutoPipelineBlocks,
+    InputParam,
+    ModularPipelineBlocks,
+    OutputParam,
+    SequentialPipelineBlocks,
+    needs,
+)
+from ...errors import InputError
+from ...images import VaeImageProcessor, mask_processor
+from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER
+from .sizes import check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
+from .start import first_noise, to_latents
+from .timesteps import SetTimestepsForPainting
+
+Tensor = torch.Tensor
+CROP_BOX = OutputParam(
+    "crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in."
+)
+
+
+def sees_mask(denoiser: Any) -> bool:
+    """Whether the denoiser reads the mask and the masked picture beside the latents; else the rest is kept for it."""
+    return denoiser.config.in_channels > denoiser.config.out_channels
+
+
+class PreparePainting(ModularPipelineBlocks):
+    """Picture and mask to latents: what is painted starts from noise, what stays is kept at hand."""
+
+    expected_components = [AUTOENCODER, SCHEDULER, DENOISER_OUTLINE]
+    inputs = [
+        InputParam.template("image", required=True),
+        InputParam.template("mask_image", required=True),
+        *needs("prompt_embeds", "timesteps"),
+        *["height", "width", "generator", "latents", "padding_mask_crop", "masked_image_latents"],
+        InputParam.template("strength", default=1.0),
+    ]
+    outputs = ["latents", "noise", OutputParam.template("image_latents"), "mask", "masked_image_latents", CROP_BOX]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_size(components, inputs)
+        self.check_channels(components)
+        if inputs.padding_mask_crop is not None and any(
+            isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
+        ):
+            raise InputError("'padding_mask_crop' wants 'image' and 'mask_image' as single PIL pictures.")
+        if all(value is not LATER for value in (inputs.height, inputs.width, inputs.image, inputs.mask_image)):
+            self.pixels(components, inputs)  # what it refuses, it refuses now
+
+    def __call__(self, components: Any, state: Any) -> None:
+        pixels, mask, state.crop_box = self.pixels(components, state)
+        if state.strength < 1.0 or not sees_mask(components.denoiser):
+            state.image_latents = to_latents(components, pixels, state)
+        else:
+            state.image_latents = None
+        self.start(components, state)
+        given = state.masked_image_latents
+        masked = given if given is not None else pixels * (mask < 0.5)
+        state.masked_image_latents = to_latents(components, masked, state)
+        size = latent_size(components, state)
+        state.mask = repeated(interpolate(mask, size=size), len(state.latents), "mask_image").to(state.latents)
+
+    @staticmethod
+    def check_channels(components: Any) -> None:
+        """The latents alone, or beside them a mask and the masked picture."""
+        channels, latent = components.denoiser.config.in_channels, components.autoencoder.latent_channels
+        if channels not in (latent, 2 * latent + 1):
+            raise InputError(
+                f"Painting wants a denoiser with {latent} or {2 * latent + 1} input channels, this one has {channels}."
+            )
+
+    def pixels(self, components: Any, state: Any) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
+        """Picture and mask at the size to paint, and the part of the picture that they show."""
+        height, width = pixel_size(components, state)
+        masks, pictures = mask_processor(scale_factor(components)), picture_processor(components)
+        box, options = None, dict[str, Any](height=height, width=width)
+        if state.padding_mask_crop is not None:
+            box = masks.get_crop_region(state.mask_image, width, height, pad=state.padding_mask_crop)
+            options |= {"crops_coords": box, "resize_mode": "fill"}
+        pixels = pictures.preprocess(state.image, **options).float()
+        return pixels, masks.preprocess(state.mask_image, **options), box
+
+    def start(self, components: Any, state: Any) -> None:
+        """Pure noise at full strength, else the picture with noise."""
+        size = latent_size(components, state)
+        shape = (len(state.prompt_embeds), components.autoencoder.latent_channels, *size)
+        given = state.latents is not None
+        state.noise = first_noise(shape, state, components.device)
+        if state.strength == 1.0 or given:
+            state.latents = state.noise * components.scheduler.init_noise_sigma
+        else:
+            state.latents = components.scheduler.add_noise(
+                state.image_latents, state.noise, state.timesteps[:1].repeat(shape[0])
+            )
+
+
+class StartPainting(SequentialPipelineBlocks):
+    """Inpainting: from a picture and a mask."""
+
+    block_classes = [SetTimestepsForPainting, PreparePainting]
+    block_names = ["timesteps", "latents"]
+
+
+class AppendMask(ModularPipelineBlocks):
+    """Mask and masked picture beside the latents, for a denoiser that was taught to read them."""
+
+    expected_components = [DENOISER_OUTLINE]
+    inputs = needs("model_input", "mask", "masked_image_latents")
+    outputs = ["model_input"]
+
+    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+        wide = sees_mask(components.denoiser)
+        parts = [state.model_input, state.mask, state.masked_image_latents] if wide else [state.model_input]
+        state.model_input = torch.cat(parts, dim=1)
+
+
+class KeepUnmasked(ModularPipelineBlocks):
+    """Outside of the mask: the start picture with as much noise as the next step has."""
+
+    expected_components = [SCHEDULER, DENOISER_OUTLINE]
+    inputs = [*needs("latents", "noise", "mask", "timesteps"), InputParam.template("image_latents", required=False)]
+    outputs = ["latents"]
+
+    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+        if sees_mask(components.denoiser):  # it keeps the rest by itself
+            state.latents = state.latents
+            return
+        kept = state.image_latents
+        if i < len(state.timesteps) - 1:
+            kept = components.scheduler.add_noise(kept, state.noise, state.timesteps[i + 1 : i + 2])
+        state.latents = (1 - state.mask) * kept + state.mask * state.latents
+
+
+class PasteCrop(ModularPipelineBlocks):
+    """The painted crop back into the whole picture."""
+
+    inputs = [
+        InputParam("images", list, required=True, given=False, description="The pictures."),
+        InputParam.template("image", required=True),
+        InputParam.template("mask_image", required=True),
+        InputParam("crop_box", tuple, required=True, given=False, description="Where the crop belongs."),
+        "output_type",
+    ]
+    outputs = ["images"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        if inputs.output_type != "pil":
+            raise InputError(
+                f"'padding_mask_crop' pastes PIL pictures; it wants output_type='pil', got {inputs.output_type!r}."
+            )
+
+    def __call__(self, components: Any, state: Any) -> None:
+        processor = VaeImageProcessor(do_convert_rgb=True)
+        state.images = [
+            processor.apply_overlay(state.mask_image, state.image, one, state.crop_box) for one in state.images
+        ]
+
+
+class AutoAppendMask(AutoPipelineBlocks):
+    """Only when painting."""
+
+    block_classes = [AppendMask]
+    block_names = ["append"]
+    block_trigger_inputs = ["mask_image"]
+
+
+class AutoKeepUnmasked(AutoPipelineBlocks):
+    """Only when painting."""
+
+    block_classes = [KeepUnmasked]
+    block_names = ["keep"]
+    block_trigger_inputs = ["mask_image"]
+
+
+class AutoPasteCrop(AutoPipelineBlocks):
+    """Only where the picture was cropped to the mask."""
+
+    block_classes = [PasteCrop]
+    block_names = ["paste"]
+    block_trigger_inputs = ["padding_mask_crop"]

@@ -1,0 +1,20 @@
+"""The components that shared blocks use. Roles are played by what a family names: `unet` or `transformer`, `vae`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...blocks import ComponentSpec
+from ...guiders import ClassifierFreeGuidance
+from ...models.autoencoders.parts import AutoencoderMixin
+from ...models.modeling import ModelMixin
+from ...schedulers import SchedulerMixin
+
+DENOISER = ComponentSpec("denoiser", ModelMixin, role=True)
+AUTOENCODER = ComponentSpec("autoencoder", AutoencoderMixin, role=True)
+# Sizes and channels follow from configs: who asks for no more than these loads no weights.
+DENOISER_OUTLINE = replace(DENOISER, outline=True)
+AUTOENCODER_OUTLINE = replace(AUTOENCODER, outline=True, optional=True)
+
+SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
+GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")

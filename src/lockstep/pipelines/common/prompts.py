@@ -1,0 +1,90 @@
+"""What every text encoding checks and does with prompts, whatever the encoder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import InputError
+
+Tensor = torch.Tensor
+
+
+def check_prompts(inputs: Any) -> None:
+    """Either words or ready embeddings, and as many negative ones as positive ones."""
+    if inputs.prompt is None and inputs.prompt_embeds is None:
+        raise InputError("Give a 'prompt' (text, or a list of texts), or ready 'prompt_embeds'; got neither.")
+    if inputs.prompt is not None and inputs.prompt_embeds is not None:
+        raise InputError("Give 'prompt' or ready 'prompt_embeds', not both: which of them should the picture follow?")
+    if inputs.negative_prompt is not None and inputs.negative_prompt_embeds is not None:
+        raise InputError("Give 'negative_prompt' or ready 'negative_prompt_embeds', not both.")
+    if inputs.prompt_embeds is not None and inputs.negative_prompt_embeds is not None:
+        wanted, got = tuple(inputs.prompt_embeds.shape), tuple(inputs.negative_prompt_embeds.shape)
+        if wanted != got:
+            raise InputError(
+                f"'negative_prompt_embeds' needs the shape of 'prompt_embeds', {list(wanted)}, got {list(got)}."
+            )
+    if isinstance(inputs.prompt, list) and not inputs.prompt:
+        raise InputError("'prompt' is an empty list; give at least one text.")
+    if isinstance(inputs.negative_prompt, list):
+        rows = num_rows(inputs.prompt, inputs.prompt_embeds)
+        if len(inputs.negative_prompt) != rows:
+            raise InputError(
+                f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got "
+                f"{len(inputs.negative_prompt)}."
+            )
+
+
+def warn_of_unknown_words(tokenizer: Any, inputs: Any) -> None:
+    """A model whose folder lists the words that it was taught tells of others, before it draws something else."""
+    known = getattr(tokenizer, "known_words", None)
+    if known is None:
+        return
+    given = [value for value in (inputs.prompt, inputs.negative_prompt) if value is not None]
+    remark = known.remark_on(text for value in given for text in ([value] if isinstance(value, str) else value))
+    if remark:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+
+
+def check_encoders(components: Any, inputs: Any, *names: str) -> None:
+    """Words need a tokenizer and a text encoder."""
+    missing = [name for name in names if getattr(components, name) is None]
+    if not missing:
+        return
+    words = [name for name in ("prompt", "negative_prompt") if getattr(inputs, name) is not None]
+    if not words and inputs.negative_prompt_embeds is None and components.guider.needs_unconditional:
+        words = ["guidance without 'negative_prompt_embeds'"]
+    if words:
+        raise InputError(
+            f"{words[0]} needs {' and '.join(missing)}, which this pipeline does not have. Load the pipeline with them, "
+            "or give ready 'prompt_embeds' and 'negative_prompt_embeds'."
+        )
+
+
+def all_ready(inputs: Any) -> bool:
+    """Whether nothing is left to encode: then no text encoder is loaded."""
+    ready = inputs.prompt_embeds is not None and inputs.negative_prompt_embeds is not None
+    return ready and inputs.prompt is None and inputs.negative_prompt is None
+
+
+def num_rows(prompt: str | Sequence[str] | None, embeds: Tensor | None) -> int:
+    """How many prompts there are."""
+    if prompt is None:
+        return embeds.shape[0]  # type: ignore[union-attr]
+    return 1 if isinstance(prompt, str) else len(prompt)
+
+
+def as_lists(prompt: Any, negative: Any, embeds: Tensor | None) -> tuple[list[str], list[str]]:
+    """Prompts and negative prompts, one each per row; no negative prompt is the empty one."""
+    rows = num_rows(prompt, embeds)
+    prompts = [] if prompt is None else [prompt] if isinstance(prompt, str) else list(prompt)
+    negatives = list(negative) if isinstance(negative, (list, tuple)) else [negative or ""] * rows
+    return prompts, negatives
+
+
+def per_picture(rows: Tensor, num_images_per_prompt: int) -> Tensor:
+    """Each row as often as its prompt has pictures, next to each other."""
+    return rows.repeat_interleave(num_images_per_prompt, dim=0)

@@ -1,0 +1,77 @@
+"""Pixels and latents: the factor between them is the autoencoder's, the size that a model was trained at the denoiser's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import LATER
+from ...errors import InputError
+from ...images import VaeImageProcessor
+
+Tensor = torch.Tensor
+
+
+def scale_factor(components: Any) -> int:
+    """Pixels per latent along a side."""
+    if components.autoencoder is None:
+        raise InputError(
+            "A size in pixels needs the autoencoder, which says how many pixels a latent has, and this pipeline has "
+            "none. Load it with its 'vae', or leave 'height' and 'width' away for the size that the denoiser was "
+            "trained at."
+        )
+    return components.autoencoder.spatial_scale_factor
+
+
+def picture_processor(components: Any, **options: Any) -> VaeImageProcessor:
+    """Pictures to what the autoencoder takes."""
+    return VaeImageProcessor(**{"vae_scale_factor": scale_factor(components), "do_convert_rgb": True, **options})
+
+
+def check_size(components: Any, inputs: Any) -> None:
+    """A height and a width that the autoencoder can divide."""
+    for name in ("height", "width"):
+        value = getattr(inputs, name)
+        factor = scale_factor(components) if isinstance(value, int) else 1
+        if isinstance(value, int) and value % factor:
+            near = max(round(value / factor), 1) * factor
+            raise InputError(
+                f"{name!r} has to be a multiple of {factor} for this autoencoder, got {value}; {near} is near."
+            )
+
+
+def trained_size(components: Any) -> tuple[int | None, int | None]:
+    """Height and width, in latents, that the denoiser was trained at."""
+    trained = components.denoiser.config.get("sample_size")
+    return (trained, trained) if isinstance(trained, int) or trained is None else tuple(trained)
+
+
+def latent_size(components: Any, state: Any) -> tuple[int, int]:
+    """Height and width as given, else the size that the denoiser was trained at; in latents."""
+    height, width = (
+        side // scale_factor(components) if side else trained
+        for side, trained in zip((state.height, state.width), trained_size(components), strict=True)
+    )
+    if height is None or width is None:
+        raise InputError("The denoiser's config names no sample_size; give 'height' and 'width'.")
+    return height, width
+
+
+def pixel_size(components: Any, state: Any) -> tuple[int, int]:
+    """The same in pixels."""
+    height, width = latent_size(components, state)
+    return height * scale_factor(components), width * scale_factor(components)
+
+
+def given_size(state: Any) -> tuple[int | None, int | None]:
+    """Height and width as far as they are known before the run."""
+    height, width = (None if side is LATER else side for side in (state.height, state.width))
+    return height, width
+
+
+def repeated(rows: Tensor, samples: int, name: str) -> Tensor:
+    """As many rows as samples, each one's copies next to each other."""
+    if samples % len(rows):
+        raise InputError(f"{name!r} has {len(rows)} pictures, which do not divide evenly among {samples} samples.")
+    return rows.repeat_interleave(samples // len(rows), dim=0)

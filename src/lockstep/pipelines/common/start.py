@@ -1,0 +1,135 @@
+"""The first latents: noise, or a picture with noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import LATER, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
+from ...errors import InputError
+from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER
+from .sizes import check_size, given_size, latent_size, picture_processor, repeated
+from .timesteps import SetTimesteps, SetTimestepsByStrength
+
+Tensor = torch.Tensor
+
+
+class PrepareLatents(ModularPipelineBlocks):
+    """Noise of the wanted size, on the scale of the scheduler's first step."""
+
+    expected_components = [SCHEDULER, DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
+    inputs = [*needs("prompt_embeds", "timesteps"), "height", "width", "generator", "latents"]
+    outputs = ["latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_size(components, inputs)
+        check_channels(components.denoiser)
+        if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
+            check_latents(inputs.latents, self.shape(components, inputs, len(inputs.latents)))
+
+    def __call__(self, components: Any, state: Any) -> None:
+        shape = self.shape(components, state, len(state.prompt_embeds))
+        state.latents = first_noise(shape, state, components.device) * components.scheduler.init_noise_sigma
+
+    def shape(self, components: Any, state: Any, samples: int) -> tuple[int, ...]:
+        """Samples, channels and the latents' own axes; a video has one for time."""
+        return (samples, components.denoiser.config.in_channels, *latent_size(components, state))
+
+
+class EncodeImage(ModularPipelineBlocks):
+    """The start picture to latents, one for each picture to make."""
+
+    expected_components = [AUTOENCODER]
+    inputs = [InputParam.template("image", required=True), *needs("prompt_embeds"), "height", "width", "generator"]
+    outputs = ["image_latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_size(components, inputs)
+        if inputs.image is not LATER:
+            self.pixels(components, inputs)  # what it refuses, it refuses now
+
+    def __call__(self, components: Any, state: Any) -> None:
+        state.image_latents = to_latents(components, self.pixels(components, state), state)
+
+    def pixels(self, components: Any, state: Any) -> Tensor:
+        height, width = given_size(state)
+        return picture_processor(components).preprocess(state.image, height=height, width=width)
+
+
+class AddNoise(ModularPipelineBlocks):
+    """The start picture with as much noise as the first timestep has."""
+
+    expected_components = [SCHEDULER, DENOISER_OUTLINE]
+    inputs = [
+        *needs("image_latents", "timesteps"),
+        "generator",
+        InputParam.template("latents", description="Ready noised latents."),
+    ]
+    outputs = ["latents"]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_channels(components.denoiser)
+
+    def __call__(self, components: Any, state: Any) -> None:
+        given = state.latents
+        state.latents = self.noised(components, state) if given is None else given.to(components.device)
+
+    def noised(self, components: Any, state: Any) -> Tensor:
+        clean = state.image_latents
+        noise = randn_tensor(clean.shape, state.generator, components.device, clean.dtype)
+        return components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
+
+
+class StartFromNoise(SequentialPipelineBlocks):
+    """Text to image: the whole grid, from noise."""
+
+    block_classes = [SetTimesteps, PrepareLatents]
+    block_names = ["timesteps", "latents"]
+
+
+class StartFromImage(SequentialPipelineBlocks):
+    """Image to image: the end of the grid, from a picture with noise."""
+
+    block_classes = [SetTimestepsByStrength, EncodeImage, AddNoise]
+    block_names = ["timesteps", "encode_image", "latents"]
+
+
+def check_channels(denoiser: Any) -> None:
+    """A denoiser that reads more than it makes wants a mask beside the latents."""
+    wanted, made = denoiser.config.in_channels, denoiser.config.out_channels
+    if wanted > made:
+        raise InputError(
+            f"This denoiser reads {wanted} channels and makes {made}: it wants more than noise. A painting model "
+            "(9 channels) is given 'image' and 'mask_image'."
+        )
+
+
+def check_latents(latents: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(latents.shape) != shape:
+        raise InputError(
+            f"'latents' has to have the shape {list(shape)} for this size and number of pictures, "
+            f"got {list(latents.shape)}."
+        )
+
+
+def first_noise(shape: tuple[int, ...], state: Any, device: torch.device) -> Tensor:
+    """The given latents, or noise drawn for each sample."""
+    if state.latents is None:
+        return randn_tensor(shape, state.generator, device, state.prompt_embeds.dtype)
+    check_latents(state.latents, shape)
+    return state.latents.to(device)
+
+
+def to_latents(components: Any, pixels: Tensor, state: Any) -> Tensor:
+    """Pictures through the encoder (latents pass), one for each sample of the batch."""
+    vae, samples = components.autoencoder, len(state.prompt_embeds)
+    if pixels.shape[1] == vae.latent_channels:
+        return repeated(pixels, samples, "image").to(state.prompt_embeds)
+    per_sample = isinstance(state.generator, list)
+    if per_sample:  # every sample draws from its own generator, as it would alone
+        pixels = repeated(pixels, samples, "image")
+    encoded = vae.encode(pixels.to(device=components.device, dtype=vae.dtype))
+    latents = encoded.latent_dist.sample(state.generator) if hasattr(encoded, "latent_dist") else encoded.latents
+    latents = vae.normalize_latents(latents.to(state.prompt_embeds.dtype))
+    return repeated(latents, samples, "image")

@@ -1,0 +1,130 @@
+"""What UNets want in the loop: an embedded guidance scale, added conditions, and the residuals of a ControlNet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks, needs
+from ...models.controlnets.multi import MultiControlNetModel
+from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
+from .denoise import Predict
+from .guidance import SetGuidance
+from .parts import DENOISER_OUTLINE, GUIDER
+
+Tensor = torch.Tensor
+
+
+class SetUNetGuidance(SetGuidance):
+    """Gives the guider of this run its scale; a denoiser that was taught the scale needs no guider."""
+
+    expected_components = [GUIDER, DENOISER_OUTLINE]
+
+    def __call__(self, components: Any, state: Any) -> None:
+        super().__call__(components, state)
+        if components.denoiser.config.time_cond_proj_dim is not None:
+            components.guider.disable()
+
+
+class EmbedGuidance(ModularPipelineBlocks):
+    """The guidance scale as an embedding, for denoisers that were taught it (arXiv:2310.04378)."""
+
+    expected_components = [DENOISER_OUTLINE, GUIDER]
+    inputs = [*needs("prompt_embeds")]
+    outputs = ["timestep_cond"]
+
+    def __call__(self, components: Any, state: Any) -> None:
+        width = components.denoiser.config.time_cond_proj_dim
+        state.timestep_cond = None
+        if width is not None:
+            scale = torch.tensor(components.guider.guidance_scale - 1).repeat(len(state.prompt_embeds))
+            state.timestep_cond = guidance_embedding(scale, width).to(state.prompt_embeds)
+
+
+def guidance_embedding(scale: Tensor, width: int) -> Tensor:
+    """Sine and cosine of the scale at falling frequencies."""
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half) * -(torch.log(torch.tensor(10000.0)) / (half - 1)))
+    angles = (scale * 1000.0)[:, None] * frequencies[None]
+    return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
+
+
+class PredictWithUNet(Predict):
+    """The UNet's prediction for each branch that the guider asks for, and the guider's mix of them."""
+
+    inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs"]
+
+    def denoise(self, components: Any, state: Any, t: Tensor, inputs: dict[str, Tensor], repeats: int) -> Tensor:
+        sample = torch.cat([state.model_input] * repeats)
+        residuals = self.residuals(components, state, t, sample, inputs)
+        condition = state.timestep_cond
+        return components.denoiser(
+            sample,
+            t,
+            encoder_hidden_states=inputs["encoder_hidden_states"],
+            timestep_cond=None if condition is None else torch.cat([condition] * repeats),
+            cross_attention_kwargs=state.cross_attention_kwargs,
+            added_cond_kwargs=self.added_conditions(inputs),
+            return_dict=False,
+            **residuals,
+        )[0]
+
+    def added_conditions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
+        """Conditions that are added to the time embedding."""
+        return None
+
+    def residuals(
+        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
+        """What a ControlNet adds to the denoiser's skips."""
+        return {}
+
+
+class PredictWithControl(PredictWithUNet):
+    """The same, steered by a ControlNet (arXiv:2302.05543)."""
+
+    expected_components = [*PredictWithUNet.expected_components, CONTROLNET]
+    inputs = [*PredictWithUNet.inputs, *CONTROL]
+
+    def check(self, components: Any, inputs: Any) -> None:
+        check_control(components, inputs)
+
+    def residuals(
+        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
+        nets = control_nets(components.controlnet)
+        scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
+        guess = state.guess_mode or nets[0].config.global_pool_conditions
+        rows = len(state.prompt_embeds)
+        if guess and components.guider.is_unconditional and len(sample) == rows:
+            return {}
+        # guessing, the nets see the branch with the prompt alone: it comes last
+        seen = (sample[-rows:] if guess else sample)[:, : nets[0].config.in_channels]
+        told = {name: value[-len(seen) :] for name, value in inputs.items()}
+        down, mid = MultiControlNetModel(nets)(
+            seen,
+            t,
+            told["encoder_hidden_states"],
+            [torch.cat([pixels] * (len(seen) // rows)) for pixels in state.control_pixels],
+            scales,
+            added_cond_kwargs=self.added_conditions(told),
+            guess_mode=guess,
+            return_dict=False,
+        )
+        if len(seen) < len(sample):
+            down = [_with_zeros(one, len(sample)) for one in down]
+            mid = _with_zeros(mid, len(sample))
+        return {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
+
+
+def _with_zeros(rows: Tensor, total: int) -> Tensor:
+    return torch.cat([rows.new_zeros(total - len(rows), *rows.shape[1:]), rows])
+
+
+class AutoPredict(AutoPipelineBlocks):
+    """With a ControlNet where there is a control picture."""
+
+    block_classes = [PredictWithControl, PredictWithUNet]
+    block_names = ["with_control", "plain"]
+    block_trigger_inputs = ["control_image", None]
