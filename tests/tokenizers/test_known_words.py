@@ -8,7 +8,8 @@ from lockstep.errors import FileFormatError
 from lockstep.tokenizers import CLIPTokenizer
 from lockstep.tokenizers.known_words import FILE_NAME, KnownWords
 
-KNOWN = KnownWords(frozenset({"boat", "ship", "dog", "a", "red", "elephant"}), {"submarine": ["ship", "boat"]})
+NAMES = frozenset({"boat", "ship", "dog", "elephant"})
+KNOWN = KnownWords(NAMES | {"a", "red", "eleven"}, NAMES, {"submarine": ["ship", "boat"]})
 
 
 def test_unknown_words_are_found_once_and_in_order():

@@ -23,6 +23,7 @@ class KnownWords:
     """The words of a model, and for some others the words that come near in meaning."""
 
     words: frozenset[str]
+    names: frozenset[str] = frozenset()  # those among them that are worth a suggestion
     near: Mapping[str, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -32,15 +33,16 @@ class KnownWords:
         if not path.is_file():
             return None
         content: dict[str, Any] = files.read_json(path)
-        words, near = content.get("words"), content.get("near", {})
-        if not isinstance(words, list) or not isinstance(near, dict):
-            raise FileFormatError(f"{path} wants a list 'words' and an object 'near', got {', '.join(content)}.")
-        return cls(frozenset(words), near)
+        words, names, near = content.get("words"), content.get("names", []), content.get("near", {})
+        if not isinstance(words, list) or not isinstance(names, list) or not isinstance(near, dict):
+            raise FileFormatError(f"{path} wants lists 'words' and 'names' and an object 'near'.")
+        return cls(frozenset(words), frozenset(names), near)
 
     def save(self, folder: Path) -> None:
-        """One word a line, so that two versions can be compared."""
-        lines = json.dumps({"words": sorted(self.words), "near": dict(sorted(self.near.items()))}, ensure_ascii=False)
-        files.write_text(folder / FILE_NAME, lines.replace("], ", "],\n") + "\n")
+        """Beside the tokenizer's files."""
+        content = {"words": sorted(self.words), "names": sorted(self.names), "near": dict(sorted(self.near.items()))}
+        text = json.dumps(content, ensure_ascii=False).replace("], ", "],\n")  # a line for each unknown word
+        files.write_text(folder / FILE_NAME, text + "\n")
 
     def unknown_in(self, text: str) -> list[str]:
         """The words of a text that the model was not taught, in their order."""
@@ -50,7 +52,7 @@ class KnownWords:
         """Known words for an unknown one: by meaning where the list says so, else by spelling."""
         if word in self.near:
             return list(self.near[word][:SHOWN])
-        likeness = sorted(((likeness_of(word, known), known) for known in self.words), reverse=True)
+        likeness = sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
         return [known for share, known in likeness[:SHOWN] if share >= LEAST_LIKENESS]
 
     def remark_on(self, texts: Iterable[str]) -> str | None:

@@ -37,14 +37,6 @@ def deceiving_loss(critic: nn.Module, decoded: Tensor) -> Tensor:
     return -functional_call(critic, fixed, (decoded,)).mean()
 
 
-def edge_strength(pictures: Tensor, share: float = 0.05) -> Tensor:
-    """The mean of the strongest gradients of each picture: how sharp its contours are."""
-    across = pictures[..., 1:, 1:] - pictures[..., 1:, :-1]
-    down = pictures[..., 1:, 1:] - pictures[..., :-1, 1:]
-    size = (across.square() + down.square()).sum(1).sqrt().flatten(1)
-    return size.topk(max(1, int(share * size.shape[1]))).values.mean(1)
-
-
 def new_critic(seed: int) -> Critic:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -27,11 +27,12 @@ from ...training.precision import autocast
 from ...training.progress import Reporter
 from ...training.sheets import save_sheet
 from ...training.trainee import Trainee
-from .adversary import critic_loss, deceiving_loss, edge_strength, new_critic
+from .adversary import critic_loss, deceiving_loss, new_critic
 from .collage import Collage
 from .data import Item, load_items, load_pictures
 from .data.scenes import SceneDrawer, render_scene
 from .drawing import caption_random, draw_rows, drawing_weights
+from .edges import edge_loss, edge_strength
 from .latents import load_teacher, open_store
 from .settings import AutoencoderSettings
 
@@ -97,6 +98,8 @@ class AutoencoderTraining:
         with autocast(self.settings.bfloat16):
             output = half(self.disturbed(latents, step)).float()
         loss = picture_loss(output, pixels, self.settings.gradient_weight)
+        if self.settings.edge_weight > 0:
+            loss = loss + self.settings.edge_weight * edge_loss(output, pixels)
         if self.learns_from_critic:
             critic = self.trainee.modules["critic"]
             loss = loss + self.settings.adversarial_weight * deceiving_loss(critic, output)

@@ -17,7 +17,7 @@ from .data.concepts import read_words
 from .tokenizer import VECTORS
 from .vocabulary import grammar_words, meanings_of
 
-FREQUENT = 15_000  # words of the vectors' file that are asked about; it is ordered by frequency
+FREQUENT = 30_000  # words of the vectors' file that are asked about; it is ordered by frequency
 LEAST_COSINE = 0.5
 SHOWN = 3
 
@@ -30,14 +30,14 @@ def build_known_words(work: Path) -> KnownWords:
         for word in (*meanings_of(table), *grammar_words(table), *read_words()["plain"])
         for part in WORD.findall(word.lower())
     }
-    return KnownWords(frozenset(words), near_words(work / VECTORS, words, names_of_things(table)))
+    names = names_of_things(table)
+    return KnownWords(frozenset(words), frozenset(names), near_words(work / VECTORS, words, names))
 
 
 def names_of_things(table: ItemTable) -> list[str]:
-    """Names of one word of the first two tiers, the usual ones first."""
-    concepts = [concept for concept in table.concepts.values() if concept.tier < 3]
-    names = [concept.name for concept in concepts] + [name for concept in concepts for name in concept.english]
-    return [name for name in dict.fromkeys(names) if WORD.fullmatch(name)]
+    """Names of one word of the first two tiers."""
+    names = [name for concept in table.concepts.values() if concept.tier < 3 for name in concept.names]
+    return [name for name in names if WORD.fullmatch(name)]
 
 
 def near_words(vectors: Path, known: set[str], things: list[str]) -> dict[str, list[str]]:

@@ -69,6 +69,7 @@ class AutoencoderSettings:
     held_out: int = 96
     held_out_share: float = 0.06
     gradient_weight: float = 1.0
+    edge_weight: float = 0.0  # of the strength of edges, wherever exactly they lie
     adversarial_weight: float = 0.0  # of a critic's opinion in the decoder's loss
     latent_noise: float = 0.0  # up to this deviation is added: drawn latents are not quite the teacher's
     bfloat16: bool = False

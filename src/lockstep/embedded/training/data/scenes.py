@@ -121,6 +121,7 @@ class SceneDrawer:
     table: ItemTable
     favourites: frozenset[str] = frozenset()
     favour: float = 1.0
+    tiers: tuple[int, ...] = (1, 2)  # of things in the default style; the other styles show the first alone
     kinds: dict[str, float] = field(default_factory=lambda: dict(KINDS))
 
     def __post_init__(self) -> None:
@@ -137,8 +138,8 @@ class SceneDrawer:
         self.accessories = [a for a in ACCESSORIES if a.name in self.by_name.get(DEFAULT_STYLE, {})]
 
     def countable(self, style: str) -> list[Item]:
-        """Base pictures of everyday things that take "a"; in the default style also of the second tier."""
-        tiers = (1, 2) if style == DEFAULT_STYLE else (1,)
+        """Base pictures of things that take "a"."""
+        tiers = self.tiers if style == DEFAULT_STYLE else (1,)
         items = self.table.select(tiers=tiers, **base_of(style))
         return [item for item in items if self.table.concepts[item.concept].numbers[0] == "count"]
 
