@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow style quality bench clean
+.PHONY: help setup demo test style quality dist bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -41,6 +41,12 @@ quality: $(VENV)/.test  ## check format, lint, types and generated stubs
 	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks examples && $(BIN)/ruff check src tests benchmarks examples
 	@echo "== types" && $(BIN)/mypy
 	@echo "== generated stubs" && $(BIN)/python -m lockstep.blocks.stubs --check
+
+dist: $(VENV)/.test  ## build the wheel and the source distribution into dist/
+	@echo "== building the source distribution, and the wheel from it"
+	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && ls -sh dist
+	@echo "== do the extras resolve together? (lockstep-diffusion[all])"
+	@$(PIP) --dry-run "lockstep-diffusion[all] @ file://$$(ls $(CURDIR)/dist/*.whl)"
 
 bench: $(VENV)/.test  ## run the benchmarks side by side with their peers
 	@$(BIN)/python -m benchmarks

@@ -77,6 +77,19 @@ def register_to_config(init: Init) -> Init:
     return typing.cast(Init, recorded)
 
 
+def with_defaults(init: Init, **defaults: Any) -> Init:
+    """The `__init__` of a class, registered, for a subclass that differs in the defaults of its config alone."""
+    signature = inspect.signature(init)
+    changed = [p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()]
+
+    @functools.wraps(init)
+    def inherited(self: Any, *args: Any, **values: Any) -> None:
+        init(self, *args, **{**defaults, **values})
+
+    inherited.__signature__ = signature.replace(parameters=changed)  # type: ignore[attr-defined]
+    return typing.cast(Init, inherited)
+
+
 class ConfigMixin:
     """Gives a class `config`, `from_config`, `load_config` and `save_config`."""
 
@@ -121,12 +134,16 @@ class ConfigMixin:
         return built
 
     @classmethod
-    def load_config(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> dict[str, Any]:
+    def load_config(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> dict[str, Any]:
         """Read the config of a local folder, a file, or a hub id."""
         return files.read_json(cls.config_path(name_or_path, subfolder=subfolder, **hub))
 
     @classmethod
-    def config_path(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Path:
+    def config_path(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> Path:
         """The config file of a local folder or hub id, or the file itself where one is named."""
         if isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
             return Path(name_or_path)

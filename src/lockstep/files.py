@@ -11,12 +11,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from .errors import FileFormatError, InputError, NotFoundError
 
 EMBEDDED = {"lockstep/emoji": "embedded/emoji"}  # models that come inside the package
-HUB_ARGUMENTS = frozenset({"revision", "cache_dir", "local_files_only", "token", "force_download"})
 PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch.save writes
 LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
 MAX_HEADER = 100 * 2**20
@@ -24,6 +23,19 @@ ITEM_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
     "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4,
 }  # fmt: skip
+
+
+class HubArguments(TypedDict, total=False):
+    """What every function that may fetch files from the hub takes for it."""
+
+    revision: str | None
+    cache_dir: str | Path | None
+    local_files_only: bool
+    token: str | bool | None
+    force_download: bool
+
+
+HUB_ARGUMENTS = frozenset(HubArguments.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +49,11 @@ class TensorInfo:
 
 
 def resolve_folder(
-    name_or_path: str | Path, *, subfolder: str | None = None, patterns: list[str] | None = None, **hub: Any
+    name_or_path: str | Path,
+    *,
+    subfolder: str | None = None,
+    patterns: list[str] | None = None,
+    **hub: Unpack[HubArguments],
 ) -> Path:
     """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded, or found in the cache)."""
     if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
@@ -50,14 +66,16 @@ def resolve_folder(
     elif not path.is_dir() and not looks_like_hub_id(name_or_path):
         raise NotFoundError(f"{str(name_or_path)!r} is not a folder here, nor a hub id of the form 'owner/name'.")
     elif not path.is_dir():
-        path = _download(str(name_or_path), patterns, hub)
+        path = _download(str(name_or_path), patterns, {**hub})
     folder = path / (subfolder or "")
     if not folder.is_dir():
         raise NotFoundError(f"No subfolder {subfolder!r} in {str(name_or_path)!r}. There: {listing(path)}.")
     return folder
 
 
-def resolve_file(name_or_path: str | Path, file_name: str, *, subfolder: str | None = None, **hub: Any) -> Path:
+def resolve_file(
+    name_or_path: str | Path, file_name: str, *, subfolder: str | None = None, **hub: Unpack[HubArguments]
+) -> Path:
     """One file of a model's folder; the error lists what is there instead."""
     patterns = [f"{subfolder}/{file_name}" if subfolder else file_name]
     folder = resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+
+Arguments = ParamSpec("Arguments")
+Given = TypeVar("Given", bound="Output", covariant=True)
 
 
 class Output:
@@ -26,3 +29,21 @@ class Output:
 
     def __len__(self) -> int:
         return len(self.to_tuple())
+
+
+class OutputOrTuple(Protocol[Arguments, Given]):
+    """A function that gives an output, or with `return_dict=False` its values as a tuple."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # which of the two it is hangs on `return_dict` alone
+        self, *args: Any, return_dict: Literal[False], **kwargs: Any
+    ) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Given: ...
+
+
+def output_or_tuple(
+    method: Callable[Concatenate[Any, Arguments], Given | tuple[Any, ...]],
+) -> OutputOrTuple[Arguments, Given]:
+    """The same method; a type checker learns from it that only `return_dict=False` gives the tuple."""
+    return method  # type: ignore[return-value]

@@ -130,7 +130,7 @@ def test_stub_of_a_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     text = stubs.stub_for("small_module")
     compile(text, "small_module.pyi", "exec")
-    assert "prompt: str | list[str],\n        *,\n" in text
+    assert "prompt: str | Sequence[str],\n        *,\n" in text
     assert "output_type" not in text
     assert "seed: int | list[int] | None = None," in text
     assert "decoder: TinyDecoder" in text

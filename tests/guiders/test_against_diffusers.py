@@ -55,8 +55,6 @@ THREE_BRANCHES = [
 
 
 def both(name, config):
-    if name == "FrequencyDecoupledGuidance":
-        pytest.importorskip("kornia")
     return getattr(guiders, name)(**config), getattr(diffusers.guiders, name)(**config)
 
 

@@ -1,5 +1,6 @@
 """Disturbed layers in a real UNet: equal to the reference's hooks, gone afterwards, and invisible to other threads."""
 
+import math
 import threading
 
 import diffusers
@@ -87,19 +88,45 @@ def test_disturbed_predictions_equal_the_reference(unets, name, key, values, mor
     assert_close(again, untouched, 1e-5, "the model after the disturbance")
 
 
-def test_blur_equals_the_reference_and_the_paper():
+@pytest.mark.parametrize("tokens", [9, 16, 17, 24, 49, 64])
+@pytest.mark.parametrize("sigma", [0.15, 0.4, 0.6, 1.0, 2.5, 9999999.0])
+def test_blur_equals_the_reference(tokens, sigma):
     torch.manual_seed(0)
+    query = torch.randn(2, tokens, 6)
+    width = math.ceil(6 * sigma) + 1 - math.ceil(6 * sigma) % 2
+    wanted = _gaussian_blur_2d(query.clone(), kernel_size=width, sigma=sigma, sigma_threshold_inf=-1.0)
+    assert_close(gaussian_blur(query, sigma), wanted, 1e-6)
+
+
+def test_an_endless_blur_is_the_mean_as_in_the_paper():
     query = torch.randn(2, 17, 6)
-    wide = _gaussian_blur_2d(query.clone(), kernel_size=60_000_001, sigma=9999999.0, sigma_threshold_inf=9999.0)
-    assert_close(gaussian_blur(query, 9999999.0), wide, 1e-6)
     mean = mean_blur(query)
-    assert torch.allclose(mean[:, 3], query[:, :16].mean(1), atol=1e-6)
+    assert torch.allclose(mean[:, :16], query[:, :16].mean(1, keepdim=True).expand(2, 16, 6), atol=1e-6)
     assert torch.equal(mean[:, 16], query[:, 16])
 
 
-def test_smoothed_energy_guidance_really_acts(unets):
-    guider = guiders.SmoothedEnergyGuidance(seg_guidance_layers=0)
-    _, branches = guided(guider, unets[0])
+@pytest.mark.parametrize(
+    ("values", "blur"),
+    [
+        ({}, mean_blur),
+        ({"seg_blur_sigma": 1.0}, lambda query: gaussian_blur(query, 1.0)),
+        ({"seg_blur_sigma": 9999.0}, lambda query: gaussian_blur(query, 9999.0)),
+        ({"seg_blur_sigma": 2.0, "seg_blur_threshold_inf": 1.5}, mean_blur),
+    ],
+    ids=["endless", "narrow", "at the threshold", "above a threshold of one's own"],
+)
+def test_smoothed_energy_guidance_blurs_the_queries_of_self_attention(unets, values, blur):
+    ours, theirs = unets
+    _, branches = guided(guiders.SmoothedEnergyGuidance(seg_guidance_layers=0, **values), ours)
+    latents, cond, _ = inputs()
+    attention = theirs.get_submodule(STACK)[0].attn1
+    handle = attention.to_q.register_forward_hook(lambda _module, _args, output: blur(output))
+    try:
+        with torch.no_grad():
+            wanted = theirs(latents, 500, encoder_hidden_states=cond)[0]
+    finally:
+        handle.remove()
+    assert_close(branches["pred_cond_seg"], wanted, 1e-5)
     assert relative_l2(branches["pred_cond_seg"], branches["pred_cond"]) > 1e-5
 
 

@@ -67,7 +67,8 @@ def test_published_weights_on_a_photograph(side):
     folder = Path(os.environ.get("LOCKSTEP_TAESD", "nowhere"))
     if not (folder / "taesd_encoder.safetensors").is_file():
         pytest.skip("the published TAESD weights are not here: set LOCKSTEP_TAESD to their folder")
-    data = pytest.importorskip("skimage.data")
+    from skimage import data
+
     model = load_taesd(folder / "taesd_encoder.safetensors", folder / "taesd_decoder.safetensors")
     reference = diffusers.AutoencoderTiny().eval()
     reference.load_state_dict(model.state_dict())

@@ -8,7 +8,7 @@ import pytest
 
 import lockstep
 from lockstep.blocks.index import read_index
-from lockstep.errors import UnknownNameError
+from lockstep.errors import UnsupportedError
 from lockstep.pipelines.index_names import STANDS_IN_FOR, own_name
 from lockstep.pipelines.pipeline import pipeline_class
 
@@ -46,7 +46,7 @@ def test_every_name_of_the_table_leads_to_a_class_that_knows_it(tmp_path):
 
 
 def test_an_unknown_class_is_told_with_the_nearest(tmp_path):
-    with pytest.raises(UnknownNameError, match="did you mean 'StableDiffusionPipeline'"):
+    with pytest.raises(UnsupportedError, match="did you mean 'StableDiffusionPipeline'"):
         pipeline_class(read_index(folder_of(tmp_path, "StableDifusionPipeline")))
-    with pytest.raises(UnknownNameError, match="BaseGuidance"):
+    with pytest.raises(UnsupportedError, match="BaseGuidance"):
         pipeline_class(read_index(folder_of(tmp_path, "BaseGuidance")))  # public, and no pipeline

@@ -18,7 +18,8 @@ FILLED = {"padding": "max_length", "truncation": True, "max_length": 48}
 
 def train_sentencepiece(path, **options):
     """A small unigram model with T5's layout of ids and normal form, learned here."""
-    sentencepiece = pytest.importorskip("sentencepiece")
+    import sentencepiece
+
     (path / "texts").write_text("\n".join(plain_texts(3000)))
     layout = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "normalization_rule_name": "nmt_nfkc"}
     options = {"vocab_size": 500, "hard_vocab_limit": False, "minloglevel": 2, **layout, **options}

@@ -28,7 +28,7 @@ class AttentionModuleMixin:
     _projection_names: ClassVar[tuple[str, str, str]] = ("to_q", "to_k", "to_v")  # where the published names are others
     is_cross_attention: bool = False
     fused_projections: bool = False
-    processor: Any
+    processor: Callable[..., Any]
 
     def set_processor(self, processor: Callable[..., Any] | None = None) -> None:
         """Use this processor, or the default one of the class."""
@@ -43,7 +43,7 @@ class AttentionModuleMixin:
         self.processor = processor
         self.processor_keywords = keywords_of(processor)
 
-    def get_processor(self) -> Any:
+    def get_processor(self) -> Callable[..., Any]:
         """The processor in use."""
         return self.processor
 

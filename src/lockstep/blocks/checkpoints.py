@@ -10,7 +10,7 @@ import copy
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from .params import describe_value
 from .plan import Plan
 from .randomness import copy_generator
 from .vocabulary import MEDIA
-from .wiring import NUMBER, Visit
+from .wiring import NUMBER, Place, Visit
 
 
 @dataclass
@@ -49,6 +49,7 @@ class Boundary:
     start: int
     loops: tuple[str, ...]
     made: tuple[str, ...] = ()  # what the block just before it makes
+    after: Place | None = None  # that block, where there is one
 
 
 class Checkpoints:
@@ -128,7 +129,7 @@ class Checkpoints:
                 return self._iteration(f"after:{padded}", plain)
         elif inside and self._numbered(plain, loops) == NUMBER.sub(".000", padded):
             made = tuple(dict.fromkeys(made for k in inside for made in self.visits[k].makes))
-            return Boundary(f"after:{padded}", inside[-1] + 1, loops, made)
+            return Boundary(f"after:{padded}", inside[-1] + 1, loops, made, self.visits[inside[0]].place)
         raise UnknownNameError(
             "checkpoint", name, self.names, "In a path, a loop's name is followed by the number of the step."
         )
@@ -152,9 +153,17 @@ class Checkpoints:
         ahead, cursor = [], boundary.start
         for loop in reversed(boundary.loops):
             body = self._body(loop)
-            ahead += [*self.visits[cursor : body.stop], *self.visits[body]]
+            ahead += [*self._rest(boundary, slice(cursor, body.stop)), *self.visits[body]]
             cursor = body.stop
         return ahead + self.visits[cursor:]
+
+    def _rest(self, boundary: Boundary, part: slice) -> list[Visit]:
+        """The visits of this step after a boundary; inside a branch that was taken, the other ones are not to come."""
+        if boundary.after is None or not boundary.after.branches:
+            return self.visits[part]
+        left = {choice for choice, _ in boundary.after.branches}  # at their ends, what this branch makes is what counts
+        rest = [v for v in self.visits[part] if not boundary.after.excludes(v.place) and v.place.tree not in left]
+        return [replace(v, possible=False) if boundary.after.implies(v.place) else v for v in rest]
 
     def consumed_after(self, boundary: Boundary) -> list[str]:
         """The values that are read after a boundary before they are made anew."""
@@ -162,7 +171,7 @@ class Checkpoints:
         made: set[str] = set()
         for visit in self._ahead(boundary):
             read |= dict.fromkeys(name for name in visit.reads if name not in made)
-            made |= set(visit.makes)
+            made |= set() if visit.possible else set(visit.makes)
         return list(read)
 
     def _made_before(self, boundary: Boundary) -> set[str]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, UnknownNameError, UnsupportedError, WiringError
 from . import drawing, wiring
-from .block import ModularPipelineBlocks
+from .block import LOOP_ARGUMENTS, ModularPipelineBlocks
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, needs, resolve_params
 from .user_inputs import merge_wants
 from .vocabulary import VOCABULARY
 from .workflows import pruned
 
+Block = ModularPipelineBlocks | type[ModularPipelineBlocks]  # a block, or the class of one that takes no arguments
+
 
 class NamedBlocks(dict[str, ModularPipelineBlocks]):
     """Blocks by name, in order."""
 
-    def insert(self, name: str, block: Any, index: int) -> None:
+    def insert(self, name: str, block: Block, index: int) -> None:
         """Put a block at a position; a block of that name moves."""
         items = [(key, value) for key, value in self.items() if key != name]
         items.insert(index, (name, _instance(block)))
@@ -31,7 +33,9 @@ class CompositeBlocks(ModularPipelineBlocks):
     """What sequence, loop and choice share: named parts, from which inputs, outputs and components follow."""
 
     kind: ClassVar[str] = "sequence"
-    block_classes: ClassVar[Any] = ()  # classes or instances, in order; or {name: class}
+    block_classes: ClassVar[
+        Sequence[Block] | Mapping[str, Block]
+    ] = ()  # classes or instances, in order; or {name: class}
     block_names: ClassVar[Iterable[str] | None] = None
     workflows: ClassVar[Mapping[str, Iterable[str]]] = {}  # name -> the inputs whose presence selects it
     result: list[OutputParam] | None = None  # what a pipeline of these blocks returns; set by declaring `outputs`
@@ -77,7 +81,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return twin
 
     @classmethod
-    def with_parts(cls, **parts: Any) -> type[Self]:
+    def with_parts(cls, **parts: Block | None) -> type[Self]:
         """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
         names, classes = cls._table()
         table = dict(zip(names, classes, strict=True))
@@ -101,11 +105,13 @@ class CompositeBlocks(ModularPipelineBlocks):
         made.__doc__ = description or cls.__doc__
         return made
 
-    def __call__(self, components: Any, state: Any) -> Any:
-        name = type(self).__name__
-        raise UnsupportedError(
-            f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
-        )
+    if not TYPE_CHECKING:
+
+        def __call__(self, components, state):
+            name = type(self).__name__
+            raise UnsupportedError(
+                f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
+            )
 
     @property
     def inputs(self) -> list[InputParam]:  # type: ignore[override]
@@ -175,7 +181,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return block
 
     def inserted(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
     ) -> Self:
         """A tree with one block more: `inserted("denoise.log", Log, after="predict")`."""
         if sum(place is not None for place in (after, before, index)) > 1:
@@ -198,7 +204,7 @@ class CompositeBlocks(ModularPipelineBlocks):
 
         return self._edited(path, put)
 
-    def replaced(self, path: str, block: Any) -> Self:
+    def replaced(self, path: str, block: Block) -> Self:
         """A tree with another block at this path."""
         self.block_at(path)
         return self._edited(path, lambda parts, name: parts.update({name: _instance(block)}))
@@ -314,7 +320,11 @@ class SilentBar:
 
 
 class ConditionalPipelineBlocks(CompositeBlocks):
-    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None."""
+    """One of its blocks, as `select_block` says after looking at the trigger inputs; none where it says None.
+
+    A trigger may be `i`, `t` or `k` of the loop around: then the choice is made anew at each step, and a plan holds
+    every branch. Without a `default_block_name` a choice may be skipped.
+    """
 
     kind: ClassVar[str] = "choice"
     block_trigger_inputs: ClassVar[Iterable[str | None]] = ()
@@ -343,7 +353,12 @@ class ConditionalPipelineBlocks(CompositeBlocks):
     @property
     def trigger_params(self) -> list[InputParam]:
         """A trigger is an optional input, described by the branch that reads it where one does."""
-        return [InputParam(name) for name in self.trigger_names]
+        return [InputParam(name) for name in self.trigger_names if name not in LOOP_ARGUMENTS]
+
+    @property
+    def loop_triggers(self) -> list[str]:
+        """The triggers that the loop around sets: the branch is known when a step begins, not before."""
+        return [name for name in self.trigger_names if name in LOOP_ARGUMENTS]
 
     def select_block(self, **triggers: Any) -> str | None:
         """The first block whose trigger is there; triggers and blocks are paired in order."""
@@ -363,11 +378,17 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
 
     def __init__(self, blocks: Mapping[str, Any] | None = None) -> None:
         super().__init__(blocks)
+        self._triggers = super().branch_triggers
         triggers = list(self.block_trigger_inputs)
         if len(triggers) != len(self.sub_blocks):
             raise WiringError(
                 f"{type(self).__name__} wants one trigger (or None) per block, got {len(triggers)} for "
                 f"{len(self.sub_blocks)} blocks."
+            )
+        if self.loop_triggers:
+            raise WiringError(
+                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make a "
+                "ConditionalPipelineBlocks, whose select_block looks at the value."
             )
         if triggers.count(None) > 1:
             raise WiringError(
@@ -375,7 +396,6 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if None in triggers:
             self.default_block_name = list(self.sub_blocks)[triggers.index(None)]
-        self._triggers = super().branch_triggers
 
     @property
     def branch_triggers(self) -> dict[str, str | None]:

@@ -42,7 +42,9 @@ def _about(parent: Any, name: str, part: ModularPipelineBlocks) -> str:
     if part.kind == "loop":
         return f"{when}{type(part).__name__}: for each of {part.loop_over or 'its items'}"  # type: ignore[attr-defined]
     if part.kind == "choice":
-        return f"{when}{type(part).__name__}: one of"
+        each = part.loop_triggers  # type: ignore[attr-defined]
+        by = f" at each step, by {', '.join(part.trigger_names)}" if each else ""  # type: ignore[attr-defined]
+        return f"{when}{type(part).__name__}: one of{by}"
     if part.kind == "sequence":
         return f"{when}{type(part).__name__}"
     reads = [param.name or f"*{param.kwargs_type}" for param in part.inputs]
@@ -51,7 +53,7 @@ def _about(parent: Any, name: str, part: ModularPipelineBlocks) -> str:
 
 
 def _condition(choice: Any, name: str) -> str:
-    triggers = choice.branch_triggers
+    triggers = {} if choice.loop_triggers else choice.branch_triggers
     if name == choice.default_block_name:
         return "otherwise"
     paired = len(choice.sub_blocks) - len(triggers) in (0, 1)
@@ -79,7 +81,8 @@ def _subgraphs(block: Any, path: str, margin: str) -> Iterator[str]:
         if part.kind == "leaf":
             yield f'{margin}{_node(inside)}["{name}"]'
             continue
-        what = {"loop": " ⟳ " + str(getattr(part, "loop_over", None) or ""), "choice": " ?"}.get(part.kind, "")
+        asks = " ".join(["?", *getattr(part, "loop_triggers", [])])
+        what = {"loop": " ⟳ " + str(getattr(part, "loop_over", None) or ""), "choice": f" {asks}"}.get(part.kind, "")
         yield f'{margin}subgraph {_node(inside)}["{name}{what}"]'
         yield from _subgraphs(part, inside, margin + "  ")
         yield f"{margin}end"

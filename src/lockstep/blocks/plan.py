@@ -58,12 +58,13 @@ class Plan:
         return {name for visit in self.flow.visits for name in (*visit.reads, *visit.makes)}
 
     def used_near(self, path: str) -> set[str]:
-        """The components of the loop that a block stands in: they are needed again soon."""
-        loops = [visit.place.path for visit in self.flow.visits if visit.place.block.kind == "loop"]
+        """The components of the loop that a block stands in, those of other branches left out: needed again soon."""
         plain = NUMBER.sub("", path)
-        loop = next((loop for loop in loops if plain.startswith(f"{loop}.")), None)
-        near = [visit.place.block for visit in self.flow.leaves if loop in visit.place.loops]
-        return {name for block in near for name in block.loaded_names}
+        here = next((visit.place for visit in self.flow.leaves if visit.place.path == plain), None)
+        if here is None or not here.loops:
+            return set()
+        near = [visit.place for visit in self.flow.leaves if here.loops[0] in visit.place.loops]
+        return {name for place in near if not here.excludes(place) for name in place.block.loaded_names}
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The caller's values, with the defaults of those that were left out."""

@@ -127,9 +127,12 @@ class Run:
 
     def _block(self, block: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
         if block.kind == "choice":
-            branch = self._branch(block, tree)
+            branch = self._branch(block, tree, position)
             if branch is not None:
-                yield from self._block(block.sub_blocks[branch], path, join(tree, branch), position)
+                inside = join(path, branch) if block.loop_triggers else path
+                yield from self._block(block.sub_blocks[branch], inside, join(tree, branch), position)
+            if block.loop_triggers:
+                self.checkpoints.reach(f"after:{path}", self)
             return
         self._boundary(path)
         self.checkpoints.reach(f"before:{path}", self)
@@ -149,8 +152,11 @@ class Run:
         for name, part in block.sub_blocks.items():
             yield from self._block(part, join(path, name), join(tree, name), position)
 
-    def _branch(self, choice: Any, tree: str) -> str | None:
-        """The planned branch; decided again where a trigger is a value that a block has made meanwhile."""
+    def _branch(self, choice: Any, tree: str, position: Position) -> str | None:
+        """The planned branch; decided again where a trigger is a value that a block or the loop has made meanwhile."""
+        if choice.loop_triggers:
+            here = {name: _position(name, position, tree) for name in choice.loop_triggers}
+            return choice.choose({**self.state.values, **here})
         if tree in self.plan.flow.choices and not any(name in self.state.writers for name in choice.trigger_names):
             return self.plan.flow.choices[tree]
         return choice.choose(self.state.values)
@@ -250,7 +256,7 @@ class Run:
     def _own_parts(self, block: Any, components: Any, block_state: Any, position: Position, path: str) -> None:
         for part in block.sub_blocks.values():
             if part.kind == "choice":
-                branch = part.choose(vars(block_state))
+                branch = part.choose({**vars(block_state), **position})
                 part = part.sub_blocks[branch] if branch else None
             if part is None:
                 continue

@@ -30,6 +30,7 @@ class Value:
     required: bool = False
     group: str | None = None
     range: Mapping[str, float] = field(default_factory=dict)
+    made_as: Any = None  # its type once a block has made it, where a person may give it in other forms too
 
 
 POSITIVE = {"minimum": 1}
@@ -104,7 +105,9 @@ SAMPLING = {
         float, "How much of the guided prediction's spread is undone (arXiv:2305.08891).", 0.0, range=FRACTION
     ),
     "timesteps": Value(
-        torch.Tensor | list[int] | list[float], "The timesteps to run, high to low, in place of the scheduler's own."
+        torch.Tensor | list[int] | list[float],
+        "The timesteps to run, high to low, in place of the scheduler's own.",
+        made_as=torch.Tensor,
     ),
     "sigmas": Value(
         torch.Tensor | list[float], "The noise levels to run, high to low, in place of the scheduler's own."

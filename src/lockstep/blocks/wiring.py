@@ -40,6 +40,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.path!r} ({type(self.block).__name__})" if self.path else type(self.block).__name__
 
+    def excludes(self, other: Place) -> bool:
+        """Whether the two stand in different branches of one choice, so that a step runs one of them at most."""
+        taken = dict(self.branches)
+        return any(taken.get(choice, branch) != branch for choice, branch in other.branches)
+
     def implies(self, other: Place) -> bool:
         """Whether the other runs whenever this one does, as far as the choices around the two can tell."""
         return self.branches[: len(other.branches)] == other.branches
@@ -64,11 +69,16 @@ class Want:
 
 @dataclass(frozen=True)
 class Visit:
-    """One stop of the walk: the names that it reads and makes. Loops read too (their items), and choices (triggers)."""
+    """One stop of the walk: the names that it reads and makes. Loops read too (their items), and choices (triggers).
+
+    What is `possible` only stands in a branch that some steps take; a stop at the end of such a choice makes what all of
+    its branches make.
+    """
 
     place: Place
     reads: tuple[str, ...]
     makes: tuple[str, ...] = ()
+    possible: bool = False
 
 
 @dataclass
@@ -155,19 +165,30 @@ class _Walker:
 
     def _choice(self, place: Place, made: dict[str, Made]) -> None:
         choice: Any = place.block
+        at_each_step = choice.loop_triggers
+        if at_each_step and not place.loops:
+            raise WiringError(
+                f"Block {place} chooses by {', '.join(at_each_step)}, but does not stand inside a loop, which sets it."
+            )
         read = [name for param in choice.trigger_params for name in self._read(place, param, made)]
         self.flow.visits.append(Visit(place, tuple(read)))
-        ends = []
-        for branch in self.decide(choice, place.path, made):
-            self.flow.choices[place.tree] = branch
+        ends, first = [], len(self.flow.visits)
+        for branch in (all_branches if at_each_step else self.decide)(choice, place.path, made):
+            if not at_each_step:
+                self.flow.choices[place.tree] = branch
             end = dict(made)
             if branch is not None:
                 tree = join(place.tree, branch)
-                path = tree if self.show_branches else place.path
+                path = tree if self.show_branches else join(place.path, branch) if at_each_step else place.path
                 branches = (*place.branches, (place.tree, branch))
                 self.walk(Place(path, tree, choice.sub_blocks[branch], place.loops, branches), end)
             ends.append(end)
-        made.update(_merged(ends))
+        after = _merged(ends)
+        if at_each_step:
+            inside = self.flow.visits[first:]
+            surely = tuple(name for name in after if all(end.get(name) is not made.get(name) for end in ends))
+            self.flow.visits[first:] = [*(replace(visit, possible=True) for visit in inside), Visit(place, (), surely)]
+        made.update(after)
 
     def _read(self, place: Place, param: InputParam, made: Mapping[str, Made]) -> list[str]:
         """Note that a block reads a value (or every value of a group); the names."""

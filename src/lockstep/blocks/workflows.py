@@ -30,7 +30,7 @@ def _prune(block: ModularPipelineBlocks, tree: str, choices: Mapping[str, str | 
     if block.kind == "leaf":
         return block
     parts: Any = block.sub_blocks  # type: ignore[attr-defined]
-    if block.kind == "choice":
+    if block.kind == "choice" and not block.loop_triggers:  # type: ignore[attr-defined]
         branch = choices.get(tree)
         return None if branch is None else _prune(parts[branch], join(tree, branch), choices)
     kept = {name: _prune(part, join(tree, name), choices) for name, part in parts.items()}

@@ -88,6 +88,7 @@ def tree_of(block: Any) -> dict[str, Any]:
     """A block and its parts as JSON; what a block reads and makes stands at the leaves."""
     entry: dict[str, Any] = {"class": type(block).__name__, "kind": block.kind, "description": block.description}
     parts = getattr(block, "sub_blocks", None)
+    entry |= {"triggers": block.trigger_names} if block.kind == "choice" else {}
     if parts is not None:
         return {**entry, "parts": {name: tree_of(part) for name, part in parts.items()}}
     return {**entry, "inputs": block.input_names, "outputs": block.output_names, "components": block.component_names}

@@ -67,8 +67,9 @@ class SmoothedEnergyGuidanceConfig:
         return asdict(self)
 
 
-def read_configs(owner: str, kind: type, layers: int | list[int] | None, given: Any, **values: Any) -> list[Any]:
+def read_configs(guider: object, kind: type, layers: int | list[int] | None, given: Any, **values: Any) -> list[Any]:
     """The layers to disturb, given as indices or as configs (objects or dicts), but not as both."""
+    owner = type(guider).__name__
     if (layers is None) == (given is None):
         raise ConfigError(
             f"{owner}: name the layers to disturb either by index or by config; got {'both' if given else 'neither'}."

@@ -3,68 +3,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import field
 from typing import Literal
 
 import torch
 from torch.nn import functional as F
 
-from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .classifier_free import project
-from .guidance import CONDITIONAL, UNCONDITIONAL, BaseGuidance, GuiderOutput, extrapolate, is_off, rescale_noise_cfg
+from .guidance import BaseGuidance, GuiderOutput, extrapolate, is_off, rescale_noise_cfg
 
 Tensor = torch.Tensor
 
 
 class FrequencyDecoupledGuidance(BaseGuidance):
-    """One guidance scale a band, the finest first."""
+    """One guidance scale a band, the finest first; every other value can be one for all bands or a list, too."""
 
-    @register_to_config
-    def __init__(
-        self,
-        guidance_scales: tuple[float, ...] = (10.0, 5.0),
-        guidance_rescale: float | tuple[float, ...] = 0.0,
-        parallel_weights: float | tuple[float, ...] | None = None,
-        use_original_formulation: bool = False,
-        start: float | tuple[float, ...] = 0.0,
-        stop: float | tuple[float, ...] = 1.0,
-        guidance_rescale_space: Literal["data", "freq"] = "data",
-        upcast_to_double: bool = True,
-        enabled: bool = True,
-    ) -> None:
-        self.guidance_scales = list(guidance_scales)
-        self.starts, self.stops = self._per_band("start", start), self._per_band("stop", stop)
-        self.rescales = self._per_band("guidance_rescale", guidance_rescale)
-        self.parallel_weights = self._per_band(
-            "parallel_weights", 1.0 if parallel_weights is None else parallel_weights
-        )
-        super().__init__(min(self.starts), max(self.stops), enabled)
-        self.rescale_space = guidance_rescale_space
-        self.use_original_formulation = use_original_formulation
-        self.upcast_to_double = upcast_to_double
+    guidance_scales: tuple[float, ...] = field(default=(10.0, 5.0), kw_only=False)
+    guidance_rescale: float | tuple[float, ...] = 0.0
+    parallel_weights: float | tuple[float, ...] | None = None
+    use_original_formulation: bool = False
+    start: float | tuple[float, ...] = 0.0  # type: ignore[assignment]  # the others have no bands
+    stop: float | tuple[float, ...] = 1.0  # type: ignore[assignment]
+    guidance_rescale_space: Literal["data", "freq"] = "data"
+    upcast_to_double: bool = True
 
-    def _per_band(self, name: str, value: float | Sequence[float]) -> list[float]:
-        wanted = len(self.guidance_scales)
-        if isinstance(value, (int, float)):
-            return [float(value)] * wanted
-        if len(value) != wanted:
+    def __post_init__(self) -> None:
+        for name in ("guidance_rescale", "parallel_weights"):
+            self.per_band(name)
+        super().__post_init__()
+
+    def per_band(self, name: str) -> list[float]:
+        """A setting written out, one value a band."""
+        value, bands = getattr(self, name), len(self.guidance_scales)
+        if not isinstance(value, (list, tuple)):
+            return [1.0 if value is None else float(value)] * bands
+        if len(value) != bands:
             raise ConfigError(
-                f"FrequencyDecoupledGuidance: {name!r} needs one value a band ({wanted}), got {len(value)}."
+                f"FrequencyDecoupledGuidance: {name!r} needs one value a band ({bands}), got {len(value)}."
             )
         return list(value)
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        return min(self.per_band("start")), max(self.per_band("stop"))
+
     def acts(self) -> bool:
         off = all(is_off(scale, self.use_original_formulation) for scale in self.guidance_scales)
-        return not off and self.acts_within(self._start, self._stop)
+        return not off and super().acts()
 
-    def _acts_in(self, band: int) -> bool:
+    def acts_in(self, band: int) -> bool:
+        """Whether this step guides the band."""
         off = is_off(self.guidance_scales[band], self.use_original_formulation)
-        return not off and self.acts_within(self.starts[band], self.stops[band])
-
-    def branches(self) -> list[tuple[str, int]]:
-        both = [("pred_cond", CONDITIONAL), ("pred_uncond", UNCONDITIONAL)]
-        return both if self.acts() else both[:1]
+        return not off and self.acts_within(self.per_band("start")[band], self.per_band("stop")[band])
 
     def forward(self, pred_cond: Tensor, pred_uncond: Tensor | None = None) -> GuiderOutput:  # type: ignore[override]
         if not self.acts() or pred_uncond is None:
@@ -73,20 +64,22 @@ class FrequencyDecoupledGuidance(BaseGuidance):
         cond_pyramid, uncond_pyramid = laplacian_pyramid(pred_cond, bands), laplacian_pyramid(pred_uncond, bands)
         guided = [self._guide(band, cond_pyramid[band], uncond_pyramid[band]) for band in range(bands)]
         pred = from_pyramid(guided)
-        if self.rescale_space == "data" and self.rescales[0] > 0.0:
-            pred = rescale_noise_cfg(pred, pred_cond, self.rescales[0])
+        rescale = self.per_band("guidance_rescale")[0]
+        if self.guidance_rescale_space == "data" and rescale > 0.0:
+            pred = rescale_noise_cfg(pred, pred_cond, rescale)
         return GuiderOutput(pred, pred_cond, pred_uncond)
 
     def _guide(self, band: int, cond: Tensor, uncond: Tensor) -> Tensor:
-        if not self._acts_in(band):
+        if not self.acts_in(band):
             return cond
-        scale, weight, rescale = self.guidance_scales[band], self.parallel_weights[band], self.rescales[band]
+        scale, weight = self.guidance_scales[band], self.per_band("parallel_weights")[band]
         if math.isclose(weight, 1.0):
             pred = extrapolate(cond, uncond, scale, self.use_original_formulation)
         else:
             parallel, orthogonal = project(cond - uncond, cond, list(range(1, cond.ndim)), self.upcast_to_double)
             pred = (cond if self.use_original_formulation else uncond) + scale * (weight * parallel + orthogonal)
-        if self.rescale_space == "freq" and rescale > 0.0:
+        rescale = self.per_band("guidance_rescale")[band]
+        if self.guidance_rescale_space == "freq" and rescale > 0.0:
             pred = rescale_noise_cfg(pred, cond, rescale)
         return pred
 

@@ -6,15 +6,16 @@ import copy
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
 
-from ..configuration import ConfigMixin
+from ..configuration import ConfigMixin, register_to_config
 from ..errors import ConfigError, InputError
+from ..files import HubArguments
 from ..outputs import Output
 
 Tensor = torch.Tensor
@@ -30,33 +31,59 @@ class GuiderOutput(Output):
     pred_uncond: Tensor | None = None
 
 
+@typing.dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+@dataclass(eq=False, repr=False, kw_only=True)
 class BaseGuidance(ConfigMixin):
     """A guider: `set_state` at each step, `prepare_inputs`, one prediction per branch, then call it with them.
 
-    A subclass says which branches a step needs (`branches`) and how their predictions combine (`forward`).
+    A subclass says which branches a step needs (`branches`) and how their predictions combine (`forward`). The values
+    that it annotates, and those that it inherits, are its config and the arguments it is made with.
     """
 
     config_name = "guider_config.json"
     _identifier_key: ClassVar[str] = "__guidance_identifier__"
     batchable: ClassVar[bool] = True  # whether the branches may go through the model as one batch
 
-    def __init__(self, start: float = 0.0, stop: float = 1.0, enabled: bool = True) -> None:
-        check_interval(type(self).__name__, "start", "stop", start, stop)
-        self._start, self._stop, self._enabled = start, stop, enabled
+    start: float = 0.0
+    stop: float = 1.0
+    enabled: bool = True
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
+        init, kinds = (
+            vars(cls)["__init__"],
+            typing.get_type_hints(cls),
+        )  # names of types as each class's module knows them
+        init.__annotations__ = {value.name: kinds[value.name] for value in fields(cls)}
+        cls.__init__ = register_to_config(init)  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        check_interval(type(self).__name__, "start", "stop", *self.interval)
         self._step: int | None = None
         self._num_inference_steps: int | None = None
         self._timestep: Any = None
         self._count_prepared = 0
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The part of the run in which guidance acts."""
+        return self.start, self.stop
+
+    def acts(self) -> bool:
+        """Whether this step needs the prediction without the prompt."""
+        return self.acts_within(*self.interval)
+
     def branches(self) -> list[tuple[str, int]]:
         """What has to be predicted at this step: (name, which of a pair of inputs)."""
-        raise NotImplementedError
+        both = [("pred_cond", CONDITIONAL), ("pred_uncond", UNCONDITIONAL)]
+        return both if self.acts() else both[:1]
 
     def forward(self, **predictions: Tensor) -> GuiderOutput:
         """Combine the predictions, given by the branches' names."""
         raise NotImplementedError
 
-    def set_state(self, step: int, num_inference_steps: int, timestep: Any) -> None:
+    def set_state(self, step: int, num_inference_steps: int, timestep: Tensor | float | None) -> None:
         """Say which step comes now."""
         self._step, self._num_inference_steps, self._timestep = step, num_inference_steps, timestep
         self._count_prepared = 0
@@ -67,7 +94,7 @@ class BaseGuidance(ConfigMixin):
             "num_inference_steps": self._num_inference_steps,
             "timestep": self._timestep,
             "count_prepared": self._count_prepared,
-            "enabled": self._enabled,
+            "enabled": self.enabled,
             "num_conditions": self.num_conditions,
         }
 
@@ -76,7 +103,7 @@ class BaseGuidance(ConfigMixin):
         return [self._batch(data, name, which) for name, which in self.branches()]
 
     def prepare_inputs_from_block_state(
-        self, state: Any, fields: Mapping[str, str | tuple[str, str]]
+        self, state: object, fields: Mapping[str, str | tuple[str, str]]
     ) -> list[SimpleNamespace]:
         """The same, with the values looked up in a block state by name."""
         looked_up = {
@@ -135,10 +162,10 @@ class BaseGuidance(ConfigMixin):
         return any(which == UNCONDITIONAL for _, which in guider.branches())
 
     def enable(self) -> None:
-        self._enabled = True
+        self.enabled = True
 
     def disable(self) -> None:
-        self._enabled = False
+        self.enabled = False
 
     def new(self, **values: Any) -> typing.Self:
         """Another guider with some config values replaced."""
@@ -152,7 +179,9 @@ class BaseGuidance(ConfigMixin):
         return copied
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> typing.Self:
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[HubArguments]
+    ) -> typing.Self:
         return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub))
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -160,7 +189,7 @@ class BaseGuidance(ConfigMixin):
 
     def acts_within(self, start: float, stop: float, *, open_start: bool = False) -> bool:
         """Whether this step lies in the part of the run from `start` to `stop`."""
-        if not self._enabled:
+        if not self.enabled:
             return False
         if self._num_inference_steps is None or self._step is None:
             return True
@@ -177,6 +206,27 @@ def check_interval(owner: str, start_name: str, stop_name: str, start: float, st
         raise ConfigError(f"{owner}: {start_name!r} is a part of the run and has to be in [0, 1), got {start}.")
     if not start <= stop <= 1.0:
         raise ConfigError(f"{owner}: {stop_name!r} has to be between {start_name!r} ({start}) and 1, got {stop}.")
+
+
+class ScaledGuidance(BaseGuidance):
+    """What all guiders with one scale share; a scale can be given without its name, all else by name."""
+
+    guidance_scale: float = field(default=7.5, kw_only=False)
+    guidance_rescale: float = 0.0
+    use_original_formulation: bool = False
+
+    def acts(self) -> bool:
+        return not is_off(self.guidance_scale, self.use_original_formulation) and super().acts()
+
+    def extrapolate(self, cond: Tensor, other: Tensor, scale: float | Tensor) -> Tensor:
+        """Away from the other prediction, by this guider's formula."""
+        return extrapolate(cond, other, scale, self.use_original_formulation)
+
+    def output(self, pred: Tensor, pred_cond: Tensor, pred_uncond: Tensor | None) -> GuiderOutput:
+        """The guided prediction, its spread brought back as far as `guidance_rescale` asks."""
+        if self.guidance_rescale > 0.0:
+            pred = rescale_noise_cfg(pred, pred_cond, self.guidance_rescale)
+        return GuiderOutput(pred, pred_cond, pred_uncond)
 
 
 def is_off(scale: float, original_formulation: bool) -> bool:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +52,7 @@ class Lora:
     layers: dict[Place, LoraLayer] = field(default_factory=dict)
 
 
-def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Any) -> Path:
+def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Unpack[files.HubArguments]) -> Path:
     """The file itself, or the one in a folder or on the hub."""
     path = Path(name_or_path)
     if path.is_file():

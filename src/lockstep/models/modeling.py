@@ -14,7 +14,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -33,12 +33,29 @@ from ..errors import (
 )
 from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
 
+Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
 # What other libraries have a switch for and what is the only way here.
 ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
-class ModelMixin(ConfigMixin, nn.Module):
+class HasForward(Protocol[Forward]):
+    """A module, seen by what its `forward` takes and gives."""
+
+    @property
+    def forward(self) -> Forward: ...
+
+
+class CalledAsForward(nn.Module):
+    """A module whose call takes and gives what its `forward` does; torch leaves that open to type checkers."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
+
+
+class ModelMixin(ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
@@ -258,7 +275,7 @@ class ModelMixin(ConfigMixin, nn.Module):
         named = self.named_modules()
         return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
 
-    def set_attn_processor(self, processor: Any) -> None:
+    def set_attn_processor(self, processor: Callable[..., Any] | dict[str, Callable[..., Any]]) -> None:
         """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
         able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
         chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownNameError
+from ..files import HubArguments
 from ..loaders.lora import Lora, Place, find_lora, merged_weight, read_lora
 from ..loaders.lora_names import COMPONENTS
 
@@ -74,7 +75,7 @@ class LoraMixin:
         adapter_name: str | None = None,
         weight_name: str | None = None,
         strength: float = 1.0,
-        **hub: Any,
+        **hub: Unpack[HubArguments],
     ) -> None:
         """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya."""
         self._require_no_run("load a LoRA")

@@ -13,18 +13,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
+from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
-from ..blocks.compose import CompositeBlocks
+from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
-from ..blocks.progress import ProgressBars
+from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
@@ -34,11 +36,13 @@ from .adapters import Adapters, LoraMixin
 from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
 
+Place = str | int | torch.device
+
 
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
-    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., PipelineOutput]:
         def __call__(*args: Any, **kwargs: Any) -> Any:
             run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
             return run(*args, **kwargs)
@@ -55,14 +59,14 @@ class _DerivedCall:
 class DiffusionPipeline(LoraMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
-    default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
+    default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
 
     def __init__(
-        self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
+        self, *, blocks: Block | None = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
@@ -95,7 +99,7 @@ class DiffusionPipeline(LoraMixin):
         self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
 
     @classmethod
-    def default_tree(cls) -> CompositeBlocks | None:
+    def default_tree(cls) -> ModularPipelineBlocks | None:
         """A tree of this class's own blocks."""
         blocks = cls.default_blocks
         if blocks is None and cls.default_blocks_name:
@@ -130,18 +134,21 @@ class DiffusionPipeline(LoraMixin):
         return self._assembly.root
 
     def insert_block(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> Self:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
+    ) -> DiffusionPipeline:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
+
+        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
+        """
         self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
-    def replace_block(self, path: str, block: Any) -> Self:
+    def replace_block(self, path: str, block: Block) -> DiffusionPipeline:
         """Put another block at a path."""
         self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
-    def remove_block(self, path: str) -> Self:
+    def remove_block(self, path: str) -> DiffusionPipeline:
         """Take a block out of the tree."""
         self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
@@ -215,7 +222,7 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             self._runs.discard(run)
 
-    def set_progress_bar_config(self, **settings: Any) -> None:
+    def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
         self._bars.configure(**settings)
 
@@ -355,7 +362,7 @@ class DiffusionPipeline(LoraMixin):
             (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
         )
 
-    def to(self, *where: Any, device: Any = None, dtype: torch.dtype | None = None) -> Self:
+    def to(self, *where: Place | torch.dtype, device: Place | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
@@ -373,7 +380,9 @@ class DiffusionPipeline(LoraMixin):
         self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
         return self
 
-    def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
+    def placed(
+        self, names: Iterable[str], near: Callable[[], Iterable[str]]
+    ) -> contextlib.AbstractContextManager[None]:
         """A context in which the named components are where they compute; those used `near` by need not leave."""
         return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
@@ -384,7 +393,7 @@ class DiffusionPipeline(LoraMixin):
         cls,
         name_or_path: str | Path,
         *,
-        blocks: Any = None,
+        blocks: Block | None = None,
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
@@ -393,7 +402,7 @@ class DiffusionPipeline(LoraMixin):
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
-    ) -> Any:
+    ) -> Self:
         """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
@@ -414,7 +423,7 @@ class DiffusionPipeline(LoraMixin):
         pipe.update_components(**known)
         if load or workflow:
             pipe.load_components(workflow=workflow)
-        return pipe
+        return cast(Self, pipe)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""

@@ -217,6 +217,10 @@ class SchedulerMixin(ConfigMixin):
         """The sample one step further along; every scheduler takes `generator` and `return_dict`."""
         raise UnsupportedError(f"{type(self).__name__} has no step.")
 
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """Clean samples with as much noise as they have at these timesteps."""
+        raise UnsupportedError(f"{type(self).__name__} has no add_noise.")
+
     def __len__(self) -> int:
         return int(self.config.num_train_timesteps)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -13,7 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError
 from .special_tokens import SpecialTokens
-from .tokenizer import Tokenizer, read_backend_file
+from .tokenizer import Settings, Tokenizer, read_backend_file
 
 END_OF_WORD = "</w>"
 NUM_BYTES = 512  # alone and at the end of a word
@@ -26,6 +26,14 @@ WORDS = (
 class CLIPTokenizer(Tokenizer):
     """`<|startoftext|> words <|endoftext|>`, at most 77 tokens in the published models."""
 
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    pad_token: str
+    bos_token_id: int
+    eos_token_id: int
+    unk_token_id: int
+    pad_token_id: int
     default_tokens: ClassVar[dict[str, str]] = {
         "bos_token": "<|startoftext|>",
         "eos_token": "<|endoftext|>",
@@ -36,14 +44,14 @@ class CLIPTokenizer(Tokenizer):
 
     @classmethod
     def from_vocabulary(
-        cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Any
+        cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Unpack[Settings]
     ) -> CLIPTokenizer:
         """Build from a vocabulary and its merges in order of rank."""
         model = bpe(dict(vocab), [tuple(pair) for pair in merges], cls.default_tokens["unk_token"])
         return cls(clip_backend(model), **settings)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, **settings: Any) -> CLIPTokenizer:
+    def train(cls, texts: Iterable[str], vocab_size: int, **settings: Unpack[Settings]) -> CLIPTokenizer:
         """Learn merges from texts until there are `vocab_size` tokens or nothing is left to merge.
 
         Every byte stays a token, alone and at the end of a word, so that no text is unknown.

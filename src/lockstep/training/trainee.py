@@ -108,6 +108,12 @@ def laid_out_like(parameter: Tensor, value: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
+def averaged_tensors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The averaged weights of one module among the tensors of a checkpoint, by the module's own names."""
+    prefix = f"average.{name}."
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
 def average_into(average: Iterable[Tensor], weights: Iterable[Tensor], decay: float) -> None:
     """average = decay · average + (1 - decay) · weights."""
     torch._foreach_lerp_(list(average), [weight.detach() for weight in weights], 1 - decay)

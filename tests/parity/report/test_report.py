@@ -8,10 +8,12 @@ import struct
 import subprocess
 import xml.etree.ElementTree as ElementTree
 import zlib
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from lockstep import parity as px
@@ -340,6 +342,37 @@ def test_the_page_draws_without_a_console_message(different, tmp_path):
     assert int(circles) >= 9
     assert int(cells) >= 8
     assert (images, fits) == ("true", "true")
+
+
+@needs_chromium
+def test_the_first_sentence_is_on_the_first_screen_and_the_filter_works(different, tmp_path):
+    page = reports.write_html(different, tmp_path / "report.html")
+    probe = """<script>{
+      const rows = [...document.querySelectorAll("table.values tbody tr")], shown = () => rows.filter((r) => !r.hidden).length;
+      const sentence = document.querySelector("main p, main h1"), box = sentence.getBoundingClientRect(), before = shown();
+      const filter = document.getElementById("filter");
+      filter.value = "net.norm|out";
+      filter.dispatchEvent(new Event("input"));
+      document.title = JSON.stringify({text: sentence.textContent, bottom: box.bottom, height: innerHeight, before, after: shown()});
+    }</script>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
+    dom, console = browse(page, tmp_path, "--dump-dom", "--window-size=1240,900")
+    assert console == []
+    seen = json.loads(unescape(dom.partition("<title>")[2].partition("</title>")[0]))
+    assert 0 < seen["bottom"] < seen["height"]
+    assert "net.norm" in seen["text"]
+    assert 0 < seen["after"] < seen["before"]
+
+
+@needs_chromium
+def test_a_screenshot_shows_the_page(different, tmp_path):
+    page = reports.write_html(different, tmp_path / "report.html")
+    browse(page, tmp_path, f"--screenshot={tmp_path / 'page.png'}", "--window-size=1240,1600")
+    with Image.open(tmp_path / "page.png") as picture:
+        colours = picture.convert("RGB").getcolors(2**24)
+    assert picture.size == (1240, 1600)
+    assert len(colours) > 100
+    assert max(count for count, _ in colours) < 0.97 * 1240 * 1600
 
 
 @needs_chromium

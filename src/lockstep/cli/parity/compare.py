@@ -76,7 +76,7 @@ def record(
     if json:
         print_json(facts)
         return
-    size = facts["bytes"] / 1e6  # type: ignore[operator]
+    size = facts["bytes"] / 1e6
     out.print(
         f"[bold green]{output}[/]: {facts['values']} values, {facts['parameters']} parameters, {size:.1f} MB",
         highlight=False,

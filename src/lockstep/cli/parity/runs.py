@@ -211,7 +211,7 @@ def _find_function(model: str) -> Callable[[], Any]:
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{before} has no function {name!r}.")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def both(reference: RunRecipe, model: str | None, library: str) -> tuple[RunRecipe, RunRecipe]:

@@ -26,7 +26,7 @@ from ...training.pixels import to_bytes, to_pixels
 from ...training.precision import autocast
 from ...training.progress import Reporter
 from ...training.sheets import save_sheet
-from ...training.trainee import Trainee
+from ...training.trainee import Trainee, averaged_tensors
 from .adversary import critic_loss, deceiving_loss, new_critic
 from .collage import Collage
 from .data import Item, load_items, load_pictures
@@ -167,7 +167,7 @@ def build_autoencoder(settings: AutoencoderSettings) -> AutoencoderTiny:
             last = typing.cast(nn.Conv2d, block.conv[-1])
             nn.init.zeros_(last.weight)
             nn.init.zeros_(typing.cast(Tensor, last.bias))
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def picture_loss(output: Tensor, pixels: Tensor, gradient_weight: float) -> Tensor:
@@ -211,8 +211,5 @@ def load_trained_autoencoder(work: Path, settings: AutoencoderSettings) -> Autoe
     model = build_autoencoder(settings)
     for part in ("decoder", "encoder"):
         tensors, _ = load_checkpoint(run_folder(work, part) / "checkpoint.safetensors")
-        prefix = f"average.{part}."
-        getattr(model, part).load_state_dict(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
+        getattr(model, part).load_state_dict(averaged_tensors(tensors, part))
     return model.eval()

@@ -18,6 +18,7 @@ from ...guiders import ClassifierFreeGuidance
 from ...schedulers import DDIMScheduler
 from ...tokenizers import CLIPTokenizer
 from ...training.checkpoint import load_checkpoint
+from ...training.trainee import averaged_tensors
 from .autoencoder import load_trained_autoencoder
 from .diffusion import build_models
 from .settings import AutoencoderSettings, DiffusionSettings
@@ -61,10 +62,7 @@ def load_averaged(run_folder: Path, settings: DiffusionSettings) -> dict[str, nn
     tensors, _ = load_checkpoint(run_folder / "checkpoint.safetensors")
     models = build_models(settings, run_folder / "tokenizer")
     for name, model in models.items():
-        prefix = f"average.{name}."
-        model.load_state_dict(
-            {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        )
+        model.load_state_dict(averaged_tensors(tensors, name))
         model.eval()
     return models
 

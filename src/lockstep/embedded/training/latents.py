@@ -100,7 +100,7 @@ def load_teacher(folder: str | Path) -> AutoencoderTiny:
     teacher = load_taesd(
         folder / "taesd_encoder.safetensors", folder / "taesd_decoder.safetensors", dtype=torch.float32
     )
-    return teacher.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+    return teacher.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def open_store(work: Path, table: ItemTable, part: str = "items") -> LatentStore:

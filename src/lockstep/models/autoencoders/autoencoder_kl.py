@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from ..modeling import ModelMixin, check_divisible, check_sizes, checkpointed
 from ..weights import StoredTensor
@@ -123,55 +123,51 @@ class Upsample2D(nn.Module):
         return self.conv(F.interpolate(hidden, scale_factor=2.0, mode="nearest"))
 
 
-class DownEncoderBlock2D(nn.Module):
-    """Residual blocks (in one variant each with an attention), then half the resolution, except in the last block."""
+class ResnetStack(nn.Module):
+    """Residual blocks, in one variant each with an attention after it."""
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        layers: int,
-        groups: int,
-        act_fn: str,
-        attends: bool,
-        downsamples: bool,
+        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool
     ) -> None:
         super().__init__()
         widths = [in_channels] + [out_channels] * (layers - 1)
         self.resnets = nn.ModuleList(ResnetBlock2D(width, out_channels, groups, act_fn) for width in widths)
         self.attentions = nn.ModuleList(Attention(out_channels, groups) for _ in range(layers)) if attends else None
-        self.downsamplers = nn.ModuleList([Downsample2D(out_channels)]) if downsamples else None
 
     def forward(self, hidden: Tensor) -> Tensor:
         for index, resnet in enumerate(self.resnets):
             hidden = resnet(hidden)
             if self.attentions is not None:
                 hidden = self.attentions[index](hidden)
-        if self.downsamplers is not None:
-            hidden = self.downsamplers[0](hidden)
         return hidden
 
 
-class UpDecoderBlock2D(nn.Module):
-    """Residual blocks (in one variant each with an attention), then twice the resolution, except in the last block."""
+class DownEncoderBlock2D(ResnetStack):
+    """Residual blocks, then half the resolution, except in the last block."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool, upsamples: bool
+        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool, is_last: bool
     ) -> None:
-        super().__init__()
-        widths = [in_channels] + [out_channels] * (layers - 1)
-        self.resnets = nn.ModuleList(ResnetBlock2D(width, out_channels, groups, act_fn) for width in widths)
-        self.attentions = nn.ModuleList(Attention(out_channels, groups) for _ in range(layers)) if attends else None
-        self.upsamplers = nn.ModuleList([Upsample2D(out_channels)]) if upsamples else None
+        super().__init__(in_channels, out_channels, layers, groups, act_fn, attends)
+        self.downsamplers = None if is_last else nn.ModuleList([Downsample2D(out_channels)])
 
     def forward(self, hidden: Tensor) -> Tensor:
-        for index, resnet in enumerate(self.resnets):
-            hidden = resnet(hidden)
-            if self.attentions is not None:
-                hidden = self.attentions[index](hidden)
-        if self.upsamplers is not None:
-            hidden = self.upsamplers[0](hidden)
-        return hidden
+        hidden = super().forward(hidden)
+        return hidden if self.downsamplers is None else self.downsamplers[0](hidden)
+
+
+class UpDecoderBlock2D(ResnetStack):
+    """Residual blocks, then twice the resolution, except in the last block."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool, is_last: bool
+    ) -> None:
+        super().__init__(in_channels, out_channels, layers, groups, act_fn, attends)
+        self.upsamplers = None if is_last else nn.ModuleList([Upsample2D(out_channels)])
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        hidden = super().forward(hidden)
+        return hidden if self.upsamplers is None else self.upsamplers[0](hidden)
 
 
 class UNetMidBlock2D(nn.Module):
@@ -211,7 +207,7 @@ class Encoder(nn.Module):
         for index, (kind, width) in enumerate(zip(block_types, widths, strict=True)):
             before = widths[max(index - 1, 0)]
             attends, is_last = kind == "AttnDownEncoderBlock2D", index == len(widths) - 1
-            self.down_blocks.append(DownEncoderBlock2D(before, width, layers, groups, act_fn, attends, not is_last))
+            self.down_blocks.append(DownEncoderBlock2D(before, width, layers, groups, act_fn, attends, is_last))
         self.mid_block = UNetMidBlock2D(widths[-1], groups, act_fn, mid_attends)
         self.conv_norm_out = GroupNorm(groups, widths[-1], eps=NORM_EPS)
         self.conv_act = nn.SiLU()  # whatever act_fn is
@@ -249,7 +245,7 @@ class Decoder(nn.Module):
         for index, (kind, width) in enumerate(zip(block_types, upward, strict=True)):
             before = upward[max(index - 1, 0)]
             attends, is_last = kind == "AttnUpDecoderBlock2D", index == len(upward) - 1
-            self.up_blocks.append(UpDecoderBlock2D(before, width, layers + 1, groups, act_fn, attends, not is_last))
+            self.up_blocks.append(UpDecoderBlock2D(before, width, layers + 1, groups, act_fn, attends, is_last))
         self.conv_norm_out = GroupNorm(groups, upward[-1], eps=NORM_EPS)
         self.conv_act = nn.SiLU()  # whatever act_fn is
         self.conv_out = Conv2d(upward[-1], out_channels, 3, padding=1)
@@ -375,6 +371,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         """The tensors of a file under our names; projections that were stored as 1x1 convolutions become matrices."""
         return {name: _as_matrix(name, tensor) for name, tensor in super().stored_tensors(stored).items()}
 
+    @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
         """Pictures to the posterior of their latents."""
         check_pixels("AutoencoderKL", x, self.config.in_channels, self.spatial_scale_factor)
@@ -382,6 +379,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
+    @output_or_tuple
     def decode(
         self, z: Tensor, return_dict: bool = True, generator: torch.Generator | None = None
     ) -> DecoderOutput | tuple[Tensor]:
@@ -391,6 +389,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._decode, z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

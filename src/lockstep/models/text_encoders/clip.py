@@ -13,8 +13,8 @@ from torch import nn
 
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config
-from ...errors import InputError
-from ...outputs import Output
+from ...errors import ConfigError, InputError
+from ...outputs import Output, output_or_tuple
 from ..modeling import check_divisible, check_sizes, checkpointed
 from .encoder import TextEncoder, activation, embedding
 
@@ -24,12 +24,12 @@ SIZES = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CLIPTextModelOutput(Output):
     """`hidden_states` are the embeddings and then each layer's output, before the final norm."""
 
     text_embeds: torch.Tensor | None = None
-    last_hidden_state: torch.Tensor | None = None
+    last_hidden_state: torch.Tensor
     pooler_output: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
 
@@ -211,10 +211,19 @@ class CLIPTextModel(TextEncoder):
             num_attention_heads, hidden_act, layer_norm_eps, attention_dropout, eos_token_id,
         )  # fmt: skip
         initialize(self.text_model, hidden_size, num_hidden_layers, initializer_factor)
+        self.build_head(hidden_size, projection_dim, initializer_factor)
+
+    def build_head(self, width: int, projection_dim: int | None, factor: float) -> None:
+        """Make what comes after the transformer: here nothing."""
+
+    def head(self, pooled: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The output that belongs to the whole text: here the state at its end, as it is."""
+        return {"pooler_output": pooled}
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.text_model.embeddings.token_embedding
 
+    @output_or_tuple
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -223,11 +232,11 @@ class CLIPTextModel(TextEncoder):
         output_hidden_states: bool = False,
         return_dict: bool = True,
     ) -> CLIPTextModelOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
-        """Hidden states of every token; `pooler_output` is the one at the end of the text."""
+        """Hidden states of every token, and what the head makes of the one at the end of the text."""
         self.check_inputs(input_ids, attention_mask, position_ids)
         last, pooled, states = self.text_model(input_ids, attention_mask, position_ids)
         output = CLIPTextModelOutput(
-            last_hidden_state=last, pooler_output=pooled, hidden_states=states if output_hidden_states else None
+            **self.head(pooled), last_hidden_state=last, hidden_states=states if output_hidden_states else None
         )
         return output if return_dict else output.to_tuple()
 
@@ -249,48 +258,17 @@ class CLIPTextModel(TextEncoder):
 class CLIPTextModelWithProjection(CLIPTextModel):
     """CLIP's text transformer with the linear map into the space that text and images share (arXiv:2103.00020)."""
 
-    @register_to_config
-    def __init__(
-        self,
-        *,
-        vocab_size: int = 49408,
-        hidden_size: int = 512,
-        intermediate_size: int = 2048,
-        projection_dim: int = 512,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 8,
-        max_position_embeddings: int = 77,
-        hidden_act: str = "quick_gelu",
-        layer_norm_eps: float = 1e-5,
-        attention_dropout: float = 0.0,
-        initializer_range: float = 0.02,
-        initializer_factor: float = 1.0,
-        pad_token_id: int | None = 1,
-        bos_token_id: int | None = 49406,
-        eos_token_id: int = 49407,
-    ) -> None:
-        super().__init__(**self.config)
-        self.text_projection = nn.Linear(hidden_size, projection_dim, bias=False)
-        if not self.text_projection.weight.is_meta:
-            nn.init.normal_(self.text_projection.weight, std=initializer_factor * hidden_size**-0.5)
+    text_projection: nn.Linear
 
-    def forward(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        output_hidden_states: bool = False,
-        return_dict: bool = True,
-    ) -> CLIPTextModelOutput | tuple[torch.Tensor | tuple[torch.Tensor, ...], ...]:
-        """Hidden states of every token; `text_embeds` is the projected one at the end of the text."""
-        self.check_inputs(input_ids, attention_mask, position_ids)
-        last, pooled, states = self.text_model(input_ids, attention_mask, position_ids)
-        output = CLIPTextModelOutput(
-            text_embeds=self.text_projection(pooled),
-            last_hidden_state=last,
-            hidden_states=states if output_hidden_states else None,
-        )
-        return output if return_dict else output.to_tuple()
+    def build_head(self, width: int, projection_dim: int | None, factor: float) -> None:
+        if projection_dim is None:
+            raise ConfigError("CLIPTextModelWithProjection: config value 'projection_dim' wants int, got None.")
+        self.text_projection = nn.Linear(width, projection_dim, bias=False)
+        if not self.text_projection.weight.is_meta:
+            nn.init.normal_(self.text_projection.weight, std=factor * width**-0.5)
+
+    def head(self, pooled: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"text_embeds": self.text_projection(pooled)}
 
 
 def initialize(transformer: CLIPTextTransformer, width: int, num_layers: int, factor: float) -> None:

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
-from ...configuration import register_to_config
+from ...configuration import register_to_config, with_defaults
 from ...errors import ConfigError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..modeling import check_sizes, checkpointed
 from ..weights import StoredTensor
 from .encoder import TextEncoder, activation, embedding
@@ -286,6 +286,7 @@ class T5EncoderModel(TextEncoder):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.shared
 
+    @output_or_tuple
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -305,27 +306,10 @@ class UMT5EncoderModel(T5EncoderModel):
 
     model_type = "umt5"
     bias_in_every_layer = True
-
-    @register_to_config
-    def __init__(
-        self,
-        *,
-        vocab_size: int = 250112,
-        d_model: int = 512,
-        d_kv: int = 64,
-        d_ff: int = 1024,
-        num_layers: int = 8,
-        num_heads: int = 6,
-        relative_attention_num_buckets: int = 32,
-        relative_attention_max_distance: int = 128,
-        dropout_rate: float = 0.1,
-        layer_norm_epsilon: float = 1e-6,
-        initializer_factor: float = 1.0,
-        feed_forward_proj: str = "gated-gelu",
-        dense_act_fn: str | None = None,
-        is_gated_act: bool | None = None,
-    ) -> None:
-        super().__init__(**self.config)
+    __init__ = with_defaults(
+        T5EncoderModel.__init__,
+        vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6, feed_forward_proj="gated-gelu",
+    )  # fmt: skip
 
 
 def check_buckets(owner: str, config: Mapping[str, Any]) -> None:

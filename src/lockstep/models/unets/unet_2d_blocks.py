@@ -33,16 +33,9 @@ class ResnetSettings:
     dropout: float
 
     def block(self, in_channels: int, out_channels: int, output_scale_factor: float = 1.0) -> ResnetBlock2D:
+        scale = output_scale_factor
         return ResnetBlock2D(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            temb_channels=self.temb_channels,
-            groups=self.groups,
-            eps=self.eps,
-            act_fn=self.act_fn,
-            time_scale_shift=self.time_scale_shift,
-            dropout=self.dropout,
-            output_scale_factor=output_scale_factor,
+            in_channels=in_channels, out_channels=out_channels, **vars(self), output_scale_factor=scale
         )
 
 

@@ -276,7 +276,7 @@ class _Measurement:
             return Status.SAME
         if (node.ratio or 0.0) > 1:
             return Status.OVER
-        explained = max(node.prior, prior(node.dtypes, self.limits.pass_length, self.limits.prior))  # type: ignore[arg-type]
+        explained = max(node.prior, prior(node.dtypes, self.limits.pass_length, self.limits.prior))
         return Status.PRIOR if node.error <= explained else Status.FLOOR
 
     def add_structure(self, node: NodeResult) -> None:

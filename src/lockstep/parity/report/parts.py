@@ -172,7 +172,7 @@ def _settings(comparison: Comparison) -> list[dict[str, Any]]:
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison itself, and the command that reproduces its first difference; strict JSON (no NaN)."""
-    return strict({**comparison.to_json(), "command": reproduce(comparison)})  # type: ignore[no-any-return]
+    return strict({**comparison.to_json(), "command": reproduce(comparison)})
 
 
 def strict(value: Any) -> Any:

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from ...blocks import BlockView
 from ...errors import InputError
+from .parts import Components
 
 Tensor = torch.Tensor
 
 
-def check_prompts(inputs: Any) -> None:
+def check_prompts(inputs: BlockView) -> None:
     """Either words or ready embeddings, and as many negative ones as positive ones."""
     if inputs.prompt is None and inputs.prompt_embeds is None:
         raise InputError("Give a 'prompt' (text, or a list of texts), or ready 'prompt_embeds'; got neither.")
@@ -38,7 +40,7 @@ def check_prompts(inputs: Any) -> None:
             )
 
 
-def warn_of_unknown_words(tokenizer: Any, inputs: Any) -> None:
+def warn_of_unknown_words(tokenizer: Any, inputs: BlockView) -> None:
     """A model whose folder lists the words that it was taught tells of others, before it draws something else."""
     known = getattr(tokenizer, "known_words", None)
     if known is None:
@@ -49,7 +51,7 @@ def warn_of_unknown_words(tokenizer: Any, inputs: Any) -> None:
         warnings.warn(remark, UserWarning, stacklevel=2)
 
 
-def check_encoders(components: Any, inputs: Any, *names: str) -> None:
+def check_encoders(components: Components, inputs: BlockView, *names: str) -> None:
     """Words need a tokenizer and a text encoder."""
     missing = [name for name in names if getattr(components, name) is None]
     if not missing:
@@ -64,7 +66,7 @@ def check_encoders(components: Any, inputs: Any, *names: str) -> None:
         )
 
 
-def all_ready(inputs: Any) -> bool:
+def all_ready(inputs: BlockView) -> bool:
     """Whether nothing is left to encode: then no text encoder is loaded."""
     ready = inputs.prompt_embeds is not None and inputs.negative_prompt_embeds is not None
     return ready and inputs.prompt is None and inputs.negative_prompt is None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from ...blocks import ComponentSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec, InputParam, ModularPipelineBlocks
 from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
-from ..common.parts import GUIDER
+from ..common.parts import GUIDER, Components
 from ..common.prompts import (
     all_ready,
     as_lists,
@@ -45,20 +44,20 @@ class EncodePrompt(ModularPipelineBlocks):
     ]
     outputs = ["prompt_embeds", "negative_prompt_embeds"]
 
-    def unneeded(self, inputs: Any) -> Collection[str]:
+    def unneeded(self, inputs: BlockView) -> Collection[str]:
         return ENCODERS if all_ready(inputs) else ()
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
         check_encoders(components, inputs, *ENCODERS)
         warn_of_unknown_words(components.tokenizer, inputs)
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         positive, negative = state.prompt_embeds, state.negative_prompt_embeds
         unguided = not components.guider.needs_unconditional
-        pieces = [] if positive is not None else prompts
+        pieces: list[str] = [] if positive is not None else prompts
         pieces = pieces + ([] if unguided or negative is not None else negatives)
         count = num_pieces(components.tokenizer, pieces) if pieces else 1
         if positive is None:
@@ -71,7 +70,7 @@ class EncodePrompt(ModularPipelineBlocks):
         state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
         state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
 
-    def encode(self, components: Any, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
+    def encode(self, components: Components, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
         """Hidden states of each piece, one piece after the other."""
         encoder: CLIPTextModel = components.text_encoder
         uses_mask = bool(encoder.config.get("use_attention_mask"))
@@ -81,6 +80,8 @@ class EncodePrompt(ModularPipelineBlocks):
             if clip_skip is None:
                 hidden.append(encoder(ids.to(encoder.device), attention_mask=mask)[0])
             else:
-                states = encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states
+                states = (
+                    encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states or ()
+                )
                 hidden.append(encoder.text_model.final_layer_norm(states[-(clip_skip + 1)]))
         return torch.cat(hidden, dim=1).to(encoder.dtype)

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs
+from ...blocks import BlockView, ConfigSpec, InputParam, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ..common.painting import PreparePainting
-from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE
+from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.sizes import scale_factor
 from ..common.start import AddNoise
 from ..common.timesteps import SetTimesteps, SetTimestepsByStrength
@@ -30,7 +30,7 @@ def until(scheduler: Any, timesteps: Tensor, denoising_end: float | None) -> Ten
     return timesteps[: int((timesteps >= cutoff(scheduler, denoising_end)).sum())]
 
 
-def require_steps(timesteps: Tensor, inputs: Any) -> None:
+def require_steps(timesteps: Tensor, inputs: BlockView) -> None:
     if len(timesteps) == 0:
         raise InputError(
             f"No step of num_inference_steps={inputs.num_inference_steps} lies within the part of the way that "
@@ -43,13 +43,13 @@ class SetTimestepsUntil(SetTimesteps):
 
     inputs = [*SetTimesteps.inputs, "denoising_end"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         scheduler = components.scheduler.fresh()
         self.set_grid(scheduler, components, inputs)
         require_steps(until(scheduler, scheduler.timesteps, inputs.denoising_end), inputs)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         super().__call__(components, state)
         state.timesteps = until(components.scheduler, components.scheduler.timesteps, state.denoising_end)
 
@@ -59,7 +59,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
 
     inputs = [*SetTimesteps.inputs, InputParam.template("strength", default=0.3), "denoising_start", "denoising_end"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         start, end = inputs.denoising_start, inputs.denoising_end
         if start is None:
             super().check(components, inputs)
@@ -67,10 +67,10 @@ class SetTimestepsBetween(SetTimestepsByStrength):
             raise InputError(f"'denoising_start' ({start}) has to be before 'denoising_end' ({end}).")
         require_steps(self.part(components.scheduler.fresh(), components, inputs), inputs)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         state.timesteps = self.part(components.scheduler, components, state)
 
-    def part(self, scheduler: Any, components: Any, state: Any) -> Tensor:
+    def part(self, scheduler: Any, components: Components, state: BlockView) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
             skipped = self.first_timestep(scheduler, components, state)
@@ -104,7 +104,7 @@ class AddNoiseUnlessStarted(AddNoise):
 
     inputs = [*AddNoise.inputs, "denoising_start"]
 
-    def noised(self, components: Any, state: Any) -> Tensor:
+    def noised(self, components: Components, state: BlockView) -> Tensor:
         return super().noised(components, state) if state.denoising_start is None else state.image_latents
 
 
@@ -126,24 +126,24 @@ class DescribeSizes(ModularPipelineBlocks):
     ]
     outputs = ["add_time_ids", "negative_add_time_ids"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if inputs.original_size is None or inputs.target_size is None:
             scale_factor(components)  # the size of the picture itself is what the model is told: it has to be known
         for name in SIZES:
             if inputs[name] is not None and len(inputs[name]) != 2:
                 raise InputError(f"{name!r} wants two numbers (height or top, width or left), got {inputs[name]}.")
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         original, target = state.original_size, state.target_size
         if original is None or target is None:
-            size = tuple(side * scale_factor(components) for side in state.latents.shape[-2:])
-            original, target = original or size, target or size
+            height, width = (side * scale_factor(components) for side in state.latents.shape[-2:])
+            original, target = original or (height, width), target or (height, width)
         crop, negative_crop = state.crops_coords_top_left, state.negative_crops_coords_top_left
         negative_original = state.negative_original_size or original
         negative_target = state.negative_target_size or target
         if components.requires_aesthetics_score:
-            positive = (*original, *crop, state.aesthetic_score)
-            negative = (*negative_original, *negative_crop, state.negative_aesthetic_score)
+            positive: tuple[float, ...] = (*original, *crop, state.aesthetic_score)
+            negative: tuple[float, ...] = (*negative_original, *negative_crop, state.negative_aesthetic_score)
         else:
             positive = (*original, *crop, *target)
             told = state.negative_original_size is not None and state.negative_target_size is not None
@@ -153,7 +153,7 @@ class DescribeSizes(ModularPipelineBlocks):
         state.negative_add_time_ids = self.rows(negative, state)
 
     @staticmethod
-    def rows(numbers: tuple[float, ...], state: Any) -> Tensor:
+    def rows(numbers: tuple[float, ...], state: BlockView) -> Tensor:
         return torch.tensor([numbers]).to(state.prompt_embeds).repeat(len(state.latents), 1)
 
     @staticmethod

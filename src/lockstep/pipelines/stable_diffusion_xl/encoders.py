@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from ...blocks import ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
 from ...errors import InputError
 from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
-from ..common.parts import GUIDER
+from ..common.parts import GUIDER, Components
 from ..common.prompts import all_ready, as_lists, check_encoders, check_prompts, num_rows, per_picture
 
 Tensor = torch.Tensor
@@ -40,10 +39,10 @@ class EncodePrompt(ModularPipelineBlocks):
     ]
     outputs = list(EMBEDS)
 
-    def unneeded(self, inputs: Any) -> Collection[str]:
+    def unneeded(self, inputs: BlockView) -> Collection[str]:
         return ENCODERS if all_ready(inputs) else ()
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
         for name in ("prompt_2", "negative_prompt_2"):
             rows = num_rows(inputs.prompt, inputs.prompt_embeds)
@@ -57,7 +56,7 @@ class EncodePrompt(ModularPipelineBlocks):
         if inputs.negative_prompt_embeds is not None and inputs.negative_pooled_prompt_embeds is None:
             raise InputError("Ready 'negative_prompt_embeds' need 'negative_pooled_prompt_embeds' beside them.")
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         prompts_2, negatives_2 = self.second(state, prompts, negatives)
         tokenizer = components.tokenizer_2
@@ -80,19 +79,19 @@ class EncodePrompt(ModularPipelineBlocks):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
 
     @staticmethod
-    def zeros_for_negative(components: Any, state: Any) -> bool:
+    def zeros_for_negative(components: Components, state: BlockView) -> bool:
         """Whether the model was taught zeros for "no negative prompt"."""
         return components.force_zeros_for_empty_prompt and state.negative_prompt is state.negative_prompt_2 is None
 
     @staticmethod
-    def second(state: Any, prompts: list[str], negatives: list[str]) -> tuple[list[str], list[str]]:
+    def second(state: BlockView, prompts: list[str], negatives: list[str]) -> tuple[list[str], list[str]]:
         """The texts for the second encoder: its own where given, else the first one's."""
         texts = state.prompt_2, state.negative_prompt_2
         own, own_negative = ([text] * len(negatives) if isinstance(text, str) else text for text in texts)
         return list(own or prompts), list(own_negative or negatives)
 
     def encode(
-        self, components: Any, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
+        self, components: Components, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
     ) -> tuple[Tensor, Tensor]:
         layer = -2 if clip_skip is None else -(clip_skip + 2)
         pairs = [

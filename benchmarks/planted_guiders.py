@@ -1,0 +1,220 @@
+"""Wrong numbers planted in every guider, one at a time: does a test see them?
+
+    python -m benchmarks.planted_guiders [--only NAME] [--all]
+
+Every number, sign, comparison and choice in the source of the guiders is changed once (`a - b` to `a + b`, 7.5 to 9.375,
+`<` to `<=`, …) and `tests/guiders` runs on it, in a process of its own. Prints how many of the changes turned the tests
+red (`--all`: each change with the test that saw it), and exits with 1 if one did not. Not counted are changes after
+which the same numbers come out; they are listed in HARMLESS with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from .machine import console
+
+ROOT = Path(__file__).resolve().parents[1]
+GUIDERS = ROOT / "src" / "lockstep" / "guiders"
+TESTS = ROOT / "tests" / "guiders"
+MODULES = ("guidance", "classifier_free", "frequency_decoupled", "perturbed", "disturbances")
+MOST_SECONDS = 300
+OTHER: dict[type, type] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.USub: ast.UAdd, ast.Not: ast.UAdd,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+HARMLESS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted error: where it is, the line that has it, and the module's source with it."""
+
+    module: str
+    owner: str
+    line: str
+    source: str
+
+
+def mutants(module: str) -> Iterator[Mutant]:
+    """Every single change of what a module computes."""
+    tree = ast.parse((GUIDERS / f"{module}.py").read_text(encoding="utf-8"))
+    for owner in tree.body:
+        if isinstance(owner, (ast.ClassDef, ast.FunctionDef)):
+            for statement in ast.walk(owner):
+                for expression in computed(statement):
+                    for change in (change for node in ast.walk(expression) for change in changes(node)):
+                        change()
+                        yield Mutant(module, owner.name, first_line(statement), ast.unparse(tree))
+                        change()  # a change is its own opposite
+
+
+def computed(statement: ast.AST) -> list[ast.expr]:
+    """The expressions of a statement whose values matter: not its annotation, and no message of an error."""
+    if not isinstance(statement, ast.stmt) or isinstance(statement, (ast.Raise, ast.FunctionDef, ast.ClassDef)):
+        return []
+    annotation = getattr(statement, "annotation", None)
+    return [one for one in ast.iter_child_nodes(statement) if isinstance(one, ast.expr) and one is not annotation]
+
+
+def changes(node: ast.AST) -> Iterator[Callable[[], None]]:
+    """What can be wrong in one node."""
+    match node:
+        case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() if type(node.op) in OTHER:
+            yield swap(node, "op", OTHER[type(node.op)]())
+        case ast.Compare(ops=[operator]) if type(operator) in OTHER:
+            yield swap(node, "ops", [OTHER[type(operator)]()])
+        case ast.Compare(ops=[first, second]) if type(first) in OTHER and type(second) in OTHER:
+            yield swap(node, "ops", [OTHER[type(first)](), second])
+            yield swap(node, "ops", [first, OTHER[type(second)]()])
+        case ast.IfExp():
+            yield swap(node, "body", node.orelse, "orelse", node.body)
+        case ast.Constant(value=bool(value)):
+            yield swap(node, "value", not value)
+        case ast.Constant(value=int(value)):
+            yield swap(node, "value", value + 1)
+        case ast.Constant(value=float(value)):
+            yield swap(node, "value", value * 1.25 if value else 0.25)
+
+
+def swap(node: Any, *names_and_values: Any) -> Callable[[], None]:
+    """A function that gives attributes of a node other values, and called again gives them back."""
+    others = dict(zip(names_and_values[::2], names_and_values[1::2], strict=True))
+
+    def change() -> None:
+        for name, value in others.items():
+            others[name] = getattr(node, name)
+            setattr(node, name, value)
+
+    return change
+
+
+def first_line(statement: ast.AST) -> str:
+    return ast.unparse(statement).splitlines()[0]
+
+
+class Planted(SourceFileLoader):
+    """Loads a module of the guiders from a changed source, and never from a cache."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__(f"lockstep.guiders.{mutant.module}", str(GUIDERS / f"{mutant.module}.py"))
+        self.source = mutant.source
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self) if name == self.name else None
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self.source, self.path, "exec")
+
+
+class FirstFailure:
+    """A plugin of pytest that remembers the first test that failed; those that name the guider run first."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner, self.test = owner, ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self.owner not in item.nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.test = self.test or (report.nodeid.rpartition("/")[2] if report.failed else "")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        self.test = self.test or (f"{report.nodeid.rpartition('/')[2]} (import)" if report.failed else "")
+
+
+def seen_by(mutant: Mutant | None) -> str:
+    """The first test that is red with the mutant ("" if none); runs in a process that is forked off."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        run_tests(mutant, writing)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return answer or ("" if status == 0 else "the process ended")
+
+
+def run_tests(mutant: Mutant | None, answer: int) -> None:
+    """In the child: run the tests on the mutant, tell the first that failed, and end."""
+    import pytest
+
+    signal.alarm(MOST_SECONDS)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    if mutant is not None:
+        sys.meta_path.insert(0, Planted(mutant))  # type: ignore[arg-type]
+    failure = FirstFailure(mutant.owner if mutant else "")
+    # plain asserts: pytest would load the modules itself otherwise, to rewrite theirs
+    unneeded = [part for name in ("cacheprovider", "lockstep_parity", "xdist") for part in ("-p", f"no:{name}")]
+    options = ["-x", "-q", "--assert=plain", *unneeded, f"--rootdir={ROOT}"]
+    code = int(pytest.main([*options, str(TESTS)], [failure]))
+    os.write(answer, (failure.test or ("" if code == 0 else "pytest ended early")).encode())
+    os._exit(code)
+
+
+def import_what_tests_need() -> None:
+    """Once, so that each forked process begins with it; never Lockstep itself."""
+    import diffusers.guiders
+    import kornia  # noqa: F401
+    import pytest  # noqa: F401
+    import torch
+
+    diffusers.guiders.FrequencyDecoupledGuidance, diffusers.UNet2DConditionModel  # noqa: B018  imported when asked for
+    torch.set_num_threads(1)
+    sys.path.insert(0, str(ROOT / "src"))
+
+
+def print_table(rows: dict[str, list[tuple[Mutant, str]]], every: bool) -> None:
+    table = Table("where", "planted", "red", "green")
+    for owner, results in rows.items():
+        green = [mutant for mutant, test in results if not test]
+        table.add_row(owner, str(len(results)), str(len(results) - len(green)), str(len(green)))
+    console.print(table)
+    for owner, results in rows.items():
+        for mutant, test in results:
+            if every or not test:
+                console.print(f"{'[green]red  [/]' if test else '[red]GREEN[/]'} {owner}: ", end="")
+                console.print(f"{mutant.line}   {test}", markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only what stands in classes and functions of this name")
+    parser.add_argument("--all", action="store_true", help="print every change with the test that saw it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
+    asked = parser.parse_args()
+    os.chdir(ROOT)
+    import_what_tests_need()
+    if test := seen_by(None):
+        console.print(f"Without any planted error {test} is red: repair that first.")
+        return 2
+    planted = [one for module in MODULES for one in mutants(module) if asked.only in one.owner]
+    planted = [one for one in planted if f"{one.owner}: {one.line}" not in HARMLESS]
+    rows: dict[str, list[tuple[Mutant, str]]] = {}
+    with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:
+        for mutant, test in zip(planted, pool.imap(seen_by, planted), strict=True):
+            rows.setdefault(mutant.owner, []).append((mutant, test))
+            console.print("." if test else "[red]G[/]", end="")
+    console.print()
+    print_table(rows, asked.all)
+    return 1 if any(not test for results in rows.values() for _, test in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
