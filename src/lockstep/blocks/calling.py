@@ -34,6 +34,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
     defaults = {str(param.name): param.default for param in assembly.inputs}
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
+    values |= {n: v for n, v in pipe.folder_defaults.items() if n in plan.inputs and values.get(n) is None}
     check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)

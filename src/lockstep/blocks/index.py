@@ -19,6 +19,7 @@ from .params import ComponentSpec, public_class
 
 CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
 OWN = "_lockstep_components"  # components that the field's classic pipelines do not take (guiders)
+DEFAULTS = "_lockstep_defaults"  # arguments of a call that suit this model best, where the caller gives none
 PLACE = ("pretrained_model_name_or_path", "subfolder", "variant", "revision")
 
 
@@ -80,6 +81,8 @@ def _parse(source: str, path: Path, content: Mapping[str, Any]) -> Index:
         is_component = (
             isinstance(value, list) and len(value) in (2, 3) and all(v is None or isinstance(v, str) for v in value[:2])
         )
+        if name == DEFAULTS and isinstance(value, dict):
+            index.configs[name] = value
         if name.startswith("_"):
             continue
         if is_component and (len(value) == 2 or isinstance(value[2], dict)):

@@ -106,6 +106,11 @@ class DiffusionPipeline(LoraMixin):
             blocks = public_class(cls.default_blocks_name, f"the blocks of {cls.__name__}")
         return blocks() if isinstance(blocks, type) else blocks
 
+    @property
+    def folder_defaults(self) -> dict[str, Any]:
+        """Arguments that the folder's index suggests for calls that do not give them."""
+        return self._config.get(index_files.DEFAULTS, {})
+
     # ---- blocks ----
 
     def _assemble(self, blocks: Any, given: Iterable[str]) -> None:

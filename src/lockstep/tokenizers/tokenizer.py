@@ -164,8 +164,8 @@ class Tokenizer:
         with naming_config(folder):
             special = SpecialTokens.read(folder, config, roles)
             settings = {key: config[key] for key in SETTINGS if key in config} | changes
-            backend, known = cls.read_backend(folder, special), KnownWords.read(folder)
-            return cls(backend, special_tokens=special, config=config, known_words=known, **settings)
+            backend, words = cls.read_backend(folder, special), KnownWords.read(folder)
+            return cls(backend, special_tokens=special, config=config, known_words=words, **settings)
 
     @classmethod
     def read_config(cls, folder: Path) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class SceneDrawer:
         self.things: dict[str, list[Item]] = {style: self.countable(style) for style in SCENE_STYLES}
         self.things = {style: items for style, items in self.things.items() if items}
         self.by_name = {
-            style: {self.table.concepts[item.concept].name: item for item in self.table.select(**base_of(style))}
+            style: {self.table.concepts[item.concept].name: item for item in base_pictures(self.table, style)}
             for style in self.things
         }
         self.heads = [
@@ -140,7 +140,7 @@ class SceneDrawer:
     def countable(self, style: str) -> list[Item]:
         """Base pictures of things that take "a"."""
         tiers = self.tiers if style == DEFAULT_STYLE else (1,)
-        items = self.table.select(tiers=tiers, **base_of(style))
+        items = base_pictures(self.table, style, tiers)
         return [item for item in items if self.table.concepts[item.concept].numbers[0] == "count"]
 
     def tiles(self) -> Iterable[Tile]:
@@ -275,8 +275,9 @@ class SceneDrawer:
         return plural_of(self.english_name(item, rng), self.plurals)
 
 
-def base_of(style: str) -> dict[str, object]:
-    return {"styles": (style,), "kinds": ("base",), "mirrored": False}
+def base_pictures(table: ItemTable, style: str, tiers: tuple[int, ...] | None = None) -> list[Item]:
+    """The pictures of a style as they were drawn."""
+    return table.select(tiers=tiers, styles=(style,), kinds=("base",), mirrored=False)
 
 
 def style_words(style: str, rng: random.Random) -> str:
