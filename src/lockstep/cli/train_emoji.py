@@ -82,12 +82,18 @@ def tokenizer(
     widen: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep the tokens of this released model and add whole words.")
     ] = None,
+    tier: Annotated[
+        list[int] | None, typer.Option(help="Whose words the model will know (1 unless given); several may be given.")
+    ] = None,
 ) -> None:
     """Learn the vocabulary from the captions, or add the captions' words to a released one."""
+    from ..embedded.training.known_words import build_known_words
     from ..embedded.training.tokenizer import train_tokenizer
     from ..embedded.training.vocabulary import widen_tokenizer
 
-    say(widen_tokenizer(work, widen) if widen else train_tokenizer(work))
+    folder = widen_tokenizer(work, widen) if widen else train_tokenizer(work)
+    build_known_words(work, tuple(tier or (1,))).save(folder)
+    say(folder)
 
 
 @emoji.command(epilog=examples("latents --teacher ./taesd", "latents --teacher ./taesd --style 3d --kind base --core"))
@@ -186,6 +192,23 @@ def diffusion(
     say(checkpoint)
 
 
+@emoji.command(epilog=examples("wording ./my-emoji", "wording ./my-emoji --config words.toml --run words"))
+def wording(
+    released: Annotated[Path, typer.Argument(help="The folder of the released model to learn from.")],
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "wording",
+    run: RunName = "wording",
+) -> None:
+    """Teach a text encoder with more words to read captions as people write them."""
+    from ..embedded.training.settings import CONFIGS, WordingSettings
+    from ..embedded.training.wording import train_wording
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    text = path.read_text(encoding="utf-8")
+    say(train_wording(work, load_settings(WordingSettings, path), released, run_name=run, settings_text=text))
+
+
 @emoji.command(epilog=examples("sheet sheet.png --teacher ./taesd", 'sheet cats.png --teacher ./taesd -p "a red cat"'))
 def sheet(
     target: Annotated[Path, typer.Argument(help="The picture to write.")],
@@ -203,7 +226,13 @@ def sheet(
     say(draw_sheet(work, run, teacher, target, prompt))
 
 
-@emoji.command(epilog=examples("export ./my-emoji", "export ./my-emoji --run final --dtype float32 --limit-mb 80"))
+@emoji.command(
+    epilog=examples(
+        "export ./my-emoji",
+        "export ./new-emoji --run wording --upon ./my-emoji",
+        "export ./my-emoji --run final --dtype float32 --limit-mb 80",
+    )
+)
 def export(
     target: Annotated[Path, typer.Argument(help="The folder to write.")],
     work: Work = WORK,
@@ -212,18 +241,28 @@ def export(
         str, typer.Option(help="The settings that the autoencoder was trained with.")
     ] = "autoencoder",
     dtype: Annotated[Literal["float16", "bfloat16", "float32"], typer.Option(help="Of the weights.")] = "float16",
-    limit_mb: Annotated[float, typer.Option(min=0, help="Refuse to write more than this.")] = 40.0,
+    limit_mb: Annotated[float, typer.Option(min=0, help="Refuse to write more than this.")] = 60.0,
+    upon: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="This released model with the run's words and the autoencoder's new halves."
+        ),
+    ] = None,
 ) -> None:
     """Write the standard folder from averaged weights."""
     from ..embedded.training.diffusion import settings_of
     from ..embedded.training.export import export as export_folder
+    from ..embedded.training.export import export_upon
     from ..embedded.training.settings import CONFIGS, AutoencoderSettings
     from ..training.settings import find_settings, load_settings
 
-    settings = load_settings(AutoencoderSettings, find_settings(autoencoder_config, CONFIGS))
-    export_folder(
-        work, target, settings_of(work, run), settings, run_name=run, dtype=dtype, limit_mb=limit_mb
-    )  # fmt: skip
+    if upon:
+        export_upon(work, target, upon, run_name=run, dtype=dtype, limit_mb=limit_mb)
+    else:
+        settings = load_settings(AutoencoderSettings, find_settings(autoencoder_config, CONFIGS))
+        export_folder(
+            work, target, settings_of(work, run), settings, run_name=run, dtype=dtype, limit_mb=limit_mb
+        )  # fmt: skip
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     say(f"{target}: {size / 1e6:.1f} MB")
 

@@ -22,21 +22,21 @@ LEAST_COSINE = 0.5
 SHOWN = 3
 
 
-def build_known_words(work: Path) -> KnownWords:
-    """Every word of the captions; and, where the word vectors are there, what is near to other words."""
+def build_known_words(work: Path, tiers: tuple[int, ...] = (1, 2)) -> KnownWords:
+    """Every word of the captions of some tiers; and, where the word vectors are there, what is near to other words."""
     table = load_items(work)
     words = {
         part
-        for word in (*meanings_of(table), *grammar_words(table), *read_words()["plain"])
+        for word in (*meanings_of(table, tiers), *grammar_words(table, tiers), *read_words()["plain"])
         for part in WORD.findall(word.lower())
     }
-    names = names_of_things(table)
+    names = names_of_things(table, tiers)
     return KnownWords(frozenset(words), frozenset(names), near_words(work / VECTORS, words, names))
 
 
-def names_of_things(table: ItemTable) -> list[str]:
-    """Names of one word of the first two tiers."""
-    names = [name for concept in table.concepts.values() if concept.tier < 3 for name in concept.names]
+def names_of_things(table: ItemTable, tiers: tuple[int, ...]) -> list[str]:
+    """Names of one word."""
+    names = [name for concept in table.concepts.values() if concept.tier in tiers for name in concept.names]
     return [name for name in names if WORD.fullmatch(name)]
 
 

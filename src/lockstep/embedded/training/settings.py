@@ -58,6 +58,22 @@ class DiffusionSettings:
 
 
 @dataclass(frozen=True)
+class WordingSettings:
+    """A wider text encoder that learns the words of people from a released model."""
+
+    seed: int = 0
+    steps: int = 3000
+    batch_size: int = 64
+    decay_share: float = 0.5
+    plain_share: float = 0.15  # of sentences that are the plain caption itself
+    pictures: int = 64  # whose denoising the queries are taken from
+    queries: int = 128  # of each cross-attention
+    styles: list[str] = field(default_factory=lambda: ["3d", "noto", "flat"])
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    cadence: Cadence = field(default_factory=Cadence)
+
+
+@dataclass(frozen=True)
 class AutoencoderSettings:
     """Decoder and encoder of the shipped folder, learned from the teacher's latents."""
 

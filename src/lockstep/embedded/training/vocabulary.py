@@ -43,13 +43,13 @@ def widen_tokenizer(work: Path, released: Path) -> Path:
     return work / "tokenizer"
 
 
-def meanings_of(table: ItemTable) -> dict[str, str]:
-    """Words that name a concept of the first two tiers, each with the usual name of it; names of the core win."""
+def meanings_of(table: ItemTable, tiers: tuple[int, ...] = (1, 2)) -> dict[str, str]:
+    """Words that name a concept of these tiers, each with the usual name of it; names of the core win."""
     odd = read_words()["plurals"]
     meanings: dict[str, str] = {}
     for concept in sorted(table.concepts.values(), key=lambda concept: concept.tier):
-        if concept.tier > 2:
-            break
+        if concept.tier not in tiers:
+            continue
         names = [*concept.english, *(name for name in concept.foreign if " " not in name)]
         for word in (word for name in names for word in WORD.findall(name.lower())):
             meanings.setdefault(word, concept.name)
@@ -61,10 +61,10 @@ def meanings_of(table: ItemTable) -> dict[str, str]:
     return meanings
 
 
-def grammar_words(table: ItemTable) -> list[str]:
+def grammar_words(table: ItemTable, tiers: tuple[int, ...] = (1, 2)) -> list[str]:
     """Words that captions use around the names, met by drawing many."""
-    rng, drawer = random.Random(0), SceneDrawer(table)
-    items = table.select(tiers=(1, 2))
+    rng, drawer = random.Random(0), SceneDrawer(table, tiers=tiers)
+    items = table.select(tiers=tiers)
     drawn = (table.draw_caption(items[rng.randrange(len(items))], rng) for _ in range(CAPTIONS_DRAWN))
     scenes = (drawer.draw(rng).caption for _ in range(CAPTIONS_DRAWN))
     return sorted({word for captions in (drawn, scenes) for caption in captions for word in WORD.findall(caption)})
