@@ -66,6 +66,7 @@ class WordingSettings:
     batch_size: int = 64
     decay_share: float = 0.5
     plain_share: float = 0.15  # of sentences that are the plain caption itself
+    stranger_share: float = 0.1  # of sentences with a word that the model was not taught
     pictures: int = 64  # whose denoising the queries are taken from
     queries: int = 128  # of each cross-attention
     styles: list[str] = field(default_factory=lambda: ["3d", "noto", "flat"])

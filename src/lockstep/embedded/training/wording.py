@@ -23,6 +23,7 @@ from ...errors import NotFoundError
 from ...models.text_encoders.clip import CLIPTextModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import DDIMScheduler
+from ...tokenizers.known_words import KnownWords
 from ...training.loop import Run, train
 from ...training.noise import generator_of
 from ...training.progress import Reporter
@@ -101,6 +102,8 @@ class WordingTraining:
         self.settings, self.run, self.table = settings, run, load_items(work)
         pin_tokenizer(work, run)
         self.wide, self.narrow = load_tokenizer(run.folder / "tokenizer"), load_tokenizer(released / "tokenizer")
+        known = KnownWords.read(run.folder / "tokenizer")
+        self.strangers = sorted(known.near) if known else []
         self.teacher = CLIPTextModel.from_pretrained(released / "text_encoder", dtype=torch.float32)
         self.teacher.requires_grad_(False)
         self.length = self.teacher.config.max_position_embeddings
@@ -164,9 +167,17 @@ class WordingTraining:
             item = self.draw_item(rng)
             plain.append(self.plain(item))
             kept = rng.random() < self.settings.plain_share
-            written.append(plain[-1] if kept else self.table.draw_caption(item, rng))
+            written.append(plain[-1] if kept else self.with_stranger(self.table.draw_caption(item, rng), rng))
         written[0] = plain[0] = ""  # what guidance steers away from has to stay
         return written, plain
+
+    def with_stranger(self, caption: str, rng: random.Random) -> str:
+        """Now and then a word among the others that the model was not taught: it should not break the rest."""
+        if not self.strangers or rng.random() >= self.settings.stranger_share:
+            return caption
+        words = caption.split(" ")
+        words.insert(rng.randrange(len(words) + 1), rng.choice(self.strangers))
+        return " ".join(words)
 
     def loss_at(self, step: int) -> Tensor:
         written, plain = self.captions_at(step)

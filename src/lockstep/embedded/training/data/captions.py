@@ -19,7 +19,8 @@ ALIAS_SHARE = 0.3
 FOREIGN_SHARE = 0.06
 EMOJI_SHARE = 0.04
 BARE_SHARE = 0.25  # without article: "red heart"
-ADJECTIVE_SHARE = 0.08
+ADJECTIVE_SHARE = 0.14
+TAIL_SHARE = 0.06
 COLOUR_NAMED_SHARE = 0.12  # of pictures in their natural colour: "a yellow banana"
 OWN_COLOUR_NAMED_SHARE = 0.5  # of concepts that are known by a colour: "a red heart", and as often "a heart"
 WHITE_SHARE = 0.04
@@ -29,8 +30,19 @@ PUNCTUATION_SHARE = 0.08
 SPELLINGS = {"gray": "grey"}
 # Words that people add and that change nothing in a picture of one thing.
 ADJECTIVES = (
-    "cute", "nice", "beautiful", "pretty", "lovely", "funny", "cool", "simple", "happy", "smiling", "colorful", "single",
-    "big", "large", "huge", "giant", "great", "shiny", "sweet", "friendly",
+    "cute", "nice", "beautiful", "pretty", "lovely", "funny", "cool", "simple", "happy", "smiling", "colorful", "single", "big",
+    "large", "huge", "giant", "great", "shiny", "sweet", "friendly", "scary", "old", "new", "young", "fresh", "delicious", "tasty",
+    "yummy", "juicy", "ripe", "hot", "cold", "wild", "fluffy", "furry", "soft", "fast", "slow", "strong", "brave", "crazy", "silly",
+    "weird", "strange", "magic", "magical", "royal", "modern", "vintage", "classic", "elegant", "fancy", "perfect", "amazing",
+    "awesome", "wonderful", "cozy", "tall", "long", "round", "bright", "dark", "spooky", "evil", "fierce", "gentle", "kind", "cartoon",
+    "realistic", "minimal", "detailed", "glossy", "wooden", "famous", "lonely", "golden", "little baby", "super cute", "very nice",
+)  # fmt: skip
+TAILS = (
+    " for my friend", " for halloween", " for a birthday", " in the sky", " in the garden", " in the sun", " at night", " with a smile",
+    " that looks nice", " for me", " on a sunny day", " in summer", " for my mom", " from above", " for a logo", " as a sticker", " with details",
+)  # fmt: skip
+FOREIGN_ARTICLES = (
+    "ein", "eine", "einen", "der", "die", "das", "un", "une", "le", "la", "una", "el", "uno", "il", "lo", "um", "uma", "o", "a",
 )  # fmt: skip
 COLOUR_TURNS = ("{name} in {colour}", "{name}, {colour}", "{colour} colored {name}")
 STYLE_TURNS = (" in {} style", ", {}", " {} style", " in the style of {}", ", style {}")
@@ -56,6 +68,7 @@ class Wording:
     colour: str | None = None
     background: str | None = None
     adjective: str | None = None
+    foreign_article: str = "un"
     colour_form: str = "{colour} {name}"
     style_form: str = ", {} style"
     background_form: str = " on {a} background"
@@ -69,13 +82,21 @@ def word(concept: Concept, style: str, wording: Wording) -> str:
         phrase = f"{wording.adjective} {phrase}"
     if wording.colour:
         phrase = wording.colour_form.format(colour=wording.colour, name=phrase)
-    if wording.article and wording.name < len(concept.english) and concept.numbers[wording.name] == "count":
-        phrase = with_article(phrase)
+    if wording.article:
+        phrase = with_fitting_article(phrase, concept, wording)
     parts = [
         wording.style_form.format(style) if wording.style else "",
         background_words(wording.background, wording.background_form),
     ]
     return phrase + "".join(reversed(parts) if wording.style_last else parts)
+
+
+def with_fitting_article(phrase: str, concept: Concept, wording: Wording) -> str:
+    """English names have an article if they can be counted, foreign ones any of their languages', the emoji none."""
+    if wording.name < len(concept.english):
+        return with_article(phrase) if concept.numbers[wording.name] == "count" else phrase
+    is_emoji = wording.name == len(concept.english) + len(concept.foreign)
+    return phrase if is_emoji else f"{wording.foreign_article} {phrase}"
 
 
 def all_names(concept: Concept) -> list[str]:
@@ -125,6 +146,7 @@ def draw_wording(
         colour=colour,
         background=background,
         adjective=kind if adjective < ADJECTIVE_SHARE else None,
+        foreign_article=rng.choice(FOREIGN_ARTICLES),
         colour_form=turned("{colour} {name}", COLOUR_TURNS, rng),
         style_form=turned(", {} style", STYLE_TURNS, rng),
         background_form=turned(" on {a} background", BACKGROUND_TURNS, rng),
@@ -142,6 +164,12 @@ def draw_name(concept: Concept, rng: random.Random, *, english: bool = False) ->
     if english_names > 1 and chance > 1 - ALIAS_SHARE:
         return 1 + choice % (english_names - 1)
     return 0
+
+
+def with_tail(caption: str, rng: random.Random) -> str:
+    """Now and then a phrase at the end that changes nothing in the picture."""
+    tail = rng.choice(TAILS)
+    return caption + tail if rng.random() < TAIL_SHARE else caption
 
 
 def turned(usual: str, others: tuple[str, ...], rng: random.Random) -> str:
