@@ -3,13 +3,17 @@
     python -m benchmarks.embedded_model --work FOLDER [--model lockstep/emoji] [--concepts 341] [--out FOLDER]
 
 Retrieval: every everyday concept is asked for in each style ("a dog, 3d style"); among the true pictures of all those
-concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked for?
-Counts: "three apples" in numbers and things: how many separate patches are in the picture? Pairs: "a dog and a cat": is the left half
+concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked
+for?
+Counts: "three apples" in numbers and things: how many separate patches are in the picture? Pairs: "a dog and a cat":
+is the left half
 nearest to the one and the right half to the other, among the small pictures of all countable things?
 Edges: the strongest gradients of what was drawn, as a share of those of the true pictures.
-Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that fits the
-picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured pictures.
-`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing chosen.
+Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that
+fits the picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured
+pictures.
+`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing
+chosen.
 """
 
 from __future__ import annotations

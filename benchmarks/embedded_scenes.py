@@ -1,6 +1,7 @@
 """Counts and pairs of the embedded model in numbers, judged without a person.
 
-Counts: how many separate patches stand in the picture of "three apples"? Pairs: in the picture of "a dog and a cat", is the
+Counts: how many separate patches stand in the picture of "three apples"? Pairs: in the picture of "a dog and a cat",
+is the
 left half nearest to a small dog and the right half to a small cat, among the small pictures of all countable things?
 """
 
@@ -13,7 +14,8 @@ import numpy as np
 
 Draw = Callable[[Sequence[str], str], list[np.ndarray]]
 THINGS = [
-    "dog", "cat", "apple", "banana", "star", "heart", "car", "house", "tree", "penguin", "pig", "rocket", "strawberry", "frog",
+    "dog", "cat", "apple", "banana", "star", "heart", "car", "house", "tree", "penguin", "pig", "rocket",
+    "strawberry", "frog",
     "tulip", "soccer ball",
 ]  # fmt: skip
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import guiders as guiders
     from . import images as images
     from . import loaders as loaders
+    from . import media as media
     from . import models as models
     from . import outputs as outputs
     from . import parity as parity

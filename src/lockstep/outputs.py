@@ -11,7 +11,10 @@ Given = TypeVar("Given", bound="Output", covariant=True)
 
 
 class Output:
-    """Base of output dataclasses: `out.sample`, `out["sample"]` and `out[0]` are the same; `None` fields are left out of the tuple."""
+    """Base of output dataclasses: `out.sample`, `out["sample"]` and `out[0]` are the same.
+
+    Fields that are None are left out of the tuple.
+    """
 
     def to_tuple(self) -> tuple[Any, ...]:
         values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
@@ -20,6 +23,12 @@ class Output:
     def keys(self) -> list[str]:
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         return [name for name in names if getattr(self, name) is not None]
+
+    def values(self) -> tuple[Any, ...]:
+        return self.to_tuple()
+
+    def items(self) -> list[tuple[str, Any]]:
+        return list(zip(self.keys(), self.to_tuple(), strict=True))
 
     def __getitem__(self, key: str | int | slice) -> Any:
         return getattr(self, key) if isinstance(key, str) else self.to_tuple()[key]

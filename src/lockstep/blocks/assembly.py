@@ -26,6 +26,7 @@ class Assembly:
     inputs: list[InputParam]
     result: list[OutputParam]
     specs: Mapping[str, ComponentSpec]
+    players: Mapping[str, list[str]]  # role -> the components that play it, in the order of the blocks
 
     @classmethod
     def of(cls, blocks: Any, given: Iterable[str] = ()) -> Self:
@@ -40,11 +41,21 @@ class Assembly:
                 problem = f"{type(root).__name__} gives {param.name!r} as its result, but none of its blocks makes it."
                 raise WiringError(problem)
         specs = {spec.name: spec for spec in root.expected_components}
-        return cls(root, tuple(given), flow, workflow_flows(root, given), user_inputs(flow), result, specs)
+        workflows = workflow_flows(root, given)
+        return cls(root, tuple(given), flow, workflows, user_inputs(flow), result, specs, _players(flow))
 
     def workflow_of(self, plan: Plan) -> str | None:
         """The name of the workflow that takes the branches of a plan."""
         return next((name for name, flow in self.workflows.items() if flow.choices == plan.flow.choices), None)
+
+
+def _players(flow: Flow) -> dict[str, list[str]]:
+    players: dict[str, dict[str, None]] = {}
+    for block in (visit.place.block for visit in flow.leaves):
+        for declared, used in zip(block.expected_components, block.used_components, strict=True):
+            if declared.role:
+                players.setdefault(declared.name, {})[used.name] = None
+    return {role: list(names) for role, names in players.items()}
 
 
 def _result(root: CompositeBlocks) -> list[OutputParam]:

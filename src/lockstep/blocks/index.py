@@ -50,7 +50,8 @@ class Index:
         entry = self.entries.get(spec.name)
         if entry is None or entry[1] is None:
             return None
-        found = public_class(entry[1].removesuffix("Fast"), f"component {spec.name!r} in {self.source}")
+        named = entry[1].removesuffix("Fast")
+        found = spec.class_named(named) or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
                 f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} "

@@ -13,6 +13,7 @@ from .assembly import Assembly
 from .params import InputParam
 from .run import RunOptions
 from .user_inputs import merge_wants
+from .vocabulary import media_of
 from .wiring import Flow, same_default
 
 OPTION_HELP = {
@@ -92,7 +93,12 @@ def json_schema(pipe: Any) -> dict[str, Any]:
             {"name": n, "default": _json(d), "description": OPTION_HELP[n]} for n, d in option_defaults().items()
         ],
         "outputs": [
-            {"name": p.name, "type": describe_type(p.type_hint), "description": p.description}
+            {
+                "name": p.name,
+                "type": describe_type(p.type_hint),
+                "media": media_of(p.name),
+                "description": p.description,
+            }
             for p in pipe.result_params()
         ],
         "workflows": pipe.blocks.workflow_triggers(),
@@ -107,6 +113,7 @@ def _input_entry(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, 
     entry: dict[str, Any] = {"name": param.name, "required": param.required, "description": param.description}
     entry["type"] = describe_type(param.type_hint) if param.type_hint is not None else "anything"
     entry["default"] = _json(param.default)
+    entry |= {"media": param.media} if param.media else {}
     entry |= {
         limit: value for limit in ("minimum", "maximum", "multiple_of") if (value := getattr(param, limit)) is not None
     }

@@ -143,7 +143,7 @@ def _in_form(hint: Any, form: str | None) -> Any:
 
 
 def _component_type(spec: ComponentSpec) -> Any:
-    """The type of a component; where a spec creates its default itself, any class of the same family takes its place."""
+    """The type of a component; where a spec creates its default itself, any class of the same family fits."""
     if spec.default_creation_method == "from_config" and isinstance(spec.type_hint, type):
         return [base for base in spec.type_hint.__mro__ if base not in (object, ConfigMixin)][-1]
     return Any if spec.type_hint is None else spec.type_hint

@@ -15,6 +15,8 @@ from .demo import demo
 from .env import env
 from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
+from .inspect import EXAMPLES as INSPECT_EXAMPLES
+from .inspect import inspect
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
@@ -59,6 +61,7 @@ app.command()(schema)
 app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
+app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 

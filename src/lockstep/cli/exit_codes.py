@@ -46,6 +46,7 @@ KINDS: tuple[tuple[type[errors.LockstepError], ExitCode], ...] = (
     (errors.LoadError, ExitCode.NOT_LOADED),
     (errors.BackendError, ExitCode.UNSUPPORTED),
     (errors.UnsupportedError, ExitCode.UNSUPPORTED),
+    (errors.WriteError, ExitCode.UNSUPPORTED),
     (errors.InterruptedRun, ExitCode.INTERRUPTED),
     (errors.LockstepError, ExitCode.WRONG_USE),
 )

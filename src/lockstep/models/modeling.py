@@ -66,6 +66,9 @@ class ModelMixin(ConfigMixin, CalledAsForward):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
+    # (one layer, the layers that are the same rows one behind the other), `{}` standing for the same text in all of
+    # them: a LoRA made for either of the two layouts fits
+    fused_layers: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     loaded_from: Path | None = None  # the folder, where there was one
 
     @classmethod
@@ -282,14 +285,15 @@ class ModelMixin(ConfigMixin, CalledAsForward):
         if set(chosen) != set(able):
             odd = sorted(set(chosen) ^ set(able))
             raise InputError(
-                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}."
+                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, "
+                f"first {odd[0]!r}."
             )
         for name, module in able.items():
             module.set_processor(chosen[name])
 
     @contextlib.contextmanager
     def cache_context(self, name: str) -> Iterator[None]:
-        """Names the branch (conditional, unconditional …) whose forward runs inside; caches keep their values apart by it."""
+        """Names the branch (conditional, unconditional …) whose forward runs inside, by which caches are kept apart."""
         token = _cache_context.set(name)
         try:
             yield
@@ -303,7 +307,7 @@ def current_cache_context() -> str | None:
 
 
 def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`module(*args)`, with its activations computed again in the backward pass when `owner.gradient_checkpointing` is on."""
+    """`module(*args)`; its activations are computed again in the backward pass if `owner.gradient_checkpointing`."""
     if owner.gradient_checkpointing and torch.is_grad_enabled():
         return checkpoint(module, *args, use_reentrant=False, **kwargs)
     return module(*args, **kwargs)
@@ -420,8 +424,8 @@ def check_depth(owner: type[ConfigMixin], config: Mapping[str, Any], tensors: in
                     counts += count
                 elif isinstance(count, int) and count > tensors:
                     raise ConfigError(
-                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only {tensors} "
-                        "tensors. Is the config the one that belongs to the weights?"
+                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only "
+                        f"{tensors} tensors. Is the config the one that belongs to the weights?"
                     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ DTYPES = {
     "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64,
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
 }  # fmt: skip
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 CAST_BUFFER = 16 * 2**20  # bytes read at a time when a tensor is cast
 
 
@@ -34,6 +35,23 @@ class StoredTensor:
 
     path: Path
     info: TensorInfo
+
+
+@dataclass(frozen=True)
+class MadeTensor(StoredTensor):
+    """A tensor that is made from what a file holds when it is asked for: split, dequantised, unpickled …"""
+
+    make: Callable[[], torch.Tensor]
+
+    @classmethod
+    def of(cls, path: Path, like: torch.Tensor, make: Callable[[], torch.Tensor]) -> MadeTensor:
+        """One with the dtype and shape of a tensor, which may be on `meta`."""
+        return cls(path, TensorInfo(DTYPE_NAMES[like.dtype], tuple(like.shape), 0, 0), make)
+
+
+def in_memory(tensors: Mapping[str, torch.Tensor], path: Path) -> dict[str, StoredTensor]:
+    """Tensors that are read already, in the form of those that are not; `path` says where they came from."""
+    return {name: MadeTensor.of(path, tensor, lambda tensor=tensor: tensor) for name, tensor in tensors.items()}  # type: ignore[misc]
 
 
 def with_variant(file_name: str, variant: str | None) -> str:
@@ -104,15 +122,31 @@ def read_tensors(
     stored: Mapping[str, StoredTensor], dtypes: Mapping[str, torch.dtype], device: torch.device
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Each tensor in its wanted dtype on the device."""
-    storages = {path: torch.UntypedStorage.from_file(str(path), False, path.stat().st_size) for path in
-                dict.fromkeys(tensor.path for tensor in stored.values())}  # fmt: skip
+    opened = MappedFiles()
     for name, tensor in stored.items():
-        source, wanted = DTYPES[tensor.info.dtype], dtypes[name]
+        yield name, opened.read(tensor, dtypes[name]).to(device)
+
+
+class MappedFiles:
+    """Files that are memory-mapped once, however many tensors are read from them."""
+
+    def __init__(self) -> None:
+        self.storages: dict[Path, Any] = {}
+
+    def read(self, tensor: StoredTensor, wanted: torch.dtype | None = None) -> torch.Tensor:
+        """The tensor in its own dtype, as a view of the file where that can be, or in the wanted one."""
+        source = DTYPES[tensor.info.dtype]
+        wanted = source if wanted is None else wanted
+        if isinstance(tensor, MadeTensor):
+            return tensor.make().to(wanted).contiguous()
         if source == wanted and tensor.info.start % source.itemsize == 0:
-            value = _view(storages[tensor.path], tensor.info, source)
-        else:
-            value = _read_cast(tensor, source, wanted)
-        yield name, value.to(device)
+            return _view(self._storage(tensor.path), tensor.info, source)
+        return _read_cast(tensor, source, wanted)
+
+    def _storage(self, path: Path) -> Any:
+        if path not in self.storages:
+            self.storages[path] = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
+        return self.storages[path]
 
 
 def _view(storage: Any, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:

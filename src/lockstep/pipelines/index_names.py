@@ -1,4 +1,4 @@
-"""The class names in index files that mean one of our pipelines: data, so that finding a class imports its family only."""
+"""Class names in index files that mean one of our pipelines: data, so that finding a class imports its family only."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import inspect
 import itertools
 import threading
@@ -348,6 +349,12 @@ class DiffusionPipeline(LoraMixin):
         """The models that were given, instead of being loaded with the pipeline."""
         return {name: module for name, module in self._modules().items() if name not in self._from_index}
 
+    @property
+    def model_names(self) -> list[str]:
+        """The components that are models, those that are not loaded yet included."""
+        waiting = [name for name, spec in self._unloaded.items() if issubclass(spec.type_hint, torch.nn.Module)]
+        return [name for name in self._specs if name in waiting or name in self._modules()]
+
     def _modules(self) -> dict[str, torch.nn.Module]:
         return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}
 
@@ -476,11 +483,26 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    if own_name(name) not in pipelines:
+    if own_name(name) in pipelines:
+        own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+        return own
+    brought = brought_class(name)
+    if brought is None:
         known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
             f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
         )
-    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
-    return own
+    return brought
+
+
+def brought_class(name: str) -> type[DiffusionPipeline] | None:
+    """A family that Lockstep does not bring: imported already, or a package's (entry point `lockstep.pipelines`)."""
+    waiting = list(DiffusionPipeline.__subclasses__())
+    while waiting:
+        kind = waiting.pop()
+        if name == kind.__name__ or name in kind.index_names:
+            return kind
+        waiting += kind.__subclasses__()
+    entry = next(iter(importlib.metadata.entry_points(group="lockstep.pipelines", name=name)), None)
+    return None if entry is None else entry.load()

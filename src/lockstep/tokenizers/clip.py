@@ -90,13 +90,13 @@ class CLIPTokenizer(Tokenizer):
         except Exception as problem:  # the library raises nothing narrower
             files.read_json(vocab)  # says it better when the file is not even JSON
             raise FileFormatError(f"{vocab} and {merges.name} do not make a BPE vocabulary: {problem}.") from None
-        # A token is a byte, a mark or made by a merge: a file of merges that was cut off would split words into letters.
+        # A token is a byte, a mark or made by a merge: merges that were cut off would split words into letters.
         num_merges = sum(1 for line in merges.read_bytes().splitlines() if line and not line.startswith(b"#version"))
         most = NUM_BYTES + len(special.contents()) + len(special.added) + len(cls.default_tokens) + num_merges
         if backend.get_vocab_size() > most:
             raise FileFormatError(
-                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there can "
-                f"be at most {most}: it is cut off, or belongs to another vocabulary."
+                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there "
+                f"can be at most {most}: it is cut off, or belongs to another vocabulary."
             )
         return backend
 
@@ -144,7 +144,7 @@ def clip_backend(model: models.BPE) -> tokenizers.Tokenizer:
 
 
 def clip_alphabet() -> list[str]:
-    """The 256 bytes as printable characters, alone and at the end of a word, in the order of the published vocabulary."""
+    """The 256 bytes as printable characters, alone and at the end of a word, in the published vocabulary's order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [chr(256 + i) for i in range(256 - len(printable))]
     characters = [chr(code) for code in printable] + others

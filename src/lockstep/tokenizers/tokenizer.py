@@ -224,7 +224,7 @@ class Tokenizer:
         return {token.content: index for index, token in self.added_tokens_decoder.items()}
 
     def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False) -> int:
-        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow with it."""
+        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow, too."""
         wanted = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
         before = len(self)
         (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
@@ -295,7 +295,7 @@ class Tokenizer:
         return_overflowing_tokens: bool = False,
         add_special_tokens: bool = True,
     ) -> Tokens[Any]:
-        """Token ids of one text or of several; `padding="max_length"` fills up to `max_length` (the model's, if not given)."""
+        """Token ids of one text or several; `padding="max_length"` fills up to `max_length` (default: the model's)."""
         if return_overflowing_tokens:
             raise InputError(
                 "return_overflowing_tokens=True is not supported: encode without truncation and cut the ids."

@@ -38,8 +38,13 @@ def test_a_new_word_begins_with_the_embedding_of_its_meaning():
     released = torch.randn(narrow.get_vocab_size(), 8, generator=torch.Generator().manual_seed(0))
     embedding = torch.nn.Embedding(wide.get_vocab_size(), 8)
     count = adopt_embedding(embedding, wide, released, narrow, {"puppy": "dog", "🐱": "cat", "dog": "cat"})
-    of = lambda word: embedding.weight[wide.encode(word, add_special_tokens=False).ids]
-    old = lambda word: released[narrow.encode(word, add_special_tokens=False).ids]
+
+    def of(word):
+        return embedding.weight[wide.encode(word, add_special_tokens=False).ids]
+
+    def old(word):
+        return released[narrow.encode(word, add_special_tokens=False).ids]
+
     torch.testing.assert_close(of("puppy"), old("dog"))
     torch.testing.assert_close(of("🐱"), old("cat"))
     torch.testing.assert_close(of("🐱🐱"), old("cat").expand(2, -1))

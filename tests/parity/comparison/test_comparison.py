@@ -364,7 +364,8 @@ def test_weights_in_a_temporary_place_are_mentioned(tmp_path, monkeypatch):
 
 
 def test_a_difference_with_a_direction_is_no_rounding(tmp_path):
-    """Another epsilon moves a norm by less than rounding may, but every element the same way; noise of that size passes."""
+    """Another epsilon moves a norm by less than rounding may, but every element the same way;
+    noise of that size passes."""
     x = 1.7 * torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(3))
     model = torch.nn.Sequential(torch.nn.GroupNorm(4, 8, eps=1e-5)).eval()
     traces = {}

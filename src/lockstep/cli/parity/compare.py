@@ -71,8 +71,14 @@ def record(
     from ...parity import Trace
 
     trace = Trace.open(output)
-    facts = {"trace": str(output), "values": len(trace.entries), "parameters": len(trace.params), "steps": len(trace.steps),
-             "bytes": sum(f.stat().st_size for f in output.iterdir()), "stopped_at": recorder.stopped}  # fmt: skip
+    facts = {
+        "trace": str(output),
+        "values": len(trace.entries),
+        "parameters": len(trace.params),
+        "steps": len(trace.steps),
+        "bytes": sum(f.stat().st_size for f in output.iterdir()),
+        "stopped_at": recorder.stopped,
+    }
     if json:
         print_json(facts)
         return
@@ -126,7 +132,8 @@ def run_of(trace: Path) -> RunRecipe:
     run = RunRecipe.of(trace)
     if run is None:
         raise InputError(
-            f"{trace} does not say how it was recorded ({trace.with_suffix('.run.json').name} is not beside it), so it cannot be run "
+            f"{trace} does not say how it was recorded ({trace.with_suffix('.run.json').name} is not beside it), so "
+            "it cannot be run "
             "again from here: record it with `lockstep parity record`, or use the Python functions (docs/parity.md)."
         )
     return run
@@ -283,7 +290,8 @@ def is_trace(reference: str) -> bool:
 def proof_against(
     reference: Path, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any
 ) -> Any:
-    """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on it."""
+    """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on
+    it."""
     from ... import parity
 
     parity.Trace.open(reference)  # a damaged one is refused before anything runs

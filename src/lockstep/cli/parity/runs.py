@@ -1,4 +1,5 @@
-"""What `lockstep parity` records: a model folder run by a library, or a function of the user's own file; and how to do it again."""
+"""What `lockstep parity` records: a model folder run by a library, or a function of the user's own file; and how to
+do it again."""
 
 from __future__ import annotations
 
@@ -182,7 +183,8 @@ def _function_side(run: RunRecipe) -> Side:
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[1]):
         return Side(run, made[0], made[1], made[2] if len(made) == 3 else None)
     raise InputError(
-        f"{run.model} has to return (model, call): the model or pipeline to watch, and a function without arguments that runs it; "
+        f"{run.model} has to return (model, call): the model or pipeline to watch, and a function without arguments "
+        "that runs it; "
         f"it returned {type(made).__name__}."
     )
 

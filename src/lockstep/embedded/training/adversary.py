@@ -1,7 +1,8 @@
 """A critic that tells drawn pictures from decoded ones, and the terms by which a decoder learns from it.
 
 Absolute and squared errors are least for an edge that is as soft as the decoder is unsure of its place; the critic has
-never seen a soft edge in a drawing and says so (the hinge loss of arXiv:1705.02894, patch by patch as in arXiv:1611.07004).
+never seen a soft edge in a drawing and says so (the hinge loss of arXiv:1705.02894, patch by patch as in
+arXiv:1611.07004).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Our own AutoencoderTiny: a decoder from the teacher's normalised latents to the pictures, then an encoder back to them.
+"""Our own AutoencoderTiny: a decoder from the teacher's normalised latents to the pictures, then an encoder back to
+them.
 
 The teacher's latents are the common language: the diffusion model is trained on them, and both halves learn them apart,
 so neither waits for the other. The shipped folder produces and takes normalised latents and needs no scale of its own.

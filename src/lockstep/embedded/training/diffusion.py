@@ -1,4 +1,5 @@
-"""Text encoder and UNet, trained together: v-prediction (arXiv:2202.00512) on the very noise path that DDIM samples along."""
+"""Text encoder and UNet, trained together: v-prediction (arXiv:2202.00512) on the very noise path that DDIM samples
+along."""
 
 from __future__ import annotations
 
@@ -118,7 +119,8 @@ def build_models(settings: DiffusionSettings, tokenizer_folder: Path) -> dict[st
     """Fresh models of the configured sizes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        unet = UNet2DConditionModel(**settings.unet).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        unet = UNet2DConditionModel(**settings.unet)
+        unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         text_encoder = CLIPTextModel(**{**settings.text_encoder, **vocabulary_config(tokenizer_folder)})
     return {"unet": unet, "text_encoder": text_encoder}
 
@@ -166,7 +168,8 @@ class DiffusionTraining:
         self.autoencoder: AutoencoderTiny | None = None
 
     def fresh_models(self) -> dict[str, nn.Module]:
-        """The models before the first step; the words that have a vector start there, so that likeness of words helps."""
+        """The models before the first step; the words that have a vector start there, so that likeness of words
+        helps."""
         models = build_models(self.settings, self.run.folder / "tokenizer")
         if self.settings.word_vectors > 0 and not self.run.checkpoint.is_file():
             vectors, known = token_vectors(self.work)
@@ -278,7 +281,8 @@ def train_diffusion(
 
 @torch.no_grad()
 def adopt_release(training: DiffusionTraining, folder: Path) -> None:
-    """Begin with the weights of a released folder; tokens that it does not have take the embedding of what they mean."""
+    """Begin with the weights of a released folder; tokens that it does not have take the embedding of what they
+    mean."""
     wider, narrower = training.data.tokenizer, load_tokenizer(folder / "tokenizer")
     unet = UNet2DConditionModel.from_pretrained(folder / "unet", dtype=torch.float32)
     text_encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)

@@ -1,6 +1,7 @@
 """The list of words that the embedded model was taught, and what comes near to words that it was not.
 
-Meaning comes from public word vectors (GloVe, PDDL): for frequent English words the nearest names of things are kept. Words
+Meaning comes from public word vectors (GloVe, PDDL): for frequent English words the nearest names of things are kept.
+Words
 that only hold a sentence together are listed as known, because nobody expects to see them in a picture.
 """
 

@@ -1,7 +1,8 @@
 """Latents of the composed pictures, encoded once by a fixed teacher autoencoder and kept on disk.
 
 `latents.npy` has one row per item (float16, as the teacher gives them), `done.npy` says which rows are filled, and
-`normal.json` has the mean and deviation per channel that every later stage uses, so that the diffusion model and our own
+`normal.json` has the mean and deviation per channel that every later stage uses, so that the diffusion model and our
+own
 autoencoder see latents of mean 0 and deviation 1.
 """
 
@@ -169,7 +170,8 @@ def encode_latents(
 def adopt_normal(work: Path, released: Path, most: int = 256, batch_size: int = 32) -> Path:
     """The statistics that a released model was trained with, found again from its own encoder.
 
-    The encoder was taught `(latents - mean) / deviation`: a straight line through its outputs and the teacher's latents of
+    The encoder was taught `(latents - mean) / deviation`: a straight line through its outputs and the teacher's
+    latents of
     the same pictures has the deviation as its slope and the mean as its offset.
     """
     table = load_items(work)

@@ -114,7 +114,8 @@ def adopt_embedding(
     narrower: tokenizers.Tokenizer,
     meanings: Mapping[str, str],
 ) -> int:
-    """Fill the embedding of the wider vocabulary from the narrower one's; how many tokens took their meaning from words."""
+    """Fill the embedding of the wider vocabulary from the narrower one's; how many tokens took their meaning from
+    words."""
     ids, old = wider.get_vocab(), narrower.get_vocab()
     embedding.weight.copy_(released.mean(0).expand_as(embedding.weight))
     for token, index in ids.items():

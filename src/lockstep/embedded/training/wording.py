@@ -1,7 +1,9 @@
 """The text encoder alone learns to read captions as people write them, for a UNet that is already trained.
 
-A UNet takes two things from a text: what its cross-attentions answer to their queries, and the pooled text beside the time.
-The wider text encoder is taught that "draw me a puppy please!" gives the same answers as "a dog" gave in the released model.
+A UNet takes two things from a text: what its cross-attentions answer to their queries, and the pooled text beside the
+time.
+The wider text encoder is taught that "draw me a puppy please!" gives the same answers as "a dog" gave in the released
+model.
 No picture and no backward pass through the UNet is needed: thousands of sentences a minute, and the pictures of plain
 prompts stay what they were.
 """
@@ -193,7 +195,8 @@ class WordingTraining:
 
     @torch.no_grad()
     def evaluate(self, reporter: Reporter) -> dict[str, float]:
-        """Fixed sentences that are not drawn in training: the difference, and where another thing's caption would be nearer."""
+        """Fixed sentences that are not drawn in training: the difference, and where another thing's caption would be
+        nearer."""
         written, plain = self.captions_at(-1)
         pupil = self.trainee.averaged["text_encoder"]
         numbers = {"difference": self.difference(pupil, written[1:], plain[1:]).item()}

@@ -131,7 +131,8 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
 
 
 def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
-    """Modules without weights of their own, by what they contain: the one of either side that holds just these weights."""
+    """Modules without weights of their own, by what they contain: the one of either side that holds just these
+    weights."""
     held_a: dict[str, set[int]] = defaultdict(set)
     held_b: dict[str, set[int]] = defaultdict(set)
     for number, match in enumerate(m for m in matches if m.kind != "different"):

@@ -22,8 +22,15 @@ from .sketch import WIDTH, Stats, sketch_and_stats
 SCHEMA = "ptrace/1"
 # Tables of the metadata, and what an entry of them holds in turn.
 _TABLES: dict[str, tuple[str, ...]] = {
-    "modules": ("attrs",), "schedulers": ("config", "state"), "config": (), "sources": (), "inputs": (), "call": (), "weights": (), "host": (),
-}  # fmt: skip
+    "modules": ("attrs",),
+    "schedulers": ("config", "state"),
+    "config": (),
+    "sources": (),
+    "inputs": (),
+    "call": (),
+    "weights": (),
+    "host": (),
+}
 _STAT_FIELDS = ("n", "l2", "mean", "min", "max", "nan", "inf")
 
 
@@ -156,7 +163,8 @@ class Trace:
             wrong |= float(np.abs(_unpack_sketch(entry.packed_sketch, str(entry.name)) - sketch).max()) > scale
         if wrong:
             raise InvalidTrace(
-                f"{self.path.name}: data of `{entry.name}` has norm {stats.l2:.9g}, its event says {entry.stats.l2:.9g} "
+                f"{self.path.name}: data of `{entry.name}` has norm {stats.l2:.9g}, its event says "
+                f"{entry.stats.l2:.9g} "
                 "or another sketch: mislabelled or changed after recording"
             )
         self._verified.add(seq)

@@ -1,4 +1,4 @@
-"""Pixels and latents: the factor between them is the autoencoder's, the size that a model was trained at the denoiser's."""
+"""Pixels and latents: the factor between them is the autoencoder's, the trained size the denoiser's."""
 
 from __future__ import annotations
 

@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec
 from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
 from ..common.parts import GUIDER, Components
-from ..common.prompts import (
-    all_ready,
-    as_lists,
-    check_encoders,
-    check_prompts,
-    per_picture,
-    warn_of_unknown_words,
-)
+from ..common.prompts import EncodeText, as_lists, per_picture
 
 Tensor = torch.Tensor
-ENCODERS = ("tokenizer", "text_encoder")
 
 
-class EncodePrompt(ModularPipelineBlocks):
+class EncodePrompt(EncodeText):
     """Prompt and negative prompt to CLIP hidden states, one row per picture; long prompts in pieces."""
 
-    checkpoint_name = "text_encoding"
     expected_components = [
         ComponentSpec("tokenizer", CLIPTokenizer, optional=True),  # ready embeddings need neither
         ComponentSpec("text_encoder", CLIPTextModel, optional=True),
         replace(GUIDER, config={"guidance_scale": 7.5}),
     ]
-    inputs = [
-        InputParam.template("prompt", required=False),
-        "negative_prompt",
-        "clip_skip",
-        "num_images_per_prompt",
-        InputParam.template("prompt_embeds", required=False, given=True),
-        InputParam.template("negative_prompt_embeds", required=False, given=True),
-    ]
-    outputs = ["prompt_embeds", "negative_prompt_embeds"]
-
-    def unneeded(self, inputs: BlockView) -> Collection[str]:
-        return ENCODERS if all_ready(inputs) else ()
+    inputs = [*EncodeText.inputs, "clip_skip"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        check_prompts(inputs)
-        check_encoders(components, inputs, *ENCODERS)
-        warn_of_unknown_words(components.tokenizer, inputs)
+        super().check(components, inputs)
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
     def __call__(self, components: Components, state: BlockView) -> None:
@@ -61,16 +38,16 @@ class EncodePrompt(ModularPipelineBlocks):
         pieces = pieces + ([] if unguided or negative is not None else negatives)
         count = num_pieces(components.tokenizer, pieces) if pieces else 1
         if positive is None:
-            positive = self.encode(components, prompts, count, state.clip_skip)
+            positive = self.encode_pieces(components, prompts, count, state.clip_skip)
         if unguided:
             negative = None
         elif negative is None:
             count = max(count, positive.shape[1] // components.tokenizer.model_max_length)
-            negative = self.encode(components, negatives, count, None)
+            negative = self.encode_pieces(components, negatives, count, None)
         state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
         state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
 
-    def encode(self, components: Components, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
+    def encode_pieces(self, components: Components, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
         """Hidden states of each piece, one piece after the other."""
         encoder: CLIPTextModel = components.text_encoder
         uses_mask = bool(encoder.config.get("use_attention_mask"))

@@ -115,7 +115,7 @@ SIZES = [
 
 
 class DescribeSizes(ModularPipelineBlocks):
-    """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
+    """Original size, crop and target size (the refiner: an aesthetic score) as numbers (arXiv:2307.01952)."""
 
     expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
     expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]

@@ -56,7 +56,7 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
 
 
 class StableDiffusionXLBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting, with the base model or the refiner, with or without a ControlNet."""
+    """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
     roles = {

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam
 from ...errors import InputError
 from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
 from ..common.parts import GUIDER, Components
-from ..common.prompts import all_ready, as_lists, check_encoders, check_prompts, num_rows, per_picture
+from ..common.prompts import EncodeText, as_lists, check_encoders, check_prompts, num_rows, per_picture
 
 Tensor = torch.Tensor
-ENCODERS = ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2")
 EMBEDS = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 
 
-class EncodePrompt(ModularPipelineBlocks):
+class EncodePrompt(EncodeText):
     """Prompts to the penultimate hidden states of both encoders side by side, and the second one's pooled vector."""
 
-    checkpoint_name = "text_encoding"
     expected_components = [
         ComponentSpec("tokenizer", CLIPTokenizer, optional=True),
         ComponentSpec("text_encoder", CLIPTextModel, optional=True),
@@ -33,14 +30,11 @@ class EncodePrompt(ModularPipelineBlocks):
     ]
     expected_configs = [ConfigSpec("force_zeros_for_empty_prompt", default=True)]
     inputs = [
-        InputParam.template("prompt", required=False),
-        *["prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip", "num_images_per_prompt"],
-        *[InputParam.template(name, required=False, given=True) for name in EMBEDS],
+        *EncodeText.inputs,
+        *["prompt_2", "negative_prompt_2", "clip_skip"],
+        *[InputParam.template(name, required=False, given=True) for name in EMBEDS[2:]],
     ]
     outputs = list(EMBEDS)
-
-    def unneeded(self, inputs: BlockView) -> Collection[str]:
-        return ENCODERS if all_ready(inputs) else ()
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
@@ -62,7 +56,7 @@ class EncodePrompt(ModularPipelineBlocks):
         tokenizer = components.tokenizer_2
         if state.prompt_embeds is None:
             count = num_pieces(tokenizer, [*prompts, *prompts_2, *negatives, *negatives_2])
-            positive, pooled = self.encode(components, prompts, prompts_2, count, state.clip_skip)
+            positive, pooled = self.encode_both(components, prompts, prompts_2, count, state.clip_skip)
         else:
             positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
         negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
@@ -73,7 +67,7 @@ class EncodePrompt(ModularPipelineBlocks):
         elif negative is None:
             if state.prompt is None:
                 count = max(num_pieces(tokenizer, negatives), positive.shape[1] // tokenizer.model_max_length)
-            negative, negative_pooled = self.encode(components, negatives, negatives_2, count, None)
+            negative, negative_pooled = self.encode_both(components, negatives, negatives_2, count, None)
         encoded = (positive, negative, pooled, negative_pooled)
         for name, rows in zip(EMBEDS, encoded, strict=True):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
@@ -90,7 +84,7 @@ class EncodePrompt(ModularPipelineBlocks):
         own, own_negative = ([text] * len(negatives) if isinstance(text, str) else text for text in texts)
         return list(own or prompts), list(own_negative or negatives)
 
-    def encode(
+    def encode_both(
         self, components: Components, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
     ) -> tuple[Tensor, Tensor]:
         layer = -2 if clip_skip is None else -(clip_skip + 2)

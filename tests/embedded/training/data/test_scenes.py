@@ -31,8 +31,10 @@ def pictures():
 def test_plurals():
     odd = {"mouse": "mice", "sheep": "sheep"}
     expected = {
-        "dog": "dogs", "cherry": "cherries", "key": "keys", "fox": "foxes", "bus": "buses", "mouse": "mice", "sheep": "sheep",
-        "slice of pizza": "slices of pizza", "palm tree": "palm trees", "couch": "couches", "face with sunglasses": "faces with sunglasses",
+        "dog": "dogs", "cherry": "cherries", "key": "keys", "fox": "foxes", "bus": "buses", "mouse": "mice",
+        "sheep": "sheep",
+        "slice of pizza": "slices of pizza", "palm tree": "palm trees", "couch": "couches",
+        "face with sunglasses": "faces with sunglasses",
     }  # fmt: skip
     assert {name: plural_of(name, odd) for name in expected} == expected
 

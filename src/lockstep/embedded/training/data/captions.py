@@ -1,7 +1,8 @@
 """Captions that are exact by construction: "{article} {colour} {name}{, STYLE style}{ on a COLOUR background}".
 
 The canonical caption of an item never changes. At training time a caption is drawn as people write: with or without
-article, by a synonym, in another language or as the emoji itself, politely or with exclamation marks, in either order of
+article, by a synonym, in another language or as the emoji itself, politely or with exclamation marks, in either order
+of
 style and background, and with the style word left out, so that a plain prompt works.
 Left out, it means the default style nine times in ten, because an average of seven styles would be no style at all.
 """
@@ -30,26 +31,37 @@ PUNCTUATION_SHARE = 0.08
 SPELLINGS = {"gray": "grey"}
 # Words that people add and that change nothing in a picture of one thing.
 ADJECTIVES = (
-    "cute", "nice", "beautiful", "pretty", "lovely", "funny", "cool", "simple", "happy", "smiling", "colorful", "single", "big",
-    "large", "huge", "giant", "great", "shiny", "sweet", "friendly", "scary", "old", "new", "young", "fresh", "delicious", "tasty",
-    "yummy", "juicy", "ripe", "hot", "cold", "wild", "fluffy", "furry", "soft", "fast", "slow", "strong", "brave", "crazy", "silly",
-    "weird", "strange", "magic", "magical", "royal", "modern", "vintage", "classic", "elegant", "fancy", "perfect", "amazing",
-    "awesome", "wonderful", "cozy", "tall", "long", "round", "bright", "dark", "spooky", "evil", "fierce", "gentle", "kind", "cartoon",
-    "realistic", "minimal", "detailed", "glossy", "wooden", "famous", "lonely", "golden", "little baby", "super cute", "very nice",
+    "cute", "nice", "beautiful", "pretty", "lovely", "funny", "cool", "simple", "happy", "smiling", "colorful",
+    "single", "big",
+    "large", "huge", "giant", "great", "shiny", "sweet", "friendly", "scary", "old", "new", "young", "fresh",
+    "delicious", "tasty",
+    "yummy", "juicy", "ripe", "hot", "cold", "wild", "fluffy", "furry", "soft", "fast", "slow", "strong", "brave",
+    "crazy", "silly",
+    "weird", "strange", "magic", "magical", "royal", "modern", "vintage", "classic", "elegant", "fancy", "perfect",
+    "amazing",
+    "awesome", "wonderful", "cozy", "tall", "long", "round", "bright", "dark", "spooky", "evil", "fierce", "gentle",
+    "kind", "cartoon",
+    "realistic", "minimal", "detailed", "glossy", "wooden", "famous", "lonely", "golden", "little baby",
+    "super cute", "very nice",
 )  # fmt: skip
 TAILS = (
-    " for my friend", " for halloween", " for a birthday", " in the sky", " in the garden", " in the sun", " at night", " with a smile",
-    " that looks nice", " for me", " on a sunny day", " in summer", " for my mom", " from above", " for a logo", " as a sticker", " with details",
+    " for my friend", " for halloween", " for a birthday", " in the sky", " in the garden", " in the sun",
+    " at night", " with a smile",
+    " that looks nice", " for me", " on a sunny day", " in summer", " for my mom", " from above", " for a logo",
+    " as a sticker", " with details",
 )  # fmt: skip
 FOREIGN_ARTICLES = (
-    "ein", "eine", "einen", "der", "die", "das", "un", "une", "le", "la", "una", "el", "uno", "il", "lo", "um", "uma", "o", "a",
+    "ein", "eine", "einen", "der", "die", "das", "un", "une", "le", "la", "una", "el", "uno", "il", "lo", "um",
+    "uma", "o", "a",
 )  # fmt: skip
 COLOUR_TURNS = ("{name} in {colour}", "{name}, {colour}", "{colour} colored {name}")
 STYLE_TURNS = (" in {} style", ", {}", " {} style", " in the style of {}", ", style {}")
 BACKGROUND_TURNS = (" on {colour}", " with {a} background", ", {colour} background", " in front of {a} background")
 FRAMES = (
-    "a picture of {}", "an icon of {}", "a drawing of {}", "an emoji of {}", "an image of {}", "a photo of {}", "{} emoji",
-    "{} icon", "draw {}", "draw me {}", "please draw {}", "paint {}", "paint me {}", "make {}", "make me {}", "show me {}",
+    "a picture of {}", "an icon of {}", "a drawing of {}", "an emoji of {}", "an image of {}", "a photo of {}",
+    "{} emoji",
+    "{} icon", "draw {}", "draw me {}", "please draw {}", "paint {}", "paint me {}", "make {}", "make me {}",
+    "show me {}",
     "show {}", "i want {}", "i would like {}", "i want to see {}", "can you draw {}", "could you please draw me {}",
     "could you make {}", "give me {}", "create {}", "create a picture of {}", "generate {}", "generate an image of {}",
     "{} please", "{}, please", "please, {}", "hi, draw {}", "hello, please make {}", "draw me {} please", "just {}",

@@ -26,7 +26,8 @@ Number = str  # "count" takes an article, "mass" and "plural" take none
 
 @dataclass(frozen=True)
 class Concept:
-    """One thing that can be asked for. `names[0]` is its usual name; `numbers` says how each English name takes an article."""
+    """One thing that can be asked for. `names[0]` is its usual name; `numbers` says how each English name takes an
+    article."""
 
     code: str
     emoji: str

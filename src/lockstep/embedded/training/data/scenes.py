@@ -1,6 +1,7 @@
 """Pictures of several things: counts, pairs, sizes, places and things that are worn, each with exact words for it.
 
-A scene is a list of tiles with their places on a grid of 16 x 16 cells, one cell for every latent. Tiles are rendered and
+A scene is a list of tiles with their places on a grid of 16 x 16 cells, one cell for every latent. Tiles are rendered
+and
 encoded once (`collage.py`), so that every step of a training can put together a scene that it has never seen.
 """
 
@@ -32,11 +33,13 @@ COUNT_PLACES = {
 }
 BESIDE = (
     "{a} and {b}", "{a} and {b}", "{a} and {b}", "{a} and {b}", "{a} next to {b}", "{a} next to {b}", "{a} beside {b}",
-    "{a} with {b}", "{a} & {b}", "{a}, {b}", "{a} + {b}", "{a} to the left of {b}", "{b} to the right of {a}", "{a} left of {b}",
+    "{a} with {b}", "{a} & {b}", "{a}, {b}", "{a} + {b}", "{a} to the left of {b}", "{b} to the right of {a}",
+    "{a} left of {b}",
     "{b} right of {a}", "{a} on the left and {b} on the right", "{a} near {b}", "{a} together with {b}",
 )  # fmt: skip
 STACKED = (
-    "{a} on top of {b}", "{a} on top of {b}", "{a} on {b}", "{a} on {b}", "{a} above {b}", "{a} over {b}", "{b} under {a}",
+    "{a} on top of {b}", "{a} on top of {b}", "{a} on {b}", "{a} on {b}", "{a} above {b}", "{a} over {b}",
+    "{b} under {a}",
     "{b} below {a}", "{b} beneath {a}", "{a} sitting on {b}", "{a} standing on {b}", "{b} with {a} on top",
 )  # fmt: skip
 SIZES = ("tiny", "small", "little", "mini", "very small", "teeny tiny")
@@ -68,8 +71,8 @@ class Accessory:
 
 ACCESSORIES = (
     Accessory("crown", 0.62, ((0.5, -0.05),), ("{} wearing a crown", "{} with a crown", "{} with a crown on its head")),
-    Accessory("top hat", 0.66, ((0.5, -0.1),), ("{} wearing a top hat", "{} with a top hat", "{} in a top hat", "{} with a hat",
-                                               "{} wearing a hat")),
+    Accessory("top hat", 0.66, ((0.5, -0.1),),
+              ("{} wearing a top hat", "{} with a top hat", "{} in a top hat", "{} with a hat", "{} wearing a hat")),
     Accessory("graduation cap", 0.9, ((0.5, 0.0),), ("{} wearing a graduation cap", "{} with a graduation cap")),
     Accessory("sunglasses", 0.8, ((0.5, 0.45),), ("{} wearing sunglasses", "{} with sunglasses", "{} in sunglasses")),
     Accessory("glasses", 0.8, ((0.5, 0.45),), ("{} wearing glasses", "{} with glasses")),
@@ -78,8 +81,10 @@ ACCESSORIES = (
     Accessory("zzz", 0.4, ((0.95, -0.05),), ("sleeping {}", "sleepy {}", "tired {}")),
 )  # fmt: skip
 HEADS = (
-    "dog", "cat", "wolf", "fox", "lion", "tiger", "horse", "unicorn", "cow", "pig", "mouse", "hamster", "rabbit", "bear", "koala",
-    "panda", "monkey", "frog", "dragon", "chick", "chicken", "penguin", "owl", "smiley face", "robot", "ghost", "alien", "skull",
+    "dog", "cat", "wolf", "fox", "lion", "tiger", "horse", "unicorn", "cow", "pig", "mouse", "hamster", "rabbit",
+    "bear", "koala",
+    "panda", "monkey", "frog", "dragon", "chick", "chicken", "penguin", "owl", "smiley face", "robot", "ghost",
+    "alien", "skull",
     "pumpkin", "teddy bear", "clown", "apple", "moon", "star",
 )  # fmt: skip
 HEAD_SCALE = 0.72
@@ -87,7 +92,8 @@ HEAD_SCALE = 0.72
 
 @dataclass(frozen=True)
 class Tile:
-    """A picture at the size of some cells: recoloured or not, centred or at the edge it touches, with an accessory or not."""
+    """A picture at the size of some cells: recoloured or not, centred or at the edge it touches, with an accessory or
+    not."""
 
     picture: int
     cells: int = HALF
