@@ -22,6 +22,8 @@ from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
@@ -41,14 +43,17 @@ def __getattr__(name: str) -> Any:
     ...
 class _StableDiffusionImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
@@ -58,6 +63,8 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -70,6 +77,8 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -90,6 +99,8 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -120,6 +131,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -154,6 +166,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -188,6 +201,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -222,6 +236,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -256,6 +271,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -290,6 +306,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -323,6 +340,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -356,6 +374,7 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -369,14 +388,17 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionInpaintPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionInpaintNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionInpaintPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
@@ -386,6 +408,8 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -398,6 +422,8 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -418,6 +444,8 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -451,6 +479,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -488,6 +517,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -525,6 +555,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -562,6 +593,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -599,6 +631,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -636,6 +669,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -672,6 +706,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -708,6 +743,7 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -721,14 +757,17 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionControlNetPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
@@ -739,6 +778,8 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -752,6 +793,8 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -773,6 +816,8 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -807,6 +852,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -845,6 +891,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -883,6 +930,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -921,6 +969,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -959,6 +1008,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -997,6 +1047,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1034,6 +1085,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1071,6 +1123,7 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1084,14 +1137,17 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionControlNetImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
@@ -1102,6 +1158,8 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -1115,6 +1173,8 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -1136,6 +1196,8 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -1172,6 +1234,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1212,6 +1275,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1252,6 +1316,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1292,6 +1357,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -1332,6 +1398,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1372,6 +1439,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1411,6 +1479,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1450,6 +1519,7 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1463,14 +1533,17 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionControlNetInpaintPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetInpaintNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetInpaintPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
@@ -1481,6 +1554,8 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -1494,6 +1569,8 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -1515,6 +1592,8 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -1553,6 +1632,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1595,6 +1675,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1637,6 +1718,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1679,6 +1761,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -1721,6 +1804,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1763,6 +1847,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1804,6 +1889,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1845,6 +1931,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -1858,14 +1945,17 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
 
 class _LatentConsistencyModelPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class LatentConsistencyModelPipeline(StableDiffusionPipeline):
@@ -1875,6 +1965,8 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -1887,6 +1979,8 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -1907,6 +2001,8 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -1936,6 +2032,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -1969,6 +2066,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2002,6 +2100,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2035,6 +2134,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -2068,6 +2168,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2101,6 +2202,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2133,6 +2235,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2165,6 +2268,7 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2178,14 +2282,17 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
 
 class _LatentConsistencyModelImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
@@ -2195,6 +2302,8 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(
         self,
         *,
@@ -2207,6 +2316,8 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -2227,6 +2338,8 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         text_encoder: CLIPTextModel | None = ...,
         scheduler: SchedulerMixin | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -2258,6 +2371,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2293,6 +2407,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2328,6 +2443,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2363,6 +2479,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -2398,6 +2515,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2433,6 +2551,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2467,6 +2586,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2501,6 +2621,7 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
         prompt_embeds: torch.Tensor | None = None,
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2619,6 +2740,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2667,6 +2789,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2715,6 +2838,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -2763,6 +2887,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -2811,6 +2936,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2859,6 +2985,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2906,6 +3033,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -2953,6 +3081,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3074,6 +3203,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3125,6 +3255,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3176,6 +3307,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3227,6 +3359,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -3278,6 +3411,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3329,6 +3463,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3379,6 +3514,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3429,6 +3565,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3553,6 +3690,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3604,6 +3742,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3655,6 +3794,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -3706,6 +3846,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -3757,6 +3898,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3808,6 +3950,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3858,6 +4001,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -3908,6 +4052,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4035,6 +4180,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4089,6 +4235,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4143,6 +4290,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4197,6 +4345,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -4251,6 +4400,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4305,6 +4455,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4358,6 +4509,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4411,6 +4563,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
         pooled_prompt_embeds: torch.Tensor | None = None,
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4540,6 +4693,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4596,6 +4750,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4652,6 +4807,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -4708,6 +4864,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -4764,6 +4921,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4820,6 +4978,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4875,6 +5034,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -4930,6 +5090,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
         negative_pooled_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,

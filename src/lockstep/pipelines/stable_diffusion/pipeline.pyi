@@ -22,7 +22,10 @@ from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.corrections import NO_CLIPPING, STEPS_OFFSET
 from lockstep.pipelines.published.table import WHOLE
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
@@ -39,14 +42,17 @@ import torch
 
 class _StableDiffusionPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
@@ -57,6 +63,8 @@ class StableDiffusionPipeline(PicturePipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(
@@ -72,6 +80,8 @@ class StableDiffusionPipeline(PicturePipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
     ) -> None: ...
     @classmethod
     def from_pretrained(
@@ -93,6 +103,8 @@ class StableDiffusionPipeline(PicturePipeline):
         controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
         vae: AutoencoderKL | AutoencoderTiny | None = ...,
         scheduler: SchedulerMixin | None = ...,
+        safety_checker: StableDiffusionSafetyChecker | None = ...,
+        feature_extractor: CLIPImageProcessor | None = ...,
         revision: str | None = ...,
         cache_dir: str | Path | None = ...,
         local_files_only: bool = ...,
@@ -131,6 +143,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -173,6 +186,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -215,6 +229,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[True] = True,
@@ -257,6 +272,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: Literal[False],
@@ -299,6 +315,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -341,6 +358,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -382,6 +400,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
@@ -423,6 +442,7 @@ class StableDiffusionPipeline(PicturePipeline):
         negative_prompt_embeds: torch.Tensor | None = None,
         latents: torch.Tensor | None = None,
         masked_image_latents: torch.Tensor | None = None,
+        long_prompts: Literal['pieces', 'cut'] = 'pieces',
         batch_guidance: bool = True,
         seed: int | list[int] | None = None,
         return_dict: bool = True,
