@@ -24,6 +24,9 @@ _DEFINES = {
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
     "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
     "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],
+    "models.vision.clip_vision": ["CLIPVisionModel", "CLIPVisionModelWithProjection"],
+    "models.vision.clip_pictures": ["CLIPImageProcessor"],
+    "models.vision.safety_checker": ["StableDiffusionSafetyChecker"],
     "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
     "schedulers": [
         *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import loaders as loaders
     from . import media as media
     from . import models as models
+    from . import notes as notes
     from . import outputs as outputs
     from . import parity as parity
     from . import pipelines as pipelines
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
+    from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
     from .models.text_encoders.clip import CLIPTextModel as CLIPTextModel
     from .models.text_encoders.clip import CLIPTextModelWithProjection as CLIPTextModelWithProjection
     from .tokenizers import CLIPTokenizer as CLIPTokenizer
+    from .models.vision.clip_vision import CLIPVisionModel as CLIPVisionModel
+    from .models.vision.clip_vision import CLIPVisionModelWithProjection as CLIPVisionModelWithProjection
     from .blocks import Checkpoint as Checkpoint
     from .guiders import ClassifierFreeGuidance as ClassifierFreeGuidance
     from .guiders import ClassifierFreeZeroStarGuidance as ClassifierFreeZeroStarGuidance
@@ -84,6 +88,7 @@ if TYPE_CHECKING:
     from .pipelines.published import StableDiffusionImg2ImgPipeline as StableDiffusionImg2ImgPipeline
     from .pipelines.published import StableDiffusionInpaintPipeline as StableDiffusionInpaintPipeline
     from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
+    from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
     from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
     from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
@@ -115,9 +120,12 @@ __all__ = [
     "AutoencoderKL",
     "AutoencoderTiny",
     "BaseGuidance",
+    "CLIPImageProcessor",
     "CLIPTextModel",
     "CLIPTextModelWithProjection",
     "CLIPTokenizer",
+    "CLIPVisionModel",
+    "CLIPVisionModelWithProjection",
     "Checkpoint",
     "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance",
@@ -168,6 +176,7 @@ __all__ = [
     "StableDiffusionImg2ImgPipeline",
     "StableDiffusionInpaintPipeline",
     "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker",
     "StableDiffusionXLBlocks",
     "StableDiffusionXLControlNetImg2ImgPipeline",
     "StableDiffusionXLControlNetInpaintPipeline",

@@ -34,6 +34,7 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
+from .corrections import Correction, corrected
 from .offload import Offload
 
 Place = str | int | torch.device
@@ -62,6 +63,7 @@ class DiffusionPipeline(LoraMixin):
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
     face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
+    corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
@@ -91,7 +93,7 @@ class DiffusionPipeline(LoraMixin):
                 f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
             )
         self._assemble(tree, given)
-        self.update_components(**parts)
+        self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
@@ -271,6 +273,10 @@ class DiffusionPipeline(LoraMixin):
                     f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
                 )
 
+    def _corrected(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        owner = type(self).__name__
+        return {name: corrected(owner, name, part, self.corrections) for name, part in parts.items()}
+
     def _set_component(self, name: str, component: Any) -> None:
         spec = self._specs[name]
         if isinstance(component, (list, tuple)):
@@ -310,7 +316,8 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                self._set_component(name, spec.load(**self._load_options))
+                loaded = spec.load(**self._load_options)
+                self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
 
@@ -435,7 +442,7 @@ class DiffusionPipeline(LoraMixin):
         pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
-        pipe.update_components(**known)
+        pipe.update_components(**pipe._corrected(known))
         if load or workflow:
             pipe.load_components(workflow=workflow)
         return cast(Self, pipe)
@@ -446,7 +453,7 @@ class DiffusionPipeline(LoraMixin):
 
         Models are shared, not copied, with the LoRAs that are merged into them.
         """
-        options = {name: changes.pop(name) for name in ("dtype", "torch_dtype") if name in changes}
+        dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
         blocks = pipe.blocks if cls is DiffusionPipeline else None
         made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
         held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
@@ -463,7 +470,7 @@ class DiffusionPipeline(LoraMixin):
         from_index = set(made._from_index)
         made.update_components(**{**held, **changes})
         made._from_index = from_index - set(changes)
-        return made.to(**{"dtype": dtype for dtype in options.values() if dtype is not None}) if options else made
+        return made if dtype is None else made.to(dtype)
 
     def _is_default(self, name: str) -> bool:
         """Whether a component is the one that the pipeline makes itself."""

@@ -23,7 +23,10 @@ from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.corrections import NO_CLIPPING, STEPS_OFFSET
 from lockstep.pipelines.published.table import WHOLE
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
@@ -60,6 +63,7 @@ class _StableDiffusionInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
@@ -76,19 +80,24 @@ class _StableDiffusionParts(TypedDict, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     vae: AutoencoderKL | AutoencoderTiny | None
     scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
 
 class _StableDiffusionPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
@@ -99,6 +108,8 @@ class StableDiffusionPipeline(PicturePipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionParts]) -> None: ...

@@ -73,6 +73,7 @@ class _StableDiffusionXLInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
