@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .pipelines.published.table import AUTO, PUBLISHED
+
 __version__ = "0.1.0"
 
 # module -> the public names that it defines
@@ -56,6 +58,8 @@ _DEFINES = {
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
+    "pipelines.published": [*PUBLISHED, *AUTO],
+    "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import inspect
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
 from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.face import Face
 from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
 from ..blocks.progress import BarSettings, ProgressBars
@@ -34,7 +34,6 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
-from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
 
 Place = str | int | torch.device
@@ -51,8 +50,8 @@ class _DerivedCall:
         if pipe is not None:
             __call__.__signature__, __call__.__doc__ = pipe.__signature__, pipe.__doc__  # type: ignore[attr-defined]
         elif (blocks := owner.default_tree()) is not None:
-            assembly = Assembly.of(blocks)
-            __call__.__signature__ = faces.call_signature(assembly.inputs, bound=False)  # type: ignore[attr-defined]
+            assembly = Assembly.of(blocks, face=owner.face)
+            __call__.__signature__ = faces.call_signature(assembly, bound=False)  # type: ignore[attr-defined]
             __call__.__doc__ = faces.help_text(inspect.cleandoc(owner.__doc__ or ""), assembly)
         return __call__
 
@@ -62,6 +61,7 @@ class DiffusionPipeline(LoraMixin):
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
+    face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
@@ -109,21 +109,24 @@ class DiffusionPipeline(LoraMixin):
 
     @property
     def folder_defaults(self) -> dict[str, Any]:
-        """Arguments that the folder's index suggests for calls that do not give them."""
-        return self._config.get(index_files.DEFAULTS, {})
+        """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
+        settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
+        of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
+        return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
 
     # ---- blocks ----
 
     def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
         """Take a tree; a run that is under way keeps the one that it started with."""
-        assembly = Assembly.of(blocks, given)
+        assembly = Assembly.of(blocks, given, self.face)
         for config in assembly.root.expected_configs:
             self._config.setdefault(config.name, config.default)
         for name, spec in assembly.specs.items():
             if name not in self._components:
-                self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
+                made_here = spec.default_creation_method == "from_config"
+                self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
         self._assembly = assembly
-        self.__signature__ = faces.call_signature(assembly.inputs)
+        self.__signature__ = faces.call_signature(assembly)
         title = (
             assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
         )
@@ -437,6 +440,37 @@ class DiffusionPipeline(LoraMixin):
             pipe.load_components(workflow=workflow)
         return cast(Self, pipe)
 
+    @classmethod
+    def from_pipe(cls, pipe: Any, **changes: Any) -> Self:
+        """The components of another pipeline under this name; what is named in `changes` takes their place.
+
+        Models are shared, not copied, with the LoRAs that are merged into them.
+        """
+        options = {name: changes.pop(name) for name in ("dtype", "torch_dtype") if name in changes}
+        blocks = pipe.blocks if cls is DiffusionPipeline else None
+        made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
+        held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
+        if isinstance(pipe, DiffusionPipeline):
+            waiting = {name: spec for name, spec in pipe._unloaded.items() if name in made._specs}
+            held = {name: part for name, part in held.items() if name not in waiting}
+            own = [name for name, spec in made._specs.items() if spec.default_creation_method == "from_config"]
+            kept = [name for name in own if not pipe._is_default(name)]
+            held = {name: part for name, part in held.items() if name not in own or name in kept}
+            made._unloaded, made._load_options = waiting, dict(pipe._load_options)
+            made._from_index, made.variant = pipe._from_index & set(made._specs), pipe.variant
+            made._adapters, made._absent = pipe._adapters, list(pipe._absent)
+        made._config |= {name: value for name, value in dict(pipe.config).items() if name in made._config}
+        from_index = set(made._from_index)
+        made.update_components(**{**held, **changes})
+        made._from_index = from_index - set(changes)
+        return made.to(**{"dtype": dtype for dtype in options.values() if dtype is not None}) if options else made
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a component is the one that the pipeline makes itself."""
+        spec, component = self._specs[name], self._components[name]
+        made = spec.create(**self.face.settings(spec))
+        return type(component) is type(made) and dict(component.config) == dict(made.config)
+
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
@@ -483,15 +517,14 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    if own_name(name) in pipelines:
-        own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+    if name in pipelines:
+        own: type[DiffusionPipeline] = public_class(name, "a pipeline")
         return own
     brought = brought_class(name)
     if brought is None:
-        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
-            f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
+            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}."
         )
     return brought
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import Stats, ratio, sketch_and_stats, sketch_error
 from .align import Alignment, Pair, align_traces
 from .guards import guard
+from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
 from .results import Comparison, Coverage, NodeResult, Status, Verdict
 from .structure import from_arrays, from_sketches
@@ -74,8 +76,13 @@ def _compare(
     if problems:
         result.reasons = problems
         return result
+    a, b, alignment, layout = arrange(a, b, alignment)
+    result.coverage = _coverage(a, alignment)
+    result.unmeasured = [str(pair.b.key) for pair in layout.unmeasured]
     measurement = _Measurement(a, b, floor, limits, {d["path"] for d in result.attributes})
     result.nodes = [measurement.node(pair, order) for order, pair in enumerate(alignment.pairs)]
+    for pair, node in zip(alignment.pairs, result.nodes, strict=True):
+        node.arranged = layout.told.get(pair.a.seq, "")
     measurement.apply_thresholds(result.nodes)
     _end_of_candidate(a, b, alignment, result)
     assign_roles(result.nodes, limits, local)
@@ -84,7 +91,16 @@ def _compare(
     for node in result.origins[:_STRUCTURE_NODES]:
         measurement.add_structure(node)
     _add_remarks(a, b, result)
+    _add_arrangements(result)
     return result
+
+
+def arranged_traces(
+    reference: Trace, candidate: Trace, map: str | Path | Mapping[str, Any] = "auto"
+) -> tuple[Trace, Trace]:
+    """Both traces with the values that are kept in another order read in one order."""
+    a, b, *_ = arrange(reference, candidate, align_traces(reference, candidate, map))
+    return a, b
 
 
 def _not_comparable(a: Trace, b: Trace, alignment: Alignment) -> list[str]:
@@ -371,6 +387,25 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
             )
     if a.exception is not None:
         result.reasons.append(f"the reference run ended with {a.exception.get('type')}: {a.exception.get('message')}")
+
+
+def _add_arrangements(result: Comparison) -> None:
+    """Which values were read in another order than they stand in, and which could not be."""
+    kinds: dict[str, list[NodeResult]] = defaultdict(list)
+    for node in result.nodes:
+        if node.arranged:
+            kinds[node.arranged.split(" ")[0] if node.how != "weights" else "fused"].append(node)
+    for nodes in kinds.values():
+        first = nodes[0]
+        result.reasons.append(
+            f"{len(nodes)} values are arranged otherwise in the candidate and were compared in the reference's order, first "
+            f"`{first.key}`: {first.arranged}"
+        )
+    if result.unmeasured:
+        result.reasons.append(
+            f"{len(result.unmeasured)} values are arranged otherwise in the candidate and only their sketches were kept, first "
+            f"`{result.unmeasured[0]}`: not compared; record them with --keep full to compare them"
+        )
 
 
 def _temporary_sources(trace: Trace) -> list[tuple[str, str]]:
