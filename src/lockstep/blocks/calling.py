@@ -71,9 +71,10 @@ def _wanted(options: RunOptions) -> list[str]:
 
 def _check_options(pipe: Any, plan: Plan, options: RunOptions) -> None:
     if options.callback_on_step_end is not None:
+        known = pipe.callback_names(plan.names)
         for name in options.callback_on_step_end_tensor_inputs:
-            if name not in plan.names:
-                raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, plan.names)
+            if name not in known:
+                raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, known)
         _check_callback(options.callback_on_step_end)
     if not isinstance(options.preview, bool) and not callable(options.preview):
         raise InputError(f"preview wants True or a function of the latents, got {describe_value(options.preview)}.")

@@ -34,10 +34,12 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
+from . import callbacks
 from .corrections import Correction, corrected
 from .offload import Offload
 
 Place = str | int | torch.device
+NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
 class _DerivedCall:
@@ -81,6 +83,7 @@ class DiffusionPipeline(LoraMixin):
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
+        self._current = callbacks.CurrentRun()
         self._offload: Offload | None = None
         self._adapters = Adapters()
         self._bars = ProgressBars()
@@ -96,10 +99,11 @@ class DiffusionPipeline(LoraMixin):
         self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
+        return {name: value for name, value in self.__dict__.items() if name not in NOT_KEPT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
+        fresh = threading.RLock(), set[Run](), ProgressBars(), callbacks.CurrentRun()
+        self.__dict__.update(state, **dict(zip(NOT_KEPT, fresh, strict=True)))
 
     @classmethod
     def default_tree(cls) -> ModularPipelineBlocks | None:
@@ -226,12 +230,31 @@ class DiffusionPipeline(LoraMixin):
         return len(runs)
 
     def run_begins(self, run: Run) -> None:
+        self._current.begins(run)
         with self._lock:
             self._runs.add(run)
 
     def run_ends(self, run: Run) -> None:
+        self._current.ends()
         with self._lock:
             self._runs.discard(run)
+
+    def callback_names(self, names: Iterable[str]) -> set[str]:
+        """What a callback can ask for in a run with these values."""
+        return callbacks.known_names(set(names))
+
+    def shown_to_callback(self, run: Run, names: Iterable[str], values: Any) -> dict[str, Any]:
+        """Values as a callback sees them."""
+        guider = run.components.own.get("guider")
+        guided = guider is not None and guider.needs_unconditional
+        return {name: callbacks.shown(name, values, guided) for name in names}
+
+    def taken_from_callback(self, run: Run, changed: Mapping[str, Any], values: Any) -> dict[str, Any]:
+        """What a callback returned, under the names that the blocks know."""
+        found: dict[str, Any] = {}
+        for name, value in changed.items():
+            found |= callbacks.taken(name, value, values)
+        return found
 
     def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
@@ -298,6 +321,8 @@ class DiffusionPipeline(LoraMixin):
             return self._load(name) if name in held["_unloaded"] else held["_components"][name]
         if name in held.get("_config", {}):
             return held["_config"][name]
+        if "_current" in held and held["_current"].tells(name):
+            return held["_current"].tell(name)
         raise AttributeError(
             f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', ())) or 'none'}"
         )
@@ -307,6 +332,8 @@ class DiffusionPipeline(LoraMixin):
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
+        elif name in callbacks.SETTABLE:
+            self._current.set(name, value)
         elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
             raise UnknownNameError("component", name, self._specs)
         else:
