@@ -32,6 +32,7 @@ from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
+from torch import Tensor
 from typing import Any
 from typing import Any, ClassVar
 from typing import ClassVar
@@ -92,8 +93,8 @@ class StableDiffusionPipeline(PicturePipeline):
         given: Iterable[str] = ...,
         load: bool = ...,
         workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ...,
-        dtype: torch.dtype | str | None = ...,
-        torch_dtype: torch.dtype | str | None = ...,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = ...,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ...,
         device: torch.device | str | None = ...,
         variant: str | None = ...,
         guider: BaseGuidance | None = ...,
@@ -453,3 +454,5 @@ class StableDiffusionPipeline(PicturePipeline):
         checkpoints: Mapping[str, Checkpoint] = ...,
         preview: Callable[[torch.Tensor], Any] | bool = False,
     ) -> Iterator[Event]: ...
+    def encode_prompt(self, prompt: str | list[str] | None, device: Any=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
+        ...

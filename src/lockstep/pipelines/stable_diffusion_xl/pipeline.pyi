@@ -30,6 +30,7 @@ from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
+from torch import Tensor
 from typing import Any
 from typing import ClassVar
 from typing import Literal
@@ -90,8 +91,8 @@ class StableDiffusionXLPipeline(PicturePipeline):
         given: Iterable[str] = ...,
         load: bool = ...,
         workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ...,
-        dtype: torch.dtype | str | None = ...,
-        torch_dtype: torch.dtype | str | None = ...,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = ...,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ...,
         device: torch.device | str | None = ...,
         variant: str | None = ...,
         guider: BaseGuidance | None = ...,
@@ -565,3 +566,5 @@ class StableDiffusionXLPipeline(PicturePipeline):
         checkpoints: Mapping[str, Checkpoint] = ...,
         preview: Callable[[torch.Tensor], Any] | bool = False,
     ) -> Iterator[Event]: ...
+    def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: Any=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, negative_prompt_2: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+        ...
