@@ -205,12 +205,14 @@ def check_types(owner: str, values: Mapping[str, Any], wanted: Mapping[str, Any]
     for name, value in values.items():
         if name in wanted and not fits(value, wanted[name]):
             raise ConfigError(
-                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} {value!r}."
+                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} "
+                f"{value!r}."
             )
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a tuple)."""
+    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a
+    tuple)."""
     if annotation is Any:
         return True
     if annotation is None or annotation is type(None):
