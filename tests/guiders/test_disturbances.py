@@ -176,6 +176,27 @@ def test_another_thread_sees_an_undisturbed_model(unets):
     assert torch.equal(results["afterwards"], wanted)
 
 
+def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
+    unet = unets[0]
+    latents, cond, _ = inputs()
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    with torch.no_grad():
+        wanted = unet(latents, 500, encoder_hidden_states=cond)[0]
+        guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=0, perturbed_guidance_stop=1.0)
+        guider.set_state(5, 10, torch.tensor(500))
+        for _ in guider.branches():
+            guider.prepare_models(unet)
+        handle = unet.get_submodule(STACK)[0].attn1.to_out[0].register_forward_pre_hook(fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            unet(latents, 500, encoder_hidden_states=cond)
+        handle.remove()
+        guider.cleanup_models(unet)
+        assert torch.equal(unet(latents, 500, encoder_hidden_states=cond)[0], wanted)
+
+
 def test_what_the_model_does_not_have_is_refused(unets):
     for config, word in (
         ({"fqn": "nowhere"}, "nowhere"),
