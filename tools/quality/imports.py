@@ -9,7 +9,7 @@ from pathlib import Path
 from .findings import Finding
 
 PACKAGE = "lockstep"
-BASE = {"errors", "configuration", "files", "outputs", "randomness", "images", "__init__"}
+BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "images", "__init__"}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),

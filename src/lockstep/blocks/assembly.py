@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from ..errors import WiringError
 from .compose import CompositeBlocks, SequentialPipelineBlocks, default_name
-from .face import Face
+from .face import PLAIN, Face
 from .params import ComponentSpec, InputParam, OutputParam
 from .plan import Plan
 from .user_inputs import user_inputs
@@ -28,10 +28,10 @@ class Assembly:
     result: list[OutputParam]
     specs: Mapping[str, ComponentSpec]
     players: Mapping[str, list[str]]  # role -> the components that play it, in the order of the blocks
-    face: Face = Face()
+    face: Face = PLAIN
 
     @classmethod
-    def of(cls, blocks: Any, given: Iterable[str] = (), face: Face = Face()) -> Self:
+    def of(cls, blocks: Any, given: Iterable[str] = (), face: Face = PLAIN) -> Self:
         """Check a tree (or a single block) and assemble it."""
         root = blocks() if isinstance(blocks, type) else blocks
         if not isinstance(root, CompositeBlocks) or root.kind != "sequence":

@@ -54,3 +54,6 @@ class Face:
     def settings(self, spec: ComponentSpec) -> dict[str, Any]:
         """The defaults that are a setting of a component which the pipeline makes itself (a guider's scale)."""
         return {name: value for name, value in self.defaults.items() if name in (spec.config or {})}
+
+
+PLAIN = Face()

@@ -32,11 +32,19 @@ from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
-from ..models.modeling import check_always, resolve_device
+from ..models.modeling import resolve_device
+from . import callbacks
 from .adapters import Adapters, LoraMixin
+from .corrections import Correction, corrected
+from .loading import dtype_for, understood
 from .offload import Offload
+from .saving import written_beside
+from .switches import SwitchesMixin
 
 Place = str | int | torch.device
+# components that the field's constructors take: None for one that a pipeline does not have is nothing
+NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
+NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
 class _DerivedCall:
@@ -56,12 +64,13 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin):
+class DiffusionPipeline(LoraMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
     face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
+    corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
@@ -79,6 +88,7 @@ class DiffusionPipeline(LoraMixin):
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
+        self._current = callbacks.CurrentRun()
         self._offload: Offload | None = None
         self._adapters = Adapters()
         self._bars = ProgressBars()
@@ -91,13 +101,14 @@ class DiffusionPipeline(LoraMixin):
                 f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
             )
         self._assemble(tree, given)
-        self.update_components(**parts)
+        self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
+        return {name: value for name, value in self.__dict__.items() if name not in NOT_KEPT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
+        fresh = threading.RLock(), set[Run](), ProgressBars(), callbacks.CurrentRun()
+        self.__dict__.update(state, **dict(zip(NOT_KEPT, fresh, strict=True)))
 
     @classmethod
     def default_tree(cls) -> ModularPipelineBlocks | None:
@@ -224,12 +235,31 @@ class DiffusionPipeline(LoraMixin):
         return len(runs)
 
     def run_begins(self, run: Run) -> None:
+        self._current.begins(run)
         with self._lock:
             self._runs.add(run)
 
     def run_ends(self, run: Run) -> None:
+        self._current.ends()
         with self._lock:
             self._runs.discard(run)
+
+    def callback_names(self, names: Iterable[str]) -> set[str]:
+        """What a callback can ask for in a run with these values."""
+        return callbacks.known_names(set(names))
+
+    def shown_to_callback(self, run: Run, names: Iterable[str], values: Any) -> dict[str, Any]:
+        """Values as a callback sees them."""
+        guider = run.components.own.get("guider")
+        guided = guider is not None and guider.needs_unconditional
+        return {name: callbacks.shown(name, values, guided) for name in names}
+
+    def taken_from_callback(self, run: Run, changed: Mapping[str, Any], values: Any) -> dict[str, Any]:
+        """What a callback returned, under the names that the blocks know."""
+        found: dict[str, Any] = {}
+        for name, value in changed.items():
+            found |= callbacks.taken(name, value, values)
+        return found
 
     def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
@@ -266,10 +296,14 @@ class DiffusionPipeline(LoraMixin):
                 self._set_component(name, part)
             elif name in self._config:
                 self._config[name] = part
-            else:
+            elif part is not None or name not in NEVER_HAD:
                 raise UnknownNameError(
                     f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
                 )
+
+    def _corrected(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        owner = type(self).__name__
+        return {name: corrected(owner, name, part, self.corrections) for name, part in parts.items()}
 
     def _set_component(self, name: str, component: Any) -> None:
         spec = self._specs[name]
@@ -292,6 +326,8 @@ class DiffusionPipeline(LoraMixin):
             return self._load(name) if name in held["_unloaded"] else held["_components"][name]
         if name in held.get("_config", {}):
             return held["_config"][name]
+        if "_current" in held and held["_current"].tells(name):
+            return held["_current"].tell(name)
         raise AttributeError(
             f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', ())) or 'none'}"
         )
@@ -301,6 +337,8 @@ class DiffusionPipeline(LoraMixin):
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
+        elif name in callbacks.SETTABLE:
+            self._current.set(name, value)
         elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
             raise UnknownNameError("component", name, self._specs)
         else:
@@ -310,12 +348,24 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                self._set_component(name, spec.load(**self._load_options))
+                options = {**self._load_options, "dtype": dtype_for(name, self._load_options.get("dtype"))}
+                loaded = spec.load(**options)
+                self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
 
-    def load_components(self, names: Iterable[str] | None = None, *, workflow: str | None = None) -> None:
+    def load_components(
+        self,
+        names: str | Iterable[str] | None = None,
+        *,
+        workflow: str | None = None,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+    ) -> None:
         """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's."""
+        wanted = dtype if dtype is not None else torch_dtype
+        self._load_options |= {} if wanted is None else {"dtype": wanted}
+        names = [names] if isinstance(names, str) else names
         if workflow is not None:
             names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
         for name in list(self._unloaded) if names is None else names:
@@ -412,8 +462,8 @@ class DiffusionPipeline(LoraMixin):
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
-        dtype: torch.dtype | str | None = None,
-        torch_dtype: torch.dtype | str | None = None,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
@@ -425,7 +475,8 @@ class DiffusionPipeline(LoraMixin):
         when a run first needs it.
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
-        check_always(parts_and_hub)
+        told = understood(parts_and_hub)
+        device = told.get("device") if device is None else device
         found = index_files.read_index(name_or_path, **hub)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
@@ -435,7 +486,7 @@ class DiffusionPipeline(LoraMixin):
         pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
-        pipe.update_components(**known)
+        pipe.update_components(**pipe._corrected(known))
         if load or workflow:
             pipe.load_components(workflow=workflow)
         return cast(Self, pipe)
@@ -446,7 +497,7 @@ class DiffusionPipeline(LoraMixin):
 
         Models are shared, not copied, with the LoRAs that are merged into them.
         """
-        options = {name: changes.pop(name) for name in ("dtype", "torch_dtype") if name in changes}
+        dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
         blocks = pipe.blocks if cls is DiffusionPipeline else None
         made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
         held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
@@ -463,7 +514,7 @@ class DiffusionPipeline(LoraMixin):
         from_index = set(made._from_index)
         made.update_components(**{**held, **changes})
         made._from_index = from_index - set(changes)
-        return made.to(**{"dtype": dtype for dtype in options.values() if dtype is not None}) if options else made
+        return made if dtype is None else made.to(dtype)
 
     def _is_default(self, name: str) -> bool:
         """Whether a component is the one that the pipeline makes itself."""
@@ -491,16 +542,32 @@ class DiffusionPipeline(LoraMixin):
                     f"has only: {', '.join(found.entries)}. Give it: from_pretrained(…, {name}=…)."
                 )
 
-    def save_pretrained(self, folder: str | Path, *, modular: bool | None = None, variant: str | None = None) -> None:
-        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do)."""
-        folder = Path(folder)
-        if folder.is_file():
-            raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        modular: bool | None = None,
+        variant: str | None = None,
+        max_shard_size: int | str | None = None,
+        safe_serialization: bool = True,
+        push_to_hub: bool = False,
+    ) -> None:
+        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do).
+
+        All of it is written beside the folder first: where a disk is full, nothing has changed.
+        """
+        if push_to_hub:
+            self.push_to_hub(str(folder))
         self.load_components()
+        given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
+        options = {name: value for name, value in given.items() if value is not None}
+        written_beside(Path(folder), lambda beside: self._write(beside, modular, options))
+
+    def _write(self, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
         for name, component in self._components.items():
             if component is not None and name in self._specs:
-                options = {"variant": variant} if variant and isinstance(component, torch.nn.Module) else {}
-                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **options)
+                of_models = options if isinstance(component, torch.nn.Module) else {}
+                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
         held = {name: self._components[name] for name in self._specs if self._components[name] is not None}
         own = {name: part for name, part in held.items() if self._specs[name].default_creation_method == "from_config"}
         published = {**dict.fromkeys(self._absent), **{name: part for name, part in held.items() if name not in own}}

@@ -167,9 +167,7 @@ class Fused(nn.Module):
 
     def forward(self, tokens):
         given = self.qkv(tokens).chunk(3, -1)
-        q, k, v = (
-            given[self.order.index(i)].unflatten(-1, (self.heads, -1)).transpose(1, 2) for i in range(3)
-        )
+        q, k, v = (given[self.order.index(i)].unflatten(-1, (self.heads, -1)).transpose(1, 2) for i in range(3))
         return self.proj_out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 

@@ -115,6 +115,7 @@ class DecoderTiny(nn.Module):
 class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
     """The tiny autoencoder of latent diffusion models (TAESD, TAESDXL, TAESD3, TAEF1)."""
 
+    _supports_gradient_checkpointing = True
     ignored_config_keys = frozenset({"block_out_channels"})  # written for others, read off the decoder's here
 
     @register_to_config

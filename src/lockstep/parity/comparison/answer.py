@@ -88,6 +88,7 @@ def _compare(
     assign_roles(result.nodes, limits, local)
     decide(result, limits)
     guard(a, b, result)
+    _ended_early(a, b, result)
     for node in result.origins[:_STRUCTURE_NODES]:
         measurement.add_structure(node)
     _add_remarks(a, b, result)
@@ -362,12 +363,30 @@ def _end_of_candidate(a: Trace, b: Trace, alignment: Alignment, result: Comparis
         return
     last = alignment.pairs[-1].a.seq if alignment.pairs else -1
     lacking = next((e for e in a.entries if e.seq > last and not e.key.is_operation), None)
-    what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
-    result.reasons.append(what)
     if lacking is not None:
+        what = _ending("candidate", b.exception)
         result.nodes.append(
             NodeResult(lacking.key, len(result.nodes), Status.STRUCT, op=lacking.op, shape=lacking.shape, problem=what)
         )
+
+
+def _ended_early(a: Trace, b: Trace, result: Comparison) -> None:
+    """A side that raised has a verdict of its own, with what was compared until there."""
+    raised = [(side, t.exception) for side, t in (("reference", a), ("candidate", b)) if t.exception is not None]
+    if not raised or result.verdict is Verdict.INVALID:
+        return
+    before = "what was compared until there agrees"
+    if result.first is not None and result.first.status is Status.OVER:
+        before = f"before that, first difference: {result.first.describe()}"
+    elif result.first is not None:
+        before = f"the first value that is missing is `{result.first.key}`; {before}"
+    result.verdict = Verdict.RAISED
+    result.reasons.insert(0, "; ".join([*(_ending(side, what) for side, what in raised), before]))
+
+
+def _ending(side: str, exception: Mapping[str, Any]) -> str:
+    where = f" ({exception['where']})" if exception.get("where") else ""
+    return f"the {side} ended with {exception.get('type')}: {exception.get('message')}{where}"
 
 
 def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
@@ -385,8 +404,22 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
             result.reasons.append(
                 f"the {side}'s {name} was loaded from {source}, a temporary place: the weights may be gone tomorrow"
             )
-    if a.exception is not None:
-        result.reasons.append(f"the reference run ended with {a.exception.get('type')}: {a.exception.get('message')}")
+    for side, trace in (("reference", a), ("candidate", b)):
+        fused = trace.meta.get("fused")
+        if isinstance(fused, dict) and fused:
+            first, inside = next(iter(fused.items()))
+            result.reasons.append(
+                f"the {side}'s `{first}` is compiled: the values of {sum(map(_count, fused.values()))} modules inside were "
+                f"fused away and are not compared, the first of them {_first_name(inside)}"
+            )
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _first_name(value: Any) -> str:
+    return f"`{value[0]}`" if isinstance(value, list) and value else "unknown"
 
 
 def _add_arrangements(result: Comparison) -> None:

@@ -291,7 +291,10 @@ class _Arranging:
             shaped = replace(target, shape=(target.shape[0], *rights[0].shape[1:]))
             key = replace(rights[0].key, call=target.key.call)
             made = self._make(
-                rights[min(index, len(rights) - 1)], shaped, lambda index=index: rows_of(index, chosen), key  # type: ignore[misc]
+                rights[min(index, len(rights) - 1)],
+                shaped,
+                lambda index=index: rows_of(index, chosen),
+                key,  # type: ignore[misc]
             )
             for other in rights:
                 self.new_b.setdefault(other.seq, [])

@@ -11,7 +11,7 @@ from ..trace.names import Key
 
 
 class Verdict(StrEnum):
-    """The six answers; every one of them is printed with its coverage."""
+    """The seven answers; every one of them is printed with its coverage."""
 
     PASS = "PASS"
     NOISE = "NOISE"
@@ -19,6 +19,7 @@ class Verdict(StrEnum):
     DRIFT = "DRIFT"
     INVALID = "INVALID"
     INCONCLUSIVE = "INCONCLUSIVE"
+    RAISED = "RAISED"
 
     def passes(self, strict: bool = False) -> bool:
         """Whether a test may go on: PASS, and NOISE too where nobody is strict."""

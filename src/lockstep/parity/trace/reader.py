@@ -121,9 +121,7 @@ class Trace:
     def with_entries(self, replaced: dict[int, list[Entry]]) -> Trace:
         """The same trace with other entries in place of those sequence numbers; what was computed is kept."""
         entries = [new for entry in self.entries for new in replaced.get(entry.seq, [entry])]
-        again = Trace(
-            self.path, self.meta, [*self.params.values(), *entries], self.complete, self.exception
-        )
+        again = Trace(self.path, self.meta, [*self.params.values(), *entries], self.complete, self.exception)
         again.by_seq = {**self.by_seq, **again.by_seq}
         again._cache = {seq: found for seq, found in self._cache.items() if seq not in replaced}
         again._verified = self._verified - replaced.keys()

@@ -6,7 +6,7 @@ from typing import Any
 
 from .table import AUTO, PUBLISHED
 
-__all__ = [*PUBLISHED, *AUTO]  # noqa: PLE0604
+__all__ = [*PUBLISHED, *AUTO]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,8 @@ from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
@@ -54,6 +56,7 @@ class _StableDiffusionImg2ImgInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -69,19 +72,24 @@ class _StableDiffusionImg2ImgParts(TypedDict, total=False):
     text_encoder: CLIPTextModel | None
     scheduler: SchedulerMixin | None
     vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
 class _StableDiffusionImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
@@ -91,9 +99,11 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionImg2ImgParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionImg2ImgPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionImg2ImgPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionImg2ImgPilOutput: ...
     @overload
@@ -120,6 +130,7 @@ class _StableDiffusionInpaintInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['inpainting'] | None
@@ -135,19 +146,24 @@ class _StableDiffusionInpaintParts(TypedDict, total=False):
     text_encoder: CLIPTextModel | None
     scheduler: SchedulerMixin | None
     vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
 class _StableDiffusionInpaintPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionInpaintNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionInpaintPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
@@ -157,9 +173,11 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionInpaintParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInpaintPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInpaintPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionInpaintPilOutput: ...
     @overload
@@ -190,6 +208,7 @@ class _StableDiffusionControlNetInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_text2image'] | None
@@ -206,19 +225,24 @@ class _StableDiffusionControlNetParts(TypedDict, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     vae: AutoencoderKL | AutoencoderTiny | None
     scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
 class _StableDiffusionControlNetPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
@@ -229,9 +253,11 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionControlNetPilOutput: ...
     @overload
@@ -264,6 +290,7 @@ class _StableDiffusionControlNetImg2ImgInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_image2image'] | None
@@ -280,19 +307,24 @@ class _StableDiffusionControlNetImg2ImgParts(TypedDict, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     vae: AutoencoderKL | AutoencoderTiny | None
     scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
 class _StableDiffusionControlNetImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
@@ -303,9 +335,11 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetImg2ImgParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetImg2ImgPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetImg2ImgPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionControlNetImg2ImgPilOutput: ...
     @overload
@@ -338,6 +372,7 @@ class _StableDiffusionControlNetInpaintInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_inpainting'] | None
@@ -354,19 +389,24 @@ class _StableDiffusionControlNetInpaintParts(TypedDict, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     vae: AutoencoderKL | AutoencoderTiny | None
     scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
 class _StableDiffusionControlNetInpaintPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetInpaintNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionControlNetInpaintPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
@@ -377,9 +417,11 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetInpaintParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetInpaintPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetInpaintPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionControlNetInpaintPilOutput: ...
     @overload
@@ -407,6 +449,7 @@ class _LatentConsistencyModelInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image'] | None
@@ -422,19 +465,24 @@ class _LatentConsistencyModelParts(TypedDict, total=False):
     text_encoder: CLIPTextModel | None
     scheduler: SchedulerMixin | None
     vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
 class _LatentConsistencyModelPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class LatentConsistencyModelPipeline(StableDiffusionPipeline):
@@ -444,9 +492,11 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_LatentConsistencyModelParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _LatentConsistencyModelPilOutput: ...
     @overload
@@ -476,6 +526,7 @@ class _LatentConsistencyModelImg2ImgInputs(TypedDict, total=False):
     prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -491,19 +542,24 @@ class _LatentConsistencyModelImg2ImgParts(TypedDict, total=False):
     text_encoder: CLIPTextModel | None
     scheduler: SchedulerMixin | None
     vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
 class _LatentConsistencyModelImg2ImgPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelImg2ImgNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _LatentConsistencyModelImg2ImgPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
@@ -513,9 +569,11 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
     text_encoder: CLIPTextModel
     scheduler: SchedulerMixin
     vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_LatentConsistencyModelImg2ImgParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelImg2ImgPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelImg2ImgPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _LatentConsistencyModelImg2ImgPilOutput: ...
     @overload
@@ -555,6 +613,7 @@ class _StableDiffusionXLImg2ImgInputs(TypedDict, total=False):
     pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -602,7 +661,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
     requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLImg2ImgParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLImg2ImgPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLImg2ImgPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLImg2ImgPilOutput: ...
     @overload
@@ -640,6 +699,7 @@ class _StableDiffusionXLInpaintInputs(TypedDict, total=False):
     pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['inpainting'] | None
@@ -687,7 +747,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
     requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLInpaintParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInpaintPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInpaintPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLInpaintPilOutput: ...
     @overload
@@ -730,6 +790,7 @@ class _StableDiffusionXLControlNetInputs(TypedDict, total=False):
     pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_text2image'] | None
@@ -779,7 +840,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
     requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLControlNetPilOutput: ...
     @overload
@@ -826,6 +887,7 @@ class _StableDiffusionXLControlNetImg2ImgInputs(TypedDict, total=False):
     pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_image2image'] | None
@@ -875,7 +937,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
     requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetImg2ImgParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetImg2ImgPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetImg2ImgPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLControlNetImg2ImgPilOutput: ...
     @overload
@@ -920,6 +982,7 @@ class _StableDiffusionXLControlNetInpaintInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_inpainting'] | None
@@ -969,7 +1032,7 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetInpaintParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetInpaintPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetInpaintPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLControlNetInpaintPilOutput: ...
     @overload

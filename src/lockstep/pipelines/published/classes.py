@@ -14,6 +14,7 @@ from ...blocks.params import public_class
 from ...blocks.wiring import trace
 from ...errors import UnsupportedError
 from ...files import HUB_ARGUMENTS
+from .. import corrections
 from ..pipeline import DiffusionPipeline
 from .table import AUTO, DECIDING, PUBLISHED, blocks_of, name_for
 
@@ -53,6 +54,7 @@ def published_class(name: str) -> type[DiffusionPipeline]:
         "__module__": __package__,
         "default_blocks": blocks,
         "face": Face(row.by_position, row.renamed, row.defaults),
+        "corrections": tuple(getattr(corrections, one) for one in row.corrections),
         "index_names": (),
     }
     return type(name, (family,), fields)

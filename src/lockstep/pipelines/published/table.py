@@ -25,6 +25,7 @@ class Row:
     steered: bool = False  # by a ControlNet
     renamed: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    corrections: tuple[str, ...] = ()  # of old configs, by their names in pipelines/corrections.py
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -52,12 +53,16 @@ GRID = "num_inference_steps timesteps sigmas"
 
 PUBLISHED: dict[str, Row] = {
     "StableDiffusionImg2ImgPipeline": _row(
-        "sd", "image2image", f"prompt image strength {GRID} guidance_scale negative_prompt"
+        "sd",
+        "image2image",
+        f"prompt image strength {GRID} guidance_scale negative_prompt",
+        corrections=("STEPS_OFFSET", "NO_CLIPPING"),
     ),
     "StableDiffusionInpaintPipeline": _row(
         "sd",
         "inpainting",
         f"prompt image mask_image masked_image_latents height width padding_mask_crop strength {GRID} guidance_scale",
+        corrections=("STEPS_OFFSET", "NO_RUNGE_KUTTA"),
     ),
     "StableDiffusionControlNetPipeline": _row(
         "sd",

@@ -1,4 +1,4 @@
-"""Latent consistency models (arXiv:2310.04378): their own grid, cut by the scheduler itself where a picture is given."""
+"""Latent consistency models (arXiv:2310.04378): a grid of their own, cut by the scheduler where a picture is given."""
 
 from __future__ import annotations
 

@@ -23,13 +23,17 @@ from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.corrections import NO_CLIPPING, STEPS_OFFSET
 from lockstep.pipelines.published.table import WHOLE
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
+from torch import Tensor
 from typing import Any
 from typing import Any, ClassVar
 from typing import ClassVar
@@ -60,6 +64,7 @@ class _StableDiffusionInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
@@ -76,19 +81,24 @@ class _StableDiffusionParts(TypedDict, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     vae: AutoencoderKL | AutoencoderTiny | None
     scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
 
 class _StableDiffusionPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
@@ -99,11 +109,13 @@ class StableDiffusionPipeline(PicturePipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | None = ..., torch_dtype: torch.dtype | str | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInputs]) -> _StableDiffusionPilOutput: ...
     @overload
@@ -118,3 +130,5 @@ class StableDiffusionPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Iterator[Event]: ...
+    def encode_prompt(self, prompt: str | list[str] | None, device: Any=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
+        ...
