@@ -55,6 +55,7 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],

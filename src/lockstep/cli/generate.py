@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
-from .pipelines import DEFAULT_MODEL, check_writable, described, loaded, target_path
+from .pipelines import DEFAULT_MODEL, check_writable, described, file_options, loaded, target_path
 
 EXAMPLES = """
 Examples:
@@ -82,7 +82,10 @@ def generate(
     context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What the picture has to show.")] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", is_eager=True, help="A folder, a hub id, or an embedded model.")
+        str,
+        typer.Option(
+            "--model", "-m", is_eager=True, help="A folder, a checkpoint file, a hub id, or an embedded model."
+        ),
     ] = DEFAULT_MODEL,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png file, or a folder.")] = Path("picture.png"),
     count: Annotated[
@@ -111,6 +114,15 @@ def generate(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where it is not sure: sd1, sd2, sdxl, refiner.")
+    ] = None,
+    prediction_type: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where no tensor tells: epsilon or v_prediction.")
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
+    ] = False,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
@@ -125,7 +137,8 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make pictures from words; the manifest inside each PNG lets `lockstep replay` make it again."""
-    inputs = described_inputs(model, context)
+    of_file = file_options(family, prediction_type, allow_pickle)
+    inputs = described_inputs(model, context, **of_file)
     prompts = read_prompts(prompt, inputs.pop("prompt", None), source)
     count = inputs.pop("num_images_per_prompt", count)
     total = max(len(prompts), 1) * count
@@ -134,7 +147,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant,
+        controlnets=controlnet or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:
@@ -174,11 +187,11 @@ def read_prompts(prompt: str | None, option: str | None, source: Path | None) ->
     return prompts
 
 
-def described_inputs(model: str, context: Any) -> dict[str, Any]:
+def described_inputs(model: str, context: Any, **of_file: Any) -> dict[str, Any]:
     """The pipeline's own inputs among the options, checked before any weight is read."""
     from .inputs import read_options
 
-    return read_options(context.args, described(model).inputs, own=context.command.own_options(context))
+    return read_options(context.args, described(model, **of_file).inputs, own=context.command.own_options(context))
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:

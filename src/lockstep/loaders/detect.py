@@ -98,8 +98,8 @@ class Detection:
         text = str(self.best) if self.sure else " or ".join(str(guess) for guess in self.guesses[:2])
         return text if self.best.supported else f"{text}: recognised, not supported yet"
 
-    def require(self) -> Guess:
-        """The family, where one is sure and can be loaded; else an error with the evidence."""
+    def require(self, configured: bool = False) -> Guess:
+        """The family, where one is sure (or configs say the rest) and can be loaded; else an error with the evidence."""
         if self.kind in ("lora", "embedding"):
             how = {"lora": "load_lora_weights, --lora", "embedding": "load_textual_inversion"}[self.kind]
             raise FileFormatError(
@@ -114,14 +114,14 @@ class Detection:
             where = ", ".join(repr(part.prefix) for part in denoisers)
             raise FileFormatError(
                 f"{self.path} holds {len(denoisers)} denoisers, under {where}: it is two models in one file. "
-                "Split it, or name one of them: prefix=…."
+                "Split it first."
             )
         if self.best is None:
             raise FileFormatError(
                 f"{self.path} was not recognised: none of {len(FAMILIES) + len(known_families())} layouts fits its "
                 f"{sum(self.leftovers.values()) + sum(len(p.shapes) for p in self.parts)} tensors. {self._why()}"
             )
-        if not self.sure:
+        if not self.sure and not configured:
             ranked = "; ".join(f"{guess} ({', '.join(guess.evidence) or 'no evidence'})" for guess in self.guesses[:3])
             raise FileFormatError(
                 f"{self.path} could be more than one model, likeliest first: {ranked}. Say which: family=…, one of "

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Shapes = Mapping[str, tuple[int, ...]]
+RESNET_OUTPUTS = ("in_layers.2.weight", "out_layers.3.weight")  # either of them tells how wide a resnet is
 
 
 @dataclass
@@ -60,9 +61,10 @@ def original_levels(shapes: Shapes, blocks: str) -> list[Level]:
         if f"{place}.0.op.weight" in shapes:
             levels.append(Level())
             continue
-        if f"{place}.0.in_layers.2.weight" not in shapes:
+        if not any(name.startswith(f"{place}.0.in_layers.") for name in names):
             continue  # the first convolution
-        levels[-1].channels = shapes[f"{place}.0.in_layers.2.weight"][0]
+        found = [shapes[f"{place}.0.{end}"] for end in RESNET_OUTPUTS if f"{place}.0.{end}" in shapes]
+        levels[-1].channels = found[0][0] if found else 0
         levels[-1].depths.append(depth_of(names, f"{place}.1"))
         if any(name.endswith((".1.conv.weight", ".2.conv.weight")) and name.count(".") == 4 for name in names):
             levels.append(Level())

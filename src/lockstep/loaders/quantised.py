@@ -25,10 +25,10 @@ REFUSED = {
 }
 
 
-def dequantised(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+def dequantised(stored: Mapping[str, StoredTensor], opened: MappedFiles | None = None) -> dict[str, StoredTensor]:
     """The tensors without the scales, which are multiplied into the weights that they belong to."""
     _refuse_others(stored)
-    opened = MappedFiles()
+    opened = opened or MappedFiles()
     plain: dict[str, StoredTensor] = {}
     for name, tensor in stored.items():
         if name.rpartition(".")[2] == MARKER or name.endswith((*SCALES, *INPUT_SCALES)):

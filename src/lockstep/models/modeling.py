@@ -49,7 +49,7 @@ class ModelMixin(ConfigMixin, nn.Module):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
-    loaded_from: Path | None = None  # the folder, where there was one
+    loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
     def from_pretrained(
@@ -68,6 +68,9 @@ class ModelMixin(ConfigMixin, nn.Module):
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
+        if subfolder is None and Path(name_or_path).is_file():
+            kept = dtype if dtype is not None else torch_dtype
+            return cls.from_single_file(name_or_path, dtype=kept, device=device, **config_and_hub)
         hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
         check_always(config_and_hub)
         unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
@@ -99,6 +102,22 @@ class ModelMixin(ConfigMixin, nn.Module):
         model.assign(cls.stored_tensors(opened), dtype=wanted, device=target).eval()
         model.loaded_from = folder
         return model
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> typing.Self:
+        """The model of this class inside a checkpoint file: original or published names, alone or with others.
+
+        `config=` (a folder, or values), `dtype=`, `device=`, `family=` and `allow_pickle=` as for pipelines; further
+        arguments replace values of the config.
+        """
+        import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
+
+        options.setdefault("dtype", options.pop("torch_dtype", None))
+        unknown = sorted(set(options) - {*config_defaults(cls), "config", "dtype", "device", "family", "allow_pickle"})
+        if unknown:
+            known = [*config_defaults(cls), "config", "dtype", "device", "family", "allow_pickle"]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_single_file", unknown[0], known)
+        return lockstep.load_single_file(cls, path, **options)
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:

@@ -29,10 +29,12 @@ from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
+from ..loaders.header import ENDINGS, is_checkpoint
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
 from .index_names import STANDS_IN_FOR, own_name
 from .offload import Offload
+from .single_file import FILE_OPTIONS, open_index
 
 
 class _DerivedCall:
@@ -394,7 +396,7 @@ class DiffusionPipeline(LoraMixin):
         variant: str | None = None,
         **parts_and_hub: Any,
     ) -> Any:
-        """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
+        """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json, or from a single file.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
         leaves one away). `workflow=` loads only what that workflow uses and `load=False` nothing; the rest is loaded
@@ -402,7 +404,8 @@ class DiffusionPipeline(LoraMixin):
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
         check_always(parts_and_hub)
-        found = index_files.read_index(name_or_path, **hub)
+        file_options = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in FILE_OPTIONS}
+        found = open_index(cls, name_or_path, file_options, hub)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
@@ -415,6 +418,17 @@ class DiffusionPipeline(LoraMixin):
         if load or workflow:
             pipe.load_components(workflow=workflow)
         return pipe
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> Any:
+        """A pipeline from one checkpoint file, which is recognised by its tensors; takes what `from_pretrained` takes.
+
+        `config=` is a folder with the configs and tokenizers to use, `family=` and `prediction_type=` say what no tensor
+        tells, and `allow_pickle=True` reads a .ckpt, .pt or .bin (tensors alone; nothing in it is run).
+        """
+        if not is_checkpoint(path):
+            raise InputError(f"from_single_file wants a checkpoint file ({', '.join(ENDINGS)}), got {str(path)!r}.")
+        return cls.from_pretrained(path, **options)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
