@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -52,12 +51,12 @@ def make_folder(folder: Path, dtype: str) -> None:
 def measured(code: str) -> dict[str, float]:
     """Run code in a process of its own: seconds, and the peak of its memory above the imports, in MB."""
     script = (
-        "import json, resource, time, torch, lockstep\nfrom lockstep.loaders.convert import convert\n"
-        "from pathlib import Path\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nstart = time.perf_counter()\n"
+        "import json, time, torch, lockstep\nfrom lockstep.loaders.convert import convert\nfrom pathlib import Path\n"
+        # the peak since this program began: getrusage would begin with the size of the process that started it
+        "peak = lambda: int(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]) * 1.024e-3\n"
+        "before, start = peak(), time.perf_counter()\n"
         f"{code}\n"
-        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "print(json.dumps({'seconds': time.perf_counter() - start, 'imports': before / 1e3, 'peak': peak / 1e3}))"
+        "print(json.dumps({'seconds': time.perf_counter() - start, 'imports': before, 'peak': peak()}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -148,7 +147,6 @@ def main() -> None:
             console.print(
                 f"latents of diffusers and Lockstep from the file: relative L2 {same_latents(folder, file, options.side):.2g}"
             )
-        console.print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
     finally:
         shutil.rmtree(root)
 
