@@ -87,6 +87,20 @@ def test_controlnets(detected):
     assert bare.title == "ControlNet for Stable Diffusion 2.x"
 
 
+def test_a_controlnet_beside_its_model(detected):
+    result = detected(files.full_shapes("sd1") | files.controlnet_shapes(cross_attention_dim=768))
+    assert (result.kind, result.title) == ("checkpoint", "Stable Diffusion 1.x")
+    assert set(result.components) == {"unet", "vae", "text_encoder", "controlnet"}
+
+
+def test_what_training_left_behind_is_no_part(detected):
+    left = {"loss.discriminator.main.0.weight": (64, 3, 4, 4), "loss.logvar": (), "model_ema.decay": (), "model_ema.num_updates": ()}
+    result = detected(files.vae_shapes(prefix="") | left)
+    assert result.kind == "autoencoder"
+    assert not any(name.startswith(("loss.", "model_ema")) for name in result.parts[0].shapes)
+    assert sum(result.leftovers.values()) == 4
+
+
 def test_lone_autoencoders_say_what_no_tensor_tells(detected):
     plain = detected(files.vae_shapes(prefix=""))
     assert (plain.kind, plain.require().family) == ("autoencoder", "sd1")

@@ -271,6 +271,8 @@ def test_what_does_not_belong_together_is_said(tmp_path):
         lockstep.ControlNetModel.from_single_file(tmp_path / "model.safetensors")
     with pytest.raises(NotFoundError, match="no checkpoint file"):
         lockstep.DiffusionPipeline.from_single_file(tmp_path / "nowhere.safetensors")
+    with pytest.raises(InputError, match="variant='fp16' names files of a folder"):
+        lockstep.DiffusionPipeline.from_single_file(tmp_path / "model.safetensors", variant="fp16")
     with pytest.raises(InputError, match="there already"):
         convert(folder, tmp_path / "model.safetensors")
 

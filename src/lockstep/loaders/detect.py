@@ -251,7 +251,8 @@ class _Endings:
 
 def _rank_unets(header: Header, found: Detection, family: str | None) -> None:
     """Stable Diffusion's relatives, by what each tensor says for one or the other."""
-    denoiser = next((part for part in found.parts if part.kind in ("unet", "controlnet")), None)
+    denoisers = [part for kind in ("unet", "controlnet") for part in found.parts if part.kind == kind]
+    denoiser = denoisers[0] if denoisers else None
     votes: dict[str, list[tuple[int, str]]] = {}
 
     def vote(name: str, points: int, evidence: str) -> None:

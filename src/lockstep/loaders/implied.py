@@ -127,8 +127,10 @@ def _text_width(shapes: Shapes) -> int | None:
 
 
 def _depths(down: list[Level], up: list[Level], mid_depth: int) -> dict[str, Any]:
-    """Transformer layers of each level; a last level without any counts for the middle."""
-    depths = [level.depth() if level.attends else 1 for level in down]
+    """Transformer layers of each level; a last level without any counts for the middle, others without any for nothing."""
+    attending = [level.depth() for level in down if level.attends]
+    common = attending[0] if attending and {*attending, mid_depth or attending[0]} == {attending[0]} else 1
+    depths = [level.depth() if level.attends else common for level in down]
     if down and not down[-1].attends:
         depths[-1] = mid_depth or 1
     config = {"transformer_layers_per_block": one_or_list(depths)}

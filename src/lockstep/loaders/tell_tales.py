@@ -140,4 +140,5 @@ OTHER_PARTS = {
     "low_scale_model.": "noise augmentation (upscaler)",
     "cc_projection.": "a camera projection (Zero123)",
     "safety_checker.": "a safety checker",
+    "loss.": "a training loss (perceptual network, discriminator)",
 }

@@ -26,6 +26,8 @@ class FileComponent(ComponentSpec):
     file: Any = None
 
     def load(self, **options: Any) -> Any:
+        if self.variant:
+            raise InputError(f"variant={self.variant!r} names files of a folder; {self.file.path} is one file.")
         if issubclass(self.type_hint, torch.nn.Module):
             placed = {key: options.get(key) for key in ("dtype", "device")}
             return self.file.model(self.name, self.type_hint, **placed)
