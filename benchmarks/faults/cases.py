@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 10.0) 
     traces = (ref.opened, Trace.open(trace))
     result = px.compare(*traces, floor=ref.floor)
     causes = diagnose(
-        result, reference=Live(ref.target, lambda: ref.call(ref.target)), candidate=Live(candidate, lambda: ref.call(candidate)),
+        result, reference=Live(ref.target, lambda: ref.call(ref.target)),
+        candidate=Live(candidate, lambda: ref.call(candidate)),
         floor=ref.floor, limit=1, seconds=seconds, traces=traces, clock=time.process_time,
     )  # fmt: skip
     took = time.perf_counter() - began
@@ -185,7 +187,7 @@ def _parent(path: str) -> str:
 def _record(ref: Reference, fault: Fault, candidate: Any, trace: Path) -> Any:
     """Run the candidate as the control says; a fault runs as the reference did."""
     with ExitStack() as stack:
-        call: Callable[[], Any] = lambda: ref.call(candidate)
+        call: Callable[[], Any] = partial(ref.call, candidate)
         adjust = None
         if fault.run == "threads":
             before = torch.get_num_threads()
@@ -205,7 +207,7 @@ def _record(ref: Reference, fault: Fault, candidate: Any, trace: Path) -> Any:
                 t.double() if t.is_floating_point() and t.ndim > 1 else t
                 for t in inputs(ref.name, ref.seed, DTYPES[ref.dtype])
             ]
-            call = lambda: candidate(*given)
+            call = partial(candidate, *given)
         elif fault.run in ("batch copy", "half batch"):
             call, adjust = _other_batch(ref, fault.run, candidate)
         stack.enter_context(torch.no_grad())

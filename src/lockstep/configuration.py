@@ -68,8 +68,9 @@ def register_to_config(init: Init) -> Init:
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])
         check_types(type(self).__name__, arguments, config_types(type(self)))
-        if getattr(self, "marks_defaults", False):
-            arguments[DEFAULTED] = [name for name in arguments if name not in given]
+        defaulted = [name for name in arguments if name not in given]
+        if defaulted and getattr(self, "marks_defaults", False):
+            arguments[DEFAULTED] = defaulted
         if not hasattr(self, "_config"):  # a subclass that registers first keeps its own view
             object.__setattr__(self, "_config", FrozenDict(arguments))
         init(self, *args, **kwargs)
@@ -134,12 +135,16 @@ class ConfigMixin:
         return built
 
     @classmethod
-    def load_config(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> dict[str, Any]:
+    def load_config(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> dict[str, Any]:
         """Read the config of a local folder, a file, or a hub id."""
         return files.read_json(cls.config_path(name_or_path, subfolder=subfolder, **hub))
 
     @classmethod
-    def config_path(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Path:
+    def config_path(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[files.HubArguments]
+    ) -> Path:
         """The config file of a local folder or hub id, or the file itself where one is named."""
         if isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
             return Path(name_or_path)
@@ -200,12 +205,14 @@ def check_types(owner: str, values: Mapping[str, Any], wanted: Mapping[str, Any]
     for name, value in values.items():
         if name in wanted and not fits(value, wanted[name]):
             raise ConfigError(
-                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} {value!r}."
+                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} "
+                f"{value!r}."
             )
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a tuple)."""
+    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a
+    tuple)."""
     if annotation is Any:
         return True
     if annotation is None or annotation is type(None):

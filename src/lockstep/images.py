@@ -5,6 +5,7 @@ A picture's values run from 0 to 1 as floats and from 0 to 255 as bytes; numpy i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from .configuration import ConfigMixin, register_to_config
 from .errors import ConfigError, FileFormatError, InputError, NonFiniteError, NotFoundError, UnknownNameError
 
 Picture: TypeAlias = "Image.Image | np.ndarray | Tensor"
-Pictures: TypeAlias = "Picture | list[Image.Image] | list[np.ndarray] | list[Tensor]"
+Pictures: TypeAlias = "Picture | Sequence[Picture]"  # several of one kind
 Box: TypeAlias = tuple[int, int, int, int]
 
 RESAMPLING = {

@@ -194,5 +194,6 @@ def test_offload_brings_models_where_blocks_use_them(monkeypatch):
     moves.clear()
     assert torch.equal(pipe("cat", seed=1, num_inference_steps=4).images, wanted)
     assert list(dict.fromkeys(moves)) == [
-        ("text_encoder", "meta"), ("text_encoder", "cpu"), ("denoiser", "meta"), ("denoiser", "cpu"), ("decoder", "meta"),
+        ("text_encoder", "meta"), ("text_encoder", "cpu"), ("denoiser", "meta"), ("denoiser", "cpu"),
+        ("decoder", "meta"),
     ]  # fmt: skip

@@ -135,8 +135,8 @@ def test_what_cannot_be_saved_or_switched_on_raises(tmp_path):
         empty = Small()
     with pytest.raises(WeightsError, match="meta"):
         empty.save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedError, match="pickle"):
-        Small().save_pretrained(tmp_path, safe_serialization=False)
+    with pytest.raises(UnsupportedError, match="save_function"):
+        Small().save_pretrained(tmp_path, save_function=torch.save)
     with pytest.raises(UnsupportedError, match="gradient checkpointing"):
         Small().enable_gradient_checkpointing()
     with pytest.raises(UnsupportedError):
@@ -192,8 +192,9 @@ def test_arguments_that_cannot_be_had_are_refused_before_anything_is_read(folder
     ):
         with pytest.raises(InputError, match=error):
             Small.from_pretrained(folder, **arguments)
-    with pytest.raises(UnsupportedError, match="only safetensors"):
-        Small.from_pretrained(folder, use_safetensors=False)
+    for arguments in ({"quantization_config": {"bits": 4}}, {"proxies": {"https": "x"}}, {"device_map": {"a": 0, "b": 1}}):
+        with pytest.raises(UnsupportedError, match=next(iter(arguments))):
+            Small.from_pretrained(folder, **arguments)
     Small.from_pretrained(folder, use_safetensors=True, low_cpu_mem_usage=True)
     with pytest.raises(InputError, match="word in a file's name"):
         Small().save_pretrained(folder, variant=16)

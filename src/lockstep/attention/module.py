@@ -28,7 +28,7 @@ class AttentionModuleMixin:
     _projection_names: ClassVar[tuple[str, str, str]] = ("to_q", "to_k", "to_v")  # where the published names are others
     is_cross_attention: bool = False
     fused_projections: bool = False
-    processor: Any
+    processor: Callable[..., Any]
 
     def set_processor(self, processor: Callable[..., Any] | None = None) -> None:
         """Use this processor, or the default one of the class."""
@@ -43,7 +43,7 @@ class AttentionModuleMixin:
         self.processor = processor
         self.processor_keywords = keywords_of(processor)
 
-    def get_processor(self) -> Any:
+    def get_processor(self) -> Callable[..., Any]:
         """The processor in use."""
         return self.processor
 
@@ -166,7 +166,10 @@ def join_fused_tensors(module: Any, state_dict: dict[str, torch.Tensor], prefix:
 
 def keywords_of(processor: Callable[..., Any]) -> frozenset[str] | None:
     """The keyword arguments that a processor takes besides the module and its input; None when it takes any."""
-    target = processor.forward if isinstance(processor, nn.Module) else processor
+    called = type(processor).__call__
+    target = processor.forward if called is nn.Module.__call__ else processor  # a module may define its own call
+    if isinstance(processor, nn.Module) and called is not nn.Module.__call__:
+        target = called.__get__(processor)
     parameters = list(inspect.signature(target).parameters.values())
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None

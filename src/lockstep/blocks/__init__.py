@@ -8,6 +8,7 @@ engine).
 
 from .block import ModularPipelineBlocks
 from .checkpoints import Checkpoint
+from .components import ComponentsView
 from .compose import (
     AutoPipelineBlocks,
     CompositeBlocks,
@@ -21,14 +22,16 @@ from .output import PipelineOutput
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, needs
 from .randomness import randn_tensor
 from .run import Run, RunOptions
-from .state import LATER, BlockState, PipelineState
+from .state import LATER, BlockState, BlockView, PipelineState
 
 __all__ = [
     "LATER",
     "AutoPipelineBlocks",
     "BlockState",
+    "BlockView",
     "Checkpoint",
     "ComponentSpec",
+    "ComponentsView",
     "CompositeBlocks",
     "ConditionalPipelineBlocks",
     "ConfigSpec",

@@ -6,7 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import ConfigError, UnsupportedError, WiringError
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
@@ -48,8 +48,12 @@ class ModularPipelineBlocks:
         if cls.kind == "leaf" and "outputs" in own:
             cls.intermediate_outputs = cls.__dict__["outputs"]
 
-    def __call__(self, components: Any, state: Any) -> Any:
-        raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
+    if TYPE_CHECKING:
+        __call__: Callable[..., Any]  # of (components: ComponentsView, state: BlockView) and, in a loop, i, t or k
+    else:
+
+        def __call__(self, components, state):
+            raise UnsupportedError(f"{type(self).__name__} does not define __call__(self, components, state).")
 
     def check(self, components: Any, inputs: Any) -> None:
         """Refuse inputs that cannot work. Called for every planned block before any model runs (LATER: not made)."""
@@ -125,11 +129,11 @@ class ModularPipelineBlocks:
         """Which of i, t and k this block's `__call__` asks for."""
         return _loop_arguments(type(self))  # type: ignore[arg-type]
 
-    def get_block_state(self, state: Any) -> BlockState:
+    def get_block_state(self, state: BlockView | BlockState) -> BlockState:
         """A free working copy of this block's inputs, for blocks written in that style."""
         return checked_out(state, self) if isinstance(state, BlockView) else state
 
-    def set_block_state(self, state: Any, block_state: BlockState) -> None:
+    def set_block_state(self, state: BlockView | BlockState, block_state: BlockState) -> None:
         """Write the working copy back."""
         if isinstance(state, BlockView):
             checked_in(state, self, block_state)

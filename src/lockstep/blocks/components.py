@@ -11,8 +11,6 @@ import torch
 from ..errors import WiringError
 from .params import ComponentSpec
 
-ALWAYS = ("device", "dtype")  # where a run computes and in what: every block may ask, without declaring it
-
 
 def is_stateful(component: Any, spec: ComponentSpec | None = None) -> bool:
     """Whether a component changes while it is used: schedulers, guiders, and what says so of itself."""
@@ -64,13 +62,21 @@ class ComponentsView:
         for name, value in zip(self.__slots__, (block, components, _declared(block), path, run), strict=True):
             object.__setattr__(self, name, value)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the run computes; every block may ask, without declaring it."""
+        return self._components.pipe.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In what it computes."""
+        return self._components.pipe.dtype
+
     def _who(self) -> str:
         return f"Block {self._path!r} ({type(self._block).__name__})"
 
     def __getattr__(self, name: str) -> Any:
         pipe = self._components.pipe
-        if name in ALWAYS:
-            return getattr(pipe, name)
         if name in self._declared:
             spec = self._declared[name]
             return pipe.outline(spec.name) if spec.outline else self._components.get(spec.name)

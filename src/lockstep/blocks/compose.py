@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, UnknownNameError, UnsupportedError, WiringError
 from . import drawing, wiring
@@ -15,11 +15,13 @@ from .user_inputs import merge_wants
 from .vocabulary import VOCABULARY
 from .workflows import pruned
 
+Block = ModularPipelineBlocks | type[ModularPipelineBlocks]  # a block, or the class of one that takes no arguments
+
 
 class NamedBlocks(dict[str, ModularPipelineBlocks]):
     """Blocks by name, in order."""
 
-    def insert(self, name: str, block: Any, index: int) -> None:
+    def insert(self, name: str, block: Block, index: int) -> None:
         """Put a block at a position; a block of that name moves."""
         items = [(key, value) for key, value in self.items() if key != name]
         items.insert(index, (name, _instance(block)))
@@ -31,7 +33,9 @@ class CompositeBlocks(ModularPipelineBlocks):
     """What sequence, loop and choice share: named parts, from which inputs, outputs and components follow."""
 
     kind: ClassVar[str] = "sequence"
-    block_classes: ClassVar[Any] = ()  # classes or instances, in order; or {name: class}
+    block_classes: ClassVar[
+        Sequence[Block] | Mapping[str, Block]
+    ] = ()  # classes or instances, in order; or {name: class}
     block_names: ClassVar[Iterable[str] | None] = None
     workflows: ClassVar[Mapping[str, Iterable[str]]] = {}  # name -> the inputs whose presence selects it
     result: list[OutputParam] | None = None  # what a pipeline of these blocks returns; set by declaring `outputs`
@@ -77,7 +81,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return twin
 
     @classmethod
-    def with_parts(cls, **parts: Any) -> type[Self]:
+    def with_parts(cls, **parts: Block | None) -> type[Self]:
         """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
         names, classes = cls._table()
         table = dict(zip(names, classes, strict=True))
@@ -101,11 +105,13 @@ class CompositeBlocks(ModularPipelineBlocks):
         made.__doc__ = description or cls.__doc__
         return made
 
-    def __call__(self, components: Any, state: Any) -> Any:
-        name = type(self).__name__
-        raise UnsupportedError(
-            f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
-        )
+    if not TYPE_CHECKING:
+
+        def __call__(self, components, state):
+            name = type(self).__name__
+            raise UnsupportedError(
+                f"{name} is run by the engine, which owns its order: pipe = {name}().init_pipeline(…), then pipe(…)."
+            )
 
     @property
     def inputs(self) -> list[InputParam]:  # type: ignore[override]
@@ -175,7 +181,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         return block
 
     def inserted(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
     ) -> Self:
         """A tree with one block more: `inserted("denoise.log", Log, after="predict")`."""
         if sum(place is not None for place in (after, before, index)) > 1:
@@ -198,7 +204,7 @@ class CompositeBlocks(ModularPipelineBlocks):
 
         return self._edited(path, put)
 
-    def replaced(self, path: str, block: Any) -> Self:
+    def replaced(self, path: str, block: Block) -> Self:
         """A tree with another block at this path."""
         self.block_at(path)
         return self._edited(path, lambda parts, name: parts.update({name: _instance(block)}))
@@ -381,8 +387,8 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if self.loop_triggers:
             raise WiringError(
-                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make a "
-                "ConditionalPipelineBlocks, whose select_block looks at the value."
+                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make "
+                "a ConditionalPipelineBlocks, whose select_block looks at the value."
             )
         if triggers.count(None) > 1:
             raise WiringError(
@@ -400,8 +406,8 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
         for name in self.sub_blocks:
             if name not in self._triggers:
                 raise WiringError(
-                    f"{type(self).__name__} chooses a branch by its trigger input, and {name!r} would have none. Make a "
-                    "subclass with the branches and triggers that you want, and put it here with replace_block."
+                    f"{type(self).__name__} chooses a branch by its trigger input, and {name!r} would have none. Make "
+                    "a subclass with the branches and triggers that you want, and put it here with replace_block."
                 )
         self._triggers = {name: self._triggers[name] for name in self.sub_blocks}
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..errors import UnknownNameError
 from .events import Event
 from .wiring import NUMBER
 
 SETTINGS = {"disable": None, "desc": None, "leave": True}  # disable None: quiet where there is no terminal
+
+
+class BarSettings(TypedDict, total=False):
+    """How the bars of a pipeline look."""
+
+    disable: bool | None
+    desc: str | None
+    leave: bool
 
 
 class ProgressBars:
@@ -21,11 +29,11 @@ class ProgressBars:
         self._display: Any = None
         self._users = 0
 
-    def configure(self, **settings: Any) -> None:
+    def configure(self, **settings: Unpack[BarSettings]) -> None:
         for name in settings:
             if name not in SETTINGS:
                 raise UnknownNameError("progress bar setting", name, SETTINGS)
-        self.settings |= settings
+        self.settings.update(settings)
 
     def for_run(self) -> RunBars:
         return RunBars(self)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import WiringError
+from .named_values import NamedValues
 
 
 class Later:
@@ -20,7 +21,7 @@ class Later:
 LATER = Later()
 
 
-class PipelineState:
+class PipelineState(NamedValues):
     """All values of one run by name, and which block wrote each of them last."""
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
@@ -55,7 +56,7 @@ class PipelineState:
         return "PipelineState(" + ", ".join(f"{name}: {_short(value)}" for name, value in self.values.items()) + ")"
 
 
-class BlockView:
+class BlockView(NamedValues):
     """The state as one block sees it: its declared inputs to read, its declared outputs to read and write."""
 
     __slots__ = ("_block", "_defaults", "_groups", "_path", "_readable", "_state", "_writable", "_written")
@@ -133,7 +134,7 @@ class BlockView:
         )
 
 
-class BlockState:
+class BlockState(NamedValues):
     """A free working copy of a block's inputs, for blocks that take one with `get_block_state` and give it back."""
 
     def __init__(self, **values: Any) -> None:

@@ -1,75 +1,41 @@
-"""Type stubs for pipelines: their calls are derived from blocks, which editors and type checkers cannot see.
+"""Type stubs for what editors and type checkers cannot see: names that are resolved late, calls derived from blocks.
 
-`python -m lockstep.blocks.stubs` writes a `.pyi` beside each module that defines a public pipeline; `--check` says
-which are out of date instead. Module names can be given.
+`python -m lockstep.blocks.stubs` writes a `.pyi` for the package, for the values of the vocabulary, and beside each
+module that defines a public pipeline; `--check` says which are out of date instead. Names of modules with pipelines can
+be given.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 import importlib
 import inspect
 import sys
-import types
-import typing
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from .. import files
+from .named_values import NamedValues
 from .params import public_class
-from .run import RunOptions
-from .schema import annotation, option_defaults
-from .user_inputs import user_inputs
-from .wiring import check_wiring
+from .stub_calls import PipelineFace
+from .stub_types import Types
+from .vocabulary import VOCABULARY
 
-HEADER = '"""Written by `python -m lockstep.blocks.stubs`; do not edit."""\n# ruff: noqa\n# fmt: off\n'
-OPTION_IMPORTS = (
-    ("typing", "Any"),
-    ("collections.abc", "Callable"),
-    ("collections.abc", "Mapping"),
-    ("lockstep.blocks", "Checkpoint"),
-)
-
-
-class Types:
-    """Types as source text; remembers what has to be imported for them."""
-
-    def __init__(self) -> None:
-        self.names: set[tuple[str, str]] = set(OPTION_IMPORTS)
-        self.modules: set[str] = {"torch"}
-
-    def text(self, hint: Any) -> str:
-        origin, members = typing.get_origin(hint), typing.get_args(hint)
-        if hint is None or hint is type(None):
-            return "None"
-        if hint is Ellipsis:
-            return "..."
-        if hint is Any:
-            return "Any"
-        if origin in (typing.Union, types.UnionType):
-            return " | ".join(dict.fromkeys(self.text(member) for member in members))
-        if origin is typing.Literal:
-            self.names.add(("typing", "Literal"))
-            return f"Literal[{', '.join(repr(member) for member in members)}]"
-        if origin is not None and members:
-            return f"{self.text(origin)}[{', '.join(self.text(member) for member in members)}]"
-        return self._class(hint)
-
-    def _class(self, kind: Any) -> str:
-        if not isinstance(kind, type):
-            return "Any"
-        if kind.__module__ == "builtins":
-            return kind.__name__
-        if kind.__module__.partition(".")[0] == "torch":
-            return f"torch.{kind.__name__}"
-        self.names.add((kind.__module__, kind.__name__))
-        return kind.__name__
-
-    def imports(self) -> list[str]:
-        lines = [f"import {module}" for module in sorted(self.modules)]
-        return lines + [f"from {module} import {name}" for module, name in sorted(self.names)]
+PACKAGE = __package__.partition(".")[0]
+PROGRAMS = (
+    "cli",
+    "training",
+    "finetuning",
+    "serve",
+    "embedded",
+)  # run, not imported: a user's type checker need not read them
+HEADER = """\
+\"\"\"Written by `python -m lockstep.blocks.stubs`; do not edit.\"\"\"
+# ruff: noqa
+# fmt: off
+# mypy: disable-error-code="override"
+"""  # a family takes other inputs than the one that it is made from
 
 
 def stub_for(module_name: str) -> str:
@@ -83,6 +49,7 @@ def stub_for(module_name: str) -> str:
             body.append(_function(node, ""))
         elif isinstance(node, ast.ClassDef):
             body.append(_class_stub(node, getattr(module, node.name), hints))
+    body += [_made_class_stub(kind, hints) for kind in _made_classes(module, tree)]
     kept = [_absolute(node, module_name) for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     future = "from __future__ import annotations"
     imports = sorted({line for line in (*kept, *hints.imports()) if line != future})
@@ -92,37 +59,35 @@ def stub_for(module_name: str) -> str:
 def _absolute(node: ast.Import | ast.ImportFrom, module_name: str) -> str:
     """An import of the module, with its dots written out."""
     if isinstance(node, ast.ImportFrom) and node.level:
-        base = module_name.split(".")[: -node.level]
+        inside = hasattr(importlib.import_module(module_name), "__path__")  # a package's dot is the package itself
+        names = module_name.split(".")
+        base = names[: len(names) - node.level + inside]
         node = ast.ImportFrom(".".join([*base, *([node.module] if node.module else [])]), node.names, 0)
     return ast.unparse(node)
+
+
+def _made_classes(module: ModuleType, tree: ast.Module) -> list[type]:
+    """The public classes of a module that no line of it defines: they are made from a table."""
+    written = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    public = [getattr(module, name) for name in getattr(module, "__all__", ()) if name not in written]
+    return [kind for kind in public if isinstance(kind, type) and kind.__module__ == module.__name__]
+
+
+def _made_class_stub(kind: type, hints: Types) -> str:
+    base = hints.named(kind.__mro__[1].__module__, kind.__mro__[1].__name__)
+    return _class_stub(ast.ClassDef(kind.__name__, [ast.Name(base)], [], [], [], type_params=[]), kind, hints)
 
 
 def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     lines = [f"class {node.name}({bases}):" if bases else f"class {node.name}:"]
-    blocks = kind.default_tree() if hasattr(kind, "default_tree") else None
-    if blocks is not None:
-        lines += [f"    {spec.name}: {hints.text(spec.type_hint or Any)}" for spec in blocks.expected_components]
-        lines.append(_call(blocks, hints))
+    if hasattr(kind, "default_tree") and kind.default_tree() is not None:
+        face = PipelineFace(kind, hints)
+        lines = [*face.helpers(), *lines, *face.members()]
     lines += [_function(part, "    ") for part in node.body if isinstance(part, ast.FunctionDef)]
     if len(lines) == 1:
         lines.append("    ...")
     return "\n".join(lines) + "\n"
-
-
-def _call(blocks: Any, hints: Types) -> str:
-    inputs = user_inputs(check_wiring(blocks))
-    lines = ["    def __call__(", "        self,"]
-    for place, param in enumerate(inputs):
-        default = "" if param.required else f" = {param.default!r}"
-        lines.append(f"        {param.name}: {hints.text(annotation(param))}{default},")
-        if place == 0:
-            lines.append("        *,")
-    written = {option.name: option.type for option in dataclasses.fields(RunOptions)}
-    for name, default in option_defaults().items():
-        shown = repr(default) if default is None or isinstance(default, (bool, int, str)) else "..."
-        lines.append(f"        {name}: {written[name]} = {shown},")
-    return "\n".join([*lines, "    ) -> Any: ..."])
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, margin: str) -> str:
@@ -134,19 +99,56 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, margin: str) -> str:
 
 def pipeline_modules() -> list[str]:
     """The modules that define public pipelines."""
-    package = importlib.import_module(__package__.partition(".")[0])
+    package = importlib.import_module(PACKAGE)
     classes = [public_class(name, "stubs") for name in package.__all__ if name.endswith("Pipeline")]
     own = [kind for kind in classes if hasattr(kind, "default_tree") and kind.default_tree() is not None]
     return sorted({kind.__module__ for kind in own})
 
 
+def package_stub() -> str:
+    """The stub of the package: every public name from the module that defines it, and the modules themselves."""
+    package = importlib.import_module(PACKAGE)
+    folder = Path(str(package.__file__)).parent
+    found = {path.stem for path in (*folder.glob("*.py"), *(init.parent for init in folder.glob("*/__init__.py")))}
+    modules = sorted(name for name in found if not name.startswith("_") and name not in PROGRAMS)
+    # mypy follows an import under TYPE_CHECKING last, so that the package does not come before what it is made of
+    lines = ["from typing import TYPE_CHECKING", "", "if TYPE_CHECKING:"]
+    lines += [f"    from . import {name} as {name}" for name in modules]
+    lines += [f"    from .{package._WHERE[name]} import {name} as {name}" for name in sorted(package._WHERE)]
+    listed = "".join(f'    "{name}",\n' for name in package.__all__)
+    return "\n".join([HEADER, *lines, "", "__version__: str", f"__all__ = [\n{listed}]", ""])
+
+
+def values_stub() -> str:
+    """The stub of the values that runs hold: every name of the vocabulary with its type.
+
+    What no default fills in may be None in some blocks, while others declare that they cannot do without: `| Any` asks
+    neither to check for it, and keeps the rest of the type.
+    """
+    hints, lines = Types(), []
+    anything = hints.named("typing", "Any")
+    for name, value in VOCABULARY.items():
+        absent = f" | {anything}" if value.default is None else ""
+        lines.append(f"    {name}: {hints.text(value.made_as or value.type_hint)}{absent}")
+    lines.append(f"    def __getattr__(self, name: str) -> {anything}: ...  # the values that are some block's own")
+    return "\n".join([HEADER, *hints.imports(), "", "class NamedValues:", "    __slots__ = ()", *lines, ""])
+
+
+def every_stub() -> dict[str, str]:
+    """Module -> the stub that it has to have."""
+    return {
+        PACKAGE: package_stub(),
+        NamedValues.__module__: values_stub(),
+        **{name: stub_for(name) for name in pipeline_modules()},
+    }
+
+
 def main(arguments: list[str]) -> int:
     """Write the stubs, or with `--check` list those that are out of date."""
-    check = "--check" in arguments
+    check, named = "--check" in arguments, [a for a in arguments if not a.startswith("-")]
     stale = []
-    for name in [a for a in arguments if not a.startswith("-")] or pipeline_modules():
+    for name, wanted in ({name: stub_for(name) for name in named} or every_stub()).items():
         path = Path(str(importlib.import_module(name).__file__)).with_suffix(".pyi")
-        wanted = stub_for(name)
         if path.is_file() and path.read_text(encoding="utf-8") == wanted:
             continue
         stale.append(path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
@@ -96,30 +94,3 @@ def make_guider(text: str) -> Any:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
-
-
-def check_writable(paths: Sequence[Path]) -> None:
-    """Make the folders that the pictures go to; refuse, before anything is computed, what cannot be written."""
-    for folder in dict.fromkeys(path.parent for path in paths):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise InputError(
-                f"The folder {folder} cannot be made: {problem.strerror}. Choose another --output."
-            ) from None
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"The folder {folder} cannot be written to. Choose another --output.")
-    for path in paths:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; a picture cannot take its place. Choose another --output.")
-
-
-def target_path(output: Path, index: int, total: int) -> Path:
-    """Where picture number `index` goes: the path itself, a numbered neighbour, or a file in a folder."""
-    if output.suffix.lower() == ".png":
-        return output if total == 1 else output.with_stem(f"{output.stem}-{index}")
-    if output.suffix and not output.is_dir():
-        raise InputError(
-            f"Pictures are written as PNG, which carries the manifest; got {output.name!r}. Use a name that ends in .png."
-        )
-    return output / f"picture-{index}.png"

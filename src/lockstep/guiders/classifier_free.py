@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import field
 
 import torch
@@ -30,7 +29,7 @@ class ClassifierFreeGuidance(TwoBranchGuidance):
 
 
 class ClassifierFreeZeroStarGuidance(TwoBranchGuidance):
-    """CFG-Zero*: the unconditional prediction scaled to fit the conditional one, and no step at the start (arXiv:2503.18886)."""
+    """CFG-Zero*: the unconditional prediction scaled to fit the other one, no step at the start (arXiv:2503.18886)."""
 
     zero_init_steps: int = 1
 
@@ -69,15 +68,10 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
         super().__post_init__()
         self._average: Tensor | None = None
 
-    def set_state(self, step: int, num_inference_steps: int, timestep: object) -> None:
+    def set_state(self, step: int, num_inference_steps: int, timestep: Tensor | float | None) -> None:
         super().set_state(step, num_inference_steps, timestep)
         if step == 0:
             self._average = None
-
-    def fresh(self) -> typing.Self:
-        copied = super().fresh()
-        copied._average = None
-        return copied
 
     def combine(self, cond: Tensor, uncond: Tensor) -> Tensor:
         momentum, max_norm = self.adaptive_projected_guidance_momentum, self.adaptive_projected_guidance_rescale
@@ -95,7 +89,7 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
     def _axes(self, tensor: Tensor) -> list[int]:
         named = self.adaptive_projected_guidance_norm_dim
         if named is None:
-            return [-axis for axis in range(1, tensor.ndim)]
+            return list(range(1, tensor.ndim))
         return [named] if isinstance(named, int) else list(named)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from ..configuration import ConfigMixin, register_to_config
 from ..errors import ConfigError, InputError
+from ..files import HubArguments
 from ..outputs import Output
 
 Tensor = torch.Tensor
@@ -50,7 +51,8 @@ class BaseGuidance(ConfigMixin):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         dataclass(eq=False, repr=False, kw_only=True)(cls)
-        init, kinds = vars(cls)["__init__"], typing.get_type_hints(cls)  # names of types as each class's module knows them
+        kinds = typing.get_type_hints(cls)  # a name means what it does in the module of the class that has it
+        init = vars(cls)["__init__"]
         init.__annotations__ = {value.name: kinds[value.name] for value in fields(cls)}
         cls.__init__ = register_to_config(init)  # type: ignore[method-assign]
 
@@ -79,7 +81,7 @@ class BaseGuidance(ConfigMixin):
         """Combine the predictions, given by the branches' names."""
         raise NotImplementedError
 
-    def set_state(self, step: int, num_inference_steps: int, timestep: Any) -> None:
+    def set_state(self, step: int, num_inference_steps: int, timestep: Tensor | float | None) -> None:
         """Say which step comes now."""
         self._step, self._num_inference_steps, self._timestep = step, num_inference_steps, timestep
         self._count_prepared = 0
@@ -95,11 +97,11 @@ class BaseGuidance(ConfigMixin):
         }
 
     def prepare_inputs(self, data: Mapping[str, Tensor | tuple[Tensor, Tensor | None]]) -> list[SimpleNamespace]:
-        """One set of inputs a branch; a pair gives (with prompt, without prompt), a single tensor goes to every branch."""
+        """One set of inputs a branch; a pair is (with prompt, without prompt), a single tensor goes to every branch."""
         return [self._batch(data, name, which) for name, which in self.branches()]
 
     def prepare_inputs_from_block_state(
-        self, state: Any, fields: Mapping[str, str | tuple[str, str]]
+        self, state: object, fields: Mapping[str, str | tuple[str, str]]
     ) -> list[SimpleNamespace]:
         """The same, with the values looked up in a block state by name."""
         looked_up = {
@@ -175,7 +177,9 @@ class BaseGuidance(ConfigMixin):
         return copied
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> typing.Self:
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: typing.Unpack[HubArguments]
+    ) -> typing.Self:
         return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -106,7 +106,7 @@ class SkipLayerGuidance(ThirdBranchGuidance):
     skip_layer_guidance_start: float = 0.01
     skip_layer_guidance_stop: float = 0.2
     skip_layer_guidance_layers: int | list[int] | None = None
-    skip_layer_config: Any = None
+    skip_layer_config: LayerSkipConfig | dict[str, Any] | list[LayerSkipConfig | dict[str, Any]] | None = None
 
     def read_layers(self) -> list[LayerSkipConfig]:
         return read_configs(self, LayerSkipConfig, self.skip_layer_guidance_layers, self.skip_layer_config)
@@ -120,7 +120,7 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
     perturbed_guidance_start: float = 0.01
     perturbed_guidance_stop: float = 0.2
     perturbed_guidance_layers: int | list[int] | None = None
-    perturbed_guidance_config: Any = None
+    perturbed_guidance_config: LayerSkipConfig | dict[str, Any] | list[LayerSkipConfig | dict[str, Any]] | None = None
 
     def read_layers(self) -> list[LayerSkipConfig]:
         scores_alone = {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False}
@@ -129,8 +129,8 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
         for config in configs:
             if not config.skip_attention_scores or config.skip_ff:
                 raise ConfigError(
-                    "PerturbedAttentionGuidance disturbs attention scores and nothing else: wants skip_attention=False, "
-                    f"skip_attention_scores=True, skip_ff=False, got {config}."
+                    "PerturbedAttentionGuidance disturbs attention scores and nothing else: wants "
+                    f"skip_attention=False, skip_attention_scores=True, skip_ff=False, got {config}."
                 )
         return configs
 
@@ -138,7 +138,7 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
 class SmoothedEnergyGuidance(ThirdBranchGuidance):
     """SEG: in the weakened model the queries are blurred (arXiv:2408.00760).
 
-    From `seg_blur_threshold_inf` on the blur counts as infinitely wide: every query becomes their mean, as in the paper.
+    Above `seg_blur_threshold_inf` the blur counts as infinitely wide: every query becomes their mean, as in the paper.
     """
 
     prefix = "seg_guidance"
@@ -147,7 +147,9 @@ class SmoothedEnergyGuidance(ThirdBranchGuidance):
     seg_guidance_start: float = 0.0
     seg_guidance_stop: float = 1.0
     seg_guidance_layers: int | list[int] | None = None
-    seg_guidance_config: Any = None
+    seg_guidance_config: (
+        SmoothedEnergyGuidanceConfig | dict[str, Any] | list[SmoothedEnergyGuidanceConfig | dict[str, Any]] | None
+    ) = None
     seg_blur_sigma: float = 9999999.0
     seg_blur_threshold_inf: float = 9999.0
 
@@ -168,7 +170,7 @@ class AutoGuidance(WeakeningGuidance, TwoBranchGuidance):
 
     weakened_branch = "pred_uncond"
     auto_guidance_layers: int | list[int] | None = None
-    auto_guidance_config: Any = None
+    auto_guidance_config: LayerSkipConfig | dict[str, Any] | list[LayerSkipConfig | dict[str, Any]] | None = None
     dropout: float | None = None
 
     def read_layers(self) -> list[LayerSkipConfig]:

@@ -6,15 +6,35 @@ unloading brings them back to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownNameError
+from ..files import HubArguments
 from ..loaders.lora import Lora, Place, find_lora, merged_weight, read_lora
-from ..loaders.lora_names import COMPONENTS
+
+
+class LoraModels(Mapping[str, nn.Module]):
+    """The models of a pipeline by name, each loaded when it is asked for."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+        self._names = pipe.model_names
+
+    def __getitem__(self, name: str) -> nn.Module:
+        if name not in self._names:
+            raise KeyError(name)
+        model = getattr(self._pipe, name)
+        return getattr(model, "_orig_mod", model)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class Adapters:
@@ -39,9 +59,10 @@ class Adapters:
         """Every touched weight from its original; those that nothing adds to any more get the original itself."""
         for place, (module, original) in list(self._originals.items()):
             additions = [
-                (lora.layers[place], self.strengths[name])
+                (layer, self.strengths[name])
                 for name, lora in self.loras.items()
-                if place in lora.layers and self.strengths[name] != 0
+                for layer in lora.layers.get(place, ())
+                if self.strengths[name] != 0
             ]
             now: Tensor = module.weight  # type: ignore[assignment]
             weight = merged_weight(original, additions) if additions else original
@@ -74,17 +95,25 @@ class LoraMixin:
         adapter_name: str | None = None,
         weight_name: str | None = None,
         strength: float = 1.0,
-        **hub: Any,
+        component: str | None = None,
+        **hub: Unpack[HubArguments],
     ) -> None:
-        """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya."""
+        """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya.
+
+        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one.
+        """
         self._require_no_run("load a LoRA")
         adapters = self._adapters
         name = adapter_name or next(n for n in (f"default_{k}" for k in range(10**6)) if n not in adapters.loras)
         if name in adapters.loras:
             raise InputError(f"There is an adapter {name!r} already. Choose another adapter_name, or delete it first.")
         check_strengths([name], strength)
-        models = self._lora_models()
-        adapters.add(name, read_lora(find_lora(name_or_path, weight_name, **hub), models), models)
+        models = LoraModels(self)
+        denoisers = self.assembly.players.get("denoiser", [])  # type: ignore[attr-defined]
+        if component is not None and component not in models:
+            raise UnknownNameError("component", component, models)
+        denoiser = component or next(iter(denoisers), None)
+        adapters.add(name, read_lora(find_lora(name_or_path, weight_name, **hub), models, denoiser), models)
         adapters.strengths[name] = float(strength)
         adapters.apply()
 
@@ -121,12 +150,6 @@ class LoraMixin:
     def describe_adapters(self) -> list[dict[str, Any]]:
         """Files, hashes and strengths, for the manifest."""
         return self._adapters.describe()
-
-    def _lora_models(self) -> dict[str, nn.Module]:
-        found = {name: getattr(self, name, None) for name in COMPONENTS}
-        return {
-            name: getattr(model, "_orig_mod", model) for name, model in found.items() if isinstance(model, nn.Module)
-        }
 
     def _require_adapters(self, names: Sequence[str]) -> None:
         for name in names:

@@ -7,24 +7,27 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import inspect
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
+from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
-from ..blocks.compose import CompositeBlocks
+from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.face import Face
+from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
-from ..blocks.progress import ProgressBars
+from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
@@ -32,15 +35,17 @@ from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
-from .index_names import STANDS_IN_FOR, own_name
+from .corrections import Correction, corrected
 from .offload import Offload
-from .single_file import FILE_OPTIONS, open_index
+from .single_file import open_index, take_file_options
+
+Place = str | int | torch.device
 
 
 class _DerivedCall:
     """`__call__`, with the signature and the documentation that the blocks give it."""
 
-    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., Any]:
+    def __get__(self, pipe: DiffusionPipeline | None, owner: type[DiffusionPipeline]) -> Callable[..., PipelineOutput]:
         def __call__(*args: Any, **kwargs: Any) -> Any:
             run = owner._run_to_the_end if pipe is None else pipe._run_to_the_end
             return run(*args, **kwargs)
@@ -48,8 +53,8 @@ class _DerivedCall:
         if pipe is not None:
             __call__.__signature__, __call__.__doc__ = pipe.__signature__, pipe.__doc__  # type: ignore[attr-defined]
         elif (blocks := owner.default_tree()) is not None:
-            assembly = Assembly.of(blocks)
-            __call__.__signature__ = faces.call_signature(assembly.inputs, bound=False)  # type: ignore[attr-defined]
+            assembly = Assembly.of(blocks, face=owner.face)
+            __call__.__signature__ = faces.call_signature(assembly, bound=False)  # type: ignore[attr-defined]
             __call__.__doc__ = faces.help_text(inspect.cleandoc(owner.__doc__ or ""), assembly)
         return __call__
 
@@ -57,14 +62,16 @@ class _DerivedCall:
 class DiffusionPipeline(LoraMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
-    default_blocks: ClassVar[Any] = None  # the class (or tree) of blocks that a subclass gives a face to
+    default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
+    face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
+    corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
 
     def __init__(
-        self, *, blocks: Any = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
+        self, *, blocks: Block | None = None, given: Iterable[str] = (), name_or_path: str | None = None, **parts: Any
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
@@ -88,7 +95,7 @@ class DiffusionPipeline(LoraMixin):
                 f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
             )
         self._assemble(tree, given)
-        self.update_components(**parts)
+        self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
@@ -97,25 +104,33 @@ class DiffusionPipeline(LoraMixin):
         self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
 
     @classmethod
-    def default_tree(cls) -> CompositeBlocks | None:
+    def default_tree(cls) -> ModularPipelineBlocks | None:
         """A tree of this class's own blocks."""
         blocks = cls.default_blocks
         if blocks is None and cls.default_blocks_name:
             blocks = public_class(cls.default_blocks_name, f"the blocks of {cls.__name__}")
         return blocks() if isinstance(blocks, type) else blocks
 
+    @property
+    def folder_defaults(self) -> dict[str, Any]:
+        """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
+        settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
+        of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
+        return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
+
     # ---- blocks ----
 
     def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
         """Take a tree; a run that is under way keeps the one that it started with."""
-        assembly = Assembly.of(blocks, given)
+        assembly = Assembly.of(blocks, given, self.face)
         for config in assembly.root.expected_configs:
             self._config.setdefault(config.name, config.default)
         for name, spec in assembly.specs.items():
             if name not in self._components:
-                self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
+                made_here = spec.default_creation_method == "from_config"
+                self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
         self._assembly = assembly
-        self.__signature__ = faces.call_signature(assembly.inputs)
+        self.__signature__ = faces.call_signature(assembly)
         title = (
             assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
         )
@@ -132,18 +147,21 @@ class DiffusionPipeline(LoraMixin):
         return self._assembly.root
 
     def insert_block(
-        self, path: str, block: Any, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> Self:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`."""
+        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
+    ) -> DiffusionPipeline:
+        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
+
+        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
+        """
         self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
         return self
 
-    def replace_block(self, path: str, block: Any) -> Self:
+    def replace_block(self, path: str, block: Block) -> DiffusionPipeline:
         """Put another block at a path."""
         self._assemble(self.blocks.replaced(path, block), self._assembly.given)
         return self
 
-    def remove_block(self, path: str) -> Self:
+    def remove_block(self, path: str) -> DiffusionPipeline:
         """Take a block out of the tree."""
         self._assemble(self.blocks.removed(path), self._assembly.given)
         return self
@@ -217,7 +235,7 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             self._runs.discard(run)
 
-    def set_progress_bar_config(self, **settings: Any) -> None:
+    def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
         self._bars.configure(**settings)
 
@@ -256,6 +274,10 @@ class DiffusionPipeline(LoraMixin):
                 raise UnknownNameError(
                     f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
                 )
+
+    def _corrected(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        owner = type(self).__name__
+        return {name: corrected(owner, name, part, self.corrections) for name, part in parts.items()}
 
     def _set_component(self, name: str, component: Any) -> None:
         spec = self._specs[name]
@@ -296,7 +318,8 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                self._set_component(name, spec.load(**self._load_options))
+                loaded = spec.load(**self._load_options)
+                self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
 
@@ -338,6 +361,12 @@ class DiffusionPipeline(LoraMixin):
         """The models that were given, instead of being loaded with the pipeline."""
         return {name: module for name, module in self._modules().items() if name not in self._from_index}
 
+    @property
+    def model_names(self) -> list[str]:
+        """The components that are models, those that are not loaded yet included."""
+        waiting = [name for name, spec in self._unloaded.items() if issubclass(spec.type_hint, torch.nn.Module)]
+        return [name for name in self._specs if name in waiting or name in self._modules()]
+
     def _modules(self) -> dict[str, torch.nn.Module]:
         return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}
 
@@ -357,7 +386,7 @@ class DiffusionPipeline(LoraMixin):
             (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
         )
 
-    def to(self, *where: Any, device: Any = None, dtype: torch.dtype | None = None) -> Self:
+    def to(self, *where: Place | torch.dtype, device: Place | None = None, dtype: torch.dtype | None = None) -> Self:
         """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
         for one in where:
             device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
@@ -375,7 +404,9 @@ class DiffusionPipeline(LoraMixin):
         self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
         return self
 
-    def placed(self, names: Iterable[str], near: Callable[[], Iterable[str]]) -> Any:
+    def placed(
+        self, names: Iterable[str], near: Callable[[], Iterable[str]]
+    ) -> contextlib.AbstractContextManager[None]:
         """A context in which the named components are where they compute; those used `near` by need not leave."""
         return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
@@ -386,7 +417,7 @@ class DiffusionPipeline(LoraMixin):
         cls,
         name_or_path: str | Path,
         *,
-        blocks: Any = None,
+        blocks: Block | None = None,
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
@@ -395,7 +426,7 @@ class DiffusionPipeline(LoraMixin):
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
-    ) -> Any:
+    ) -> Self:
         """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json, or from a single file.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
@@ -403,9 +434,9 @@ class DiffusionPipeline(LoraMixin):
         when a run first needs it.
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
+        file_options = take_file_options(name_or_path, parts_and_hub)
         check_always(parts_and_hub)
-        file_options = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in FILE_OPTIONS}
-        found = open_index(cls, name_or_path, file_options, hub)
+        found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
@@ -414,13 +445,44 @@ class DiffusionPipeline(LoraMixin):
         pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
-        pipe.update_components(**known)
+        pipe.update_components(**pipe._corrected(known))
         if load or workflow:
             pipe.load_components(workflow=workflow)
-        return pipe
+        return cast(Self, pipe)
 
     @classmethod
-    def from_single_file(cls, path: str | Path, **options: Any) -> Any:
+    def from_pipe(cls, pipe: Any, **changes: Any) -> Self:
+        """The components of another pipeline under this name; what is named in `changes` takes their place.
+
+        Models are shared, not copied, with the LoRAs that are merged into them.
+        """
+        dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
+        blocks = pipe.blocks if cls is DiffusionPipeline else None
+        made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
+        held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
+        if isinstance(pipe, DiffusionPipeline):
+            waiting = {name: spec for name, spec in pipe._unloaded.items() if name in made._specs}
+            held = {name: part for name, part in held.items() if name not in waiting}
+            own = [name for name, spec in made._specs.items() if spec.default_creation_method == "from_config"]
+            kept = [name for name in own if not pipe._is_default(name)]
+            held = {name: part for name, part in held.items() if name not in own or name in kept}
+            made._unloaded, made._load_options = waiting, dict(pipe._load_options)
+            made._from_index, made.variant = pipe._from_index & set(made._specs), pipe.variant
+            made._adapters, made._absent = pipe._adapters, list(pipe._absent)
+        made._config |= {name: value for name, value in dict(pipe.config).items() if name in made._config}
+        from_index = set(made._from_index)
+        made.update_components(**{**held, **changes})
+        made._from_index = from_index - set(changes)
+        return made if dtype is None else made.to(dtype)
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a component is the one that the pipeline makes itself."""
+        spec, component = self._specs[name], self._components[name]
+        made = spec.create(**self.face.settings(spec))
+        return type(component) is type(made) and dict(component.config) == dict(made.config)
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> Self:
         """A pipeline from one checkpoint file, which is recognised by its tensors; takes what `from_pretrained` takes.
 
         `config=` is a folder with the configs and tokenizers to use, `family=` and `prediction_type=` say what no tensor
@@ -476,11 +538,25 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    if own_name(name) not in pipelines:
-        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
+    if name in pipelines:
+        own: type[DiffusionPipeline] = public_class(name, "a pipeline")
+        return own
+    brought = brought_class(name)
+    if brought is None:
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
-            f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
+            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}."
         )
-    own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
-    return own
+    return brought
+
+
+def brought_class(name: str) -> type[DiffusionPipeline] | None:
+    """A family that Lockstep does not bring: imported already, or a package's (entry point `lockstep.pipelines`)."""
+    waiting = list(DiffusionPipeline.__subclasses__())
+    while waiting:
+        kind = waiting.pop()
+        if name == kind.__name__ or name in kind.index_names:
+            return kind
+        waiting += kind.__subclasses__()
+    entry = next(iter(importlib.metadata.entry_points(group="lockstep.pipelines", name=name)), None)
+    return None if entry is None else entry.load()

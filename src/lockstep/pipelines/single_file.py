@@ -14,7 +14,7 @@ from ..blocks.params import ComponentSpec
 from ..errors import InputError, LoadError
 from ..loaders.header import is_checkpoint
 from ..tokenizers import CLIPTokenizer
-from .index_names import own_name
+from .published.table import PUBLISHED
 
 FILE_OPTIONS = ("config", "family", "prediction_type", "allow_pickle")
 
@@ -55,25 +55,38 @@ class FileIndex(index_files.Index):
         return FileComponent(**{one.name: getattr(located, one.name) for one in fields(ComponentSpec)}, file=self.file)
 
 
+def take_file_options(name_or_path: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Take out what is said about a single file; a folder takes none of it (but for pickles, which it knows too)."""
+    if _is_file(name_or_path):
+        return {key: options.pop(key) for key in FILE_OPTIONS if key in options}
+    misplaced = [key for key in FILE_OPTIONS if key in options and key != "allow_pickle"]
+    if misplaced:
+        raise InputError(
+            f"{', '.join(misplaced)} belong to single files (.safetensors, .gguf …); {str(name_or_path)!r} is none."
+        )
+    return {}
+
+
 def open_index(
-    owner: type, name_or_path: str | Path, options: Mapping[str, Any], hub: Mapping[str, Any]
+    name_or_path: str | Path, options: Mapping[str, Any], hub: Mapping[str, Any], owner: type | None = None
 ) -> index_files.Index:
-    """The index of a folder, a hub id or a single file."""
-    if not isinstance(name_or_path, (str, Path)) or not is_checkpoint(name_or_path):
-        if options:
-            raise InputError(
-                f"{', '.join(options)} belong to single files (.safetensors, .gguf …); {str(name_or_path)!r} is none."
-            )
+    """The index of a folder, a hub id or a single file, which `owner` is to load where one is named."""
+    if not _is_file(name_or_path):
         return index_files.read_index(name_or_path, **hub)
     from ..loaders.single_file import SingleFile
 
     file = SingleFile(name_or_path, **options)
-    content = file.index()
-    parsed = index_files.parse_index(str(name_or_path), file.path, content)
-    wanted = own_name(parsed.class_name or "")
-    if owner.__name__ not in ("DiffusionPipeline", "ModularPipeline", wanted):
-        raise LoadError(
-            f"{name_or_path} is {file.guess}, which {wanted} loads, not {owner.__name__}. "
-            "DiffusionPipeline.from_single_file chooses by itself."
-        )
+    parsed = index_files.parse_index(str(name_or_path), file.path, file.index())
+    name = parsed.class_name or ""
+    wanted = PUBLISHED[name].pipeline if name in PUBLISHED else name
+    if owner is not None and owner.__name__ != "DiffusionPipeline":
+        if wanted not in (base.__name__ for base in owner.__mro__):
+            raise LoadError(
+                f"{name_or_path} is {file.guess}, which {wanted} loads, not {owner.__name__}. "
+                "DiffusionPipeline.from_single_file chooses by itself."
+            )
     return FileIndex(parsed.source, parsed.class_name, parsed.blocks_name, parsed.entries, parsed.configs, file)
+
+
+def _is_file(name_or_path: Any) -> bool:
+    return isinstance(name_or_path, (str, Path)) and is_checkpoint(name_or_path)

@@ -9,43 +9,63 @@ dpm_solver                  the DPM-Solver family's formulas
 ddim, ddpm, pndm, euler, heun, lms, dpm_multistep, dpm_singlestep, deis, unipc, consistency, flow    the classes
 """
 
+from .cogvideox import CogVideoXDDIMScheduler, CogVideoXDPMScheduler
 from .consistency import LCMScheduler, LCMSchedulerOutput, TCDScheduler, TCDSchedulerOutput
+from .consistency_models import CMStochasticIterativeScheduler
 from .ddim import DDIMInverseScheduler, DDIMScheduler
 from .ddpm import DDPMScheduler
 from .deis import DEISMultistepScheduler
 from .dpm_multistep import DPMSolverMultistepScheduler
+from .dpm_sde import DPMSolverSDEScheduler
 from .dpm_singlestep import DPMSolverSinglestepScheduler
+from .edm import EDMDPMSolverMultistepScheduler, EDMEulerScheduler
 from .euler import EulerAncestralDiscreteScheduler, EulerDiscreteScheduler
 from .flow import FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler
-from .heun import HeunDiscreteScheduler, KDPM2DiscreteScheduler
+from .flow_lcm import FlowMatchLCMScheduler
+from .heun import HeunDiscreteScheduler
+from .ipndm import IPNDMScheduler
+from .kdpm2 import KDPM2AncestralDiscreteScheduler, KDPM2DiscreteScheduler
 from .lms import LMSDiscreteScheduler
 from .noise import draw_noise
 from .pndm import PNDMScheduler
+from .sa_solver import SASolverScheduler
 from .scheduling import SchedulerMixin
 from .template import SchedulerOutput
+from .unclip import UnCLIPScheduler
 from .unipc import UniPCMultistepScheduler
 
 __all__ = [
+    "CMStochasticIterativeScheduler",
+    "CogVideoXDDIMScheduler",
+    "CogVideoXDPMScheduler",
     "DDIMInverseScheduler",
     "DDIMScheduler",
     "DDPMScheduler",
     "DEISMultistepScheduler",
     "DPMSolverMultistepScheduler",
+    "DPMSolverSDEScheduler",
     "DPMSolverSinglestepScheduler",
+    "EDMDPMSolverMultistepScheduler",
+    "EDMEulerScheduler",
     "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler",
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
+    "FlowMatchLCMScheduler",
     "HeunDiscreteScheduler",
+    "IPNDMScheduler",
+    "KDPM2AncestralDiscreteScheduler",
     "KDPM2DiscreteScheduler",
     "LCMScheduler",
     "LCMSchedulerOutput",
     "LMSDiscreteScheduler",
     "PNDMScheduler",
+    "SASolverScheduler",
     "SchedulerMixin",
     "SchedulerOutput",
     "TCDScheduler",
     "TCDSchedulerOutput",
+    "UnCLIPScheduler",
     "UniPCMultistepScheduler",
     "draw_noise",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
-from ..errors import ConfigError, InputError
+from ..errors import InputError
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .spacing import check_descending, check_num_steps, explicit_grid
 from .template import Grid, Step, StepOutput, lays_grid, takes_step
-from .variance_preserving import TrainedTimestepScheduler
+from .variance_preserving import NextTimestepScheduler
 
+logger = logging.getLogger(__name__)
 SIGMA_DATA = 0.5  # arXiv:2303.01469, the boundary condition's scale
 
 
@@ -34,7 +36,7 @@ class TCDSchedulerOutput(StepOutput):
     pred_noised_sample: Tensor
 
 
-class DistilledGridScheduler(TrainedTimestepScheduler):
+class DistilledGridScheduler(NextTimestepScheduler):
     """A grid that is a subset of the timesteps that the distillation used; spacing and offset have no say in it."""
 
     interchangeable = ()
@@ -131,9 +133,9 @@ class TCDScheduler(DistilledGridScheduler):
     """Jump below the next timestep, by the share eta, and noise back up to it ("strategic stochastic sampling")."""
 
     def _build_training_noise(self) -> None:
-        if self.config.clip_sample or self.config.thresholding:
-            raise ConfigError("TCDScheduler limits no predicted sample: set clip_sample=False and thresholding=False.")
         super()._build_training_noise()
+        if self.config.clip_sample or self.config.thresholding:
+            logger.warning("TCDScheduler limits no predicted sample: clip_sample and thresholding have no effect.")
 
     def _distilled_timesteps(self, original_inference_steps: int | None, strength: float) -> np.ndarray:
         """As in LCM by default; a caller who gives a number of steps gets all the training timesteps to choose from."""

@@ -66,14 +66,23 @@ class DDIMScheduler(TrainedTimestepScheduler):
         if use_clipped_model_output:
             noise = (at.sample - alpha * original) / sigma
 
-        deviation = eta * ddim_variance(alpha_bar, alpha_bar_previous) ** 0.5
-        direction = (1 - alpha_bar_previous - deviation**2) ** 0.5 * noise
+        deviation = eta * self._get_variance(at.timestep, previous) ** 0.5
+        room = 1 - alpha_bar_previous - deviation**2
+        if eta <= 1:
+            room = room.clamp(min=0)  # it is zero at the least, but for rounding
+        direction = room**0.5 * noise
         previous_sample = alpha_bar_previous**0.5 * original + direction
         if eta > 0:
             if variance_noise is None:
                 variance_noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)
             previous_sample = previous_sample + deviation * variance_noise
         return SchedulerOutput(previous_sample, original)
+
+    def _get_variance(self, timestep: int | Tensor, prev_timestep: int | Tensor) -> Tensor:
+        """The variance of a step at eta 1 (equation 16)."""
+        alpha_bar = self.alphas_cumprod[timestep]
+        alpha_bar_previous = self._alpha_bar(prev_timestep, before_first=self.final_alpha_cumprod)
+        return (1 - alpha_bar_previous) / (1 - alpha_bar) * (1 - alpha_bar / alpha_bar_previous)
 
 
 class DDIMInverseScheduler(TrainedTimestepScheduler):
@@ -120,8 +129,3 @@ class DDIMInverseScheduler(TrainedTimestepScheduler):
         original = self._limit_original(predicted_original(kind, at.output, at.sample, alpha, sigma))
         direction = (1 - alpha_bar_noisier) ** 0.5 * noise
         return SchedulerOutput(alpha_bar_noisier**0.5 * original + direction, original)
-
-
-def ddim_variance(alpha_bar: Tensor, alpha_bar_previous: Tensor) -> Tensor:
-    """The variance of a step at eta 1 (equation 16)."""
-    return (1 - alpha_bar_previous) / (1 - alpha_bar) * (1 - alpha_bar / alpha_bar_previous)

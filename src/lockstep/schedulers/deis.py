@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
-from .dpm_multistep import FEW_STEPS
-from .dpm_solver import Integrator
+from .dpm_solver import FEW_STEPS, Integrator
 from .log_snr import LogSNRScheduler
 from .noise import Generators
-from .sigma_grid import with_final
-from .sigmas import training_sigmas
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
@@ -54,11 +51,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None, mu: float | None = None) -> Grid:
-        grid, sigma_grid = self._sigma_grid(self._spaced(num_inference_steps), self._flow_shift(mu))
-        own_grid = self.respacing is not None or self.config.use_flow_sigmas
-        # eps divides by sigma, so the grid cannot end at zero; one of its own ends by standing still.
-        final = sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0]
-        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
+        return self._grid_above_zero(self._spaced(num_inference_steps), self._flow_shift(mu))
 
     def _order_at(self, index: int) -> int:
         left = len(self.timesteps) - index

@@ -42,7 +42,7 @@ class DPMSolverSinglestepScheduler(DPMSolverScheduler):
         flow_shift: float = 1.0,
         final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
         lambda_min_clipped: float = -float("inf"),
-        variance_type: Literal["learned", "learned_range"] | None = None,
+        variance_type: str | None = None,  # a learned one is left out; the fixed ones of DDPM mean nothing here
         use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
     ) -> None:

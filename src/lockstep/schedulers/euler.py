@@ -15,7 +15,7 @@ from .noise import Churn, Generators, draw_noise
 from .predictions import predicted_denoised
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
-from .sigmas import sigmas_to_timesteps, training_sigmas
+from .sigmas import ancestral_sigmas, sigmas_to_timesteps, training_sigmas
 from .spacing import explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
@@ -153,8 +153,7 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
         sigma, sigma_next = self.sigmas[at.index], self.sigmas[at.index + 1]
         denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma)
 
-        sigma_up = (sigma_next**2 * (sigma**2 - sigma_next**2) / sigma**2) ** 0.5
-        sigma_down = (sigma_next**2 - sigma_up**2) ** 0.5
+        sigma_up, sigma_down = ancestral_sigmas(sigma, sigma_next)
         derivative = (sample - denoised) / sigma
         previous_sample = sample + derivative * (sigma_down - sigma)
         noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)

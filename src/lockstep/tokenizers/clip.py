@@ -6,7 +6,7 @@ import json
 import lzma
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -14,7 +14,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError
 from .special_tokens import SPECIAL_NAMES, SpecialTokens
-from .tokenizer import Tokenizer, read_backend_file
+from .tokenizer import Settings, Tokenizer, read_backend_file
 
 END_OF_WORD = "</w>"
 NUM_BYTES = 512  # alone and at the end of a word
@@ -27,6 +27,14 @@ WORDS = (
 class CLIPTokenizer(Tokenizer):
     """`<|startoftext|> words <|endoftext|>`, at most 77 tokens in the published models."""
 
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    pad_token: str
+    bos_token_id: int
+    eos_token_id: int
+    unk_token_id: int
+    pad_token_id: int
     default_tokens: ClassVar[dict[str, str]] = {
         "bos_token": "<|startoftext|>",
         "eos_token": "<|endoftext|>",
@@ -37,7 +45,7 @@ class CLIPTokenizer(Tokenizer):
 
     @classmethod
     def from_vocabulary(
-        cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Any
+        cls, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Unpack[Settings]
     ) -> CLIPTokenizer:
         """Build from a vocabulary and its merges in order of rank."""
         model = bpe(dict(vocab), [tuple(pair) for pair in merges], cls.default_tokens["unk_token"])
@@ -54,7 +62,7 @@ class CLIPTokenizer(Tokenizer):
         return cls.from_vocabulary(vocab, merges, special_tokens=SpecialTokens(named=roles), **settings)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, **settings: Any) -> CLIPTokenizer:
+    def train(cls, texts: Iterable[str], vocab_size: int, **settings: Unpack[Settings]) -> CLIPTokenizer:
         """Learn merges from texts until there are `vocab_size` tokens or nothing is left to merge.
 
         Every byte stays a token, alone and at the end of a word, so that no text is unknown.
@@ -93,13 +101,13 @@ class CLIPTokenizer(Tokenizer):
         except Exception as problem:  # the library raises nothing narrower
             files.read_json(vocab)  # says it better when the file is not even JSON
             raise FileFormatError(f"{vocab} and {merges.name} do not make a BPE vocabulary: {problem}.") from None
-        # A token is a byte, a mark or made by a merge: a file of merges that was cut off would split words into letters.
+        # A token is a byte, a mark or made by a merge: merges that were cut off would split words into letters.
         num_merges = sum(1 for line in merges.read_bytes().splitlines() if line and not line.startswith(b"#version"))
         most = NUM_BYTES + len(special.contents()) + len(special.added) + len(cls.default_tokens) + num_merges
         if backend.get_vocab_size() > most:
             raise FileFormatError(
-                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there can "
-                f"be at most {most}: it is cut off, or belongs to another vocabulary."
+                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there "
+                f"can be at most {most}: it is cut off, or belongs to another vocabulary."
             )
         return backend
 
@@ -157,7 +165,7 @@ def clip_backend(model: models.BPE) -> tokenizers.Tokenizer:
 
 
 def clip_alphabet() -> list[str]:
-    """The 256 bytes as printable characters, alone and at the end of a word, in the order of the published vocabulary."""
+    """The 256 bytes as printable characters, alone and at the end of a word, in the published vocabulary's order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [chr(256 + i) for i in range(256 - len(printable))]
     characters = [chr(code) for code in printable] + others

@@ -8,7 +8,7 @@ glued to a special token (`</s>hello`) gets a `▁` of its own.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
@@ -17,7 +17,7 @@ from .. import files
 from ..errors import InputError, NotFoundError
 from .sentencepiece import SentencePieceModel, read_sentencepiece
 from .special_tokens import SpecialTokens
-from .tokenizer import Tokenizer, read_backend_file
+from .tokenizer import Settings, Tokenizer, read_backend_file
 
 CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
            (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))  # fmt: skip
@@ -26,10 +26,16 @@ CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" 
 class T5Tokenizer(Tokenizer):
     """`words </s>`, padded with `<pad>`."""
 
+    eos_token: str
+    unk_token: str
+    pad_token: str
+    eos_token_id: int
+    unk_token_id: int
+    pad_token_id: int
     default_tokens: ClassVar[dict[str, str]] = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
     @classmethod
-    def from_vocabulary(cls, pieces: list[tuple[str, float]], **settings: Any) -> T5Tokenizer:
+    def from_vocabulary(cls, pieces: list[tuple[str, float]], **settings: Unpack[Settings]) -> T5Tokenizer:
         """Build from pieces with their log probabilities; `<pad>`, `</s>` and `<unk>` are among them."""
         names = [piece for piece, _ in pieces]
         missing = [token for token in cls.default_tokens.values() if token not in names]
@@ -44,7 +50,8 @@ class T5Tokenizer(Tokenizer):
         if (folder / "spiece.model").is_file():
             return backend_from_sentencepiece(read_sentencepiece(folder / "spiece.model"), cls.read_config(folder))
         raise NotFoundError(
-            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {files.listing(folder)}."
+            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. "
+            f"There: {files.listing(folder)}."
         )
 
     def post_process(self) -> None:

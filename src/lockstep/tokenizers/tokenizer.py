@@ -10,7 +10,7 @@ import json
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 import tokenizers
 from tokenizers import AddedToken, Encoding
@@ -18,33 +18,98 @@ from tokenizers import AddedToken, Encoding
 from .. import files
 from ..configuration import naming_config
 from ..errors import ConfigError, FileFormatError, InputError, UnknownNameError
+from .known_words import FILE_NAME as KNOWN_WORDS
+from .known_words import KnownWords
 from .special_tokens import SPECIAL_NAMES, SpecialTokens, token_to_json
 
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+    Array = numpy.ndarray | torch.Tensor
+
+Ids = TypeVar("Ids")  # a row of ids, rows of them, or a tensor
 UNLIMITED = int(1e30)  # what transformers writes for "no maximum length"
 SETTINGS = ("model_max_length", "padding_side", "truncation_side")
 FILE_NAMES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "spiece.model",
+    "vocab.json", "merges.txt", "spiece.model", KNOWN_WORDS,
 )  # fmt: skip
 
 
-class Tokens(dict[str, Any]):
+class Tokens(dict[str, Any], Generic[Ids]):
     """What a tokenizer returns: `tokens.input_ids` is `tokens["input_ids"]`, and `model(**tokens)` works."""
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"These tokens have no {name!r}; they have: {', '.join(self)}.") from None
+    input_ids: Ids
+    attention_mask: Ids
 
-    def to(self, device: Any) -> Tokens:
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return self[name]
+            except KeyError:
+                raise AttributeError(f"These tokens have no {name!r}; they have: {', '.join(self)}.") from None
+
+    def to(self, device: str | torch.device) -> Tokens[Ids]:
         """The same with its tensors on a device."""
         return Tokens({key: value.to(device) if hasattr(value, "to") else value for key, value in self.items()})
+
+
+class EncodingOptions(TypedDict, total=False):
+    """How texts become rows of ids."""
+
+    padding: bool | str
+    truncation: bool | str | None
+    max_length: int | None
+    return_attention_mask: bool
+    return_length: bool
+    return_overflowing_tokens: bool
+    add_special_tokens: bool
+
+
+class Settings(TypedDict, total=False):
+    """What a tokenizer is made with besides its vocabulary."""
+
+    special_tokens: SpecialTokens | None
+    model_max_length: int | float | None
+    padding_side: str
+    truncation_side: str
+    config: dict[str, Any] | None
+
+
+class LoadingOptions(files.HubArguments, total=False):
+    """What may be set otherwise than a tokenizer's files have it, and what the hub takes."""
+
+    model_max_length: int | float
+    padding_side: str
+    truncation_side: str
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    sep_token: str
+    pad_token: str
+    cls_token: str
+    mask_token: str
 
 
 class Tokenizer:
     """Text to token ids and back."""
 
+    bos_token: str | None
+    eos_token: str | None
+    unk_token: str | None
+    sep_token: str | None
+    pad_token: str | None
+    cls_token: str | None
+    mask_token: str | None
+    bos_token_id: int | None
+    eos_token_id: int | None
+    unk_token_id: int | None
+    sep_token_id: int | None
+    pad_token_id: int | None
+    cls_token_id: int | None
+    mask_token_id: int | None
     default_tokens: ClassVar[dict[str, str]] = {}  # special tokens of the family, where a file names none
     default_max_length: ClassVar[int] = UNLIMITED
 
@@ -57,8 +122,10 @@ class Tokenizer:
         padding_side: str = "right",
         truncation_side: str = "right",
         config: dict[str, Any] | None = None,
+        known_words: KnownWords | None = None,
     ) -> None:
         self.backend = backend
+        self.known_words = known_words  # of a small model that tells what it cannot draw
         self.backend.no_truncation()
         self.backend.no_padding()
         self.special = (special_tokens or SpecialTokens()).with_defaults(self.default_tokens)
@@ -81,22 +148,24 @@ class Tokenizer:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub_and_changes: Any
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **options: Unpack[LoadingOptions]
     ) -> typing.Self:
         """Load from a folder (or a subfolder of it, or a hub id) as transformers saves it."""
-        changes = {key: hub_and_changes.pop(key) for key in list(hub_and_changes) if key in (*SETTINGS, *SPECIAL_NAMES)}
+        hub: dict[str, Any] = {**options}
+        changes = {key: hub.pop(key) for key in list(hub) if key in (*SETTINGS, *SPECIAL_NAMES)}
         patterns = [f"{subfolder}/{name}" if subfolder else name for name in FILE_NAMES]
-        unknown = sorted(hub_and_changes.keys() - files.HUB_ARGUMENTS)
+        unknown = sorted(hub.keys() - files.HUB_ARGUMENTS)
         if unknown:
             known = [*SETTINGS, *SPECIAL_NAMES, *files.HUB_ARGUMENTS, "subfolder"]
             raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
-        folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub_and_changes)
+        folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)
         config = cls.read_config(folder)
         roles = {key: changes.pop(key) for key in SPECIAL_NAMES if key in changes}
         with naming_config(folder):
             special = SpecialTokens.read(folder, config, roles)
             settings = {key: config[key] for key in SETTINGS if key in config} | changes
-            return cls(cls.read_backend(folder, special), special_tokens=special, config=config, **settings)
+            backend, words = cls.read_backend(folder, special), KnownWords.read(folder)
+            return cls(backend, special_tokens=special, config=config, known_words=words, **settings)
 
     @classmethod
     def read_config(cls, folder: Path) -> dict[str, Any]:
@@ -129,6 +198,8 @@ class Tokenizer:
         }
         write_json(folder / "tokenizer_config.json", config)
         write_json(folder / "special_tokens_map.json", self.special.to_json(self.added_tokens_decoder))
+        if self.known_words:
+            self.known_words.save(folder)
 
     # -- the vocabulary
 
@@ -153,7 +224,7 @@ class Tokenizer:
         return {token.content: index for index, token in self.added_tokens_decoder.items()}
 
     def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False) -> int:
-        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow with it."""
+        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow, too."""
         wanted = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
         before = len(self)
         (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
@@ -172,15 +243,17 @@ class Tokenizer:
             return self.backend.id_to_token(ids)
         return [self.backend.id_to_token(int(index)) for index in ids]
 
-    def __getattr__(self, name: str) -> Any:
-        """`bos_token`, `eos_token_id` … of the special tokens that the tokenizer has, None for the others."""
-        base = name.removesuffix("_id")
-        if base not in SPECIAL_NAMES:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}.")
-        token = self.special.named.get(base)
-        if token is None or base == name:
-            return None if token is None else str(token)
-        return self.backend.token_to_id(str(token))
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> str | int | None:
+            """`bos_token`, `eos_token_id` … of the special tokens that the tokenizer has, None for the others."""
+            base = name.removesuffix("_id")
+            if base not in SPECIAL_NAMES:
+                raise AttributeError(f"{type(self).__name__} has no {name!r}.")
+            token = self.special.named.get(base)
+            if token is None or base == name:
+                return None if token is None else str(token)
+            return self.backend.token_to_id(str(token))
 
     @property
     def all_special_tokens(self) -> list[str]:
@@ -193,6 +266,22 @@ class Tokenizer:
 
     # -- text to ids
 
+    @overload
+    def __call__(
+        self, text: str | Sequence[str], *, return_tensors: Literal["pt"], **options: Unpack[EncodingOptions]
+    ) -> Tokens[torch.Tensor]: ...
+    @overload
+    def __call__(
+        self, text: str | Sequence[str], *, return_tensors: Literal["np"], **options: Unpack[EncodingOptions]
+    ) -> Tokens[numpy.ndarray]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+        self, text: str, *, return_tensors: None = None, **options: Unpack[EncodingOptions]
+    ) -> Tokens[list[int]]: ...
+    @overload
+    def __call__(
+        self, text: Sequence[str], *, return_tensors: None = None, **options: Unpack[EncodingOptions]
+    ) -> Tokens[list[list[int]]]: ...
     def __call__(
         self,
         text: str | Sequence[str],
@@ -205,8 +294,8 @@ class Tokenizer:
         return_length: bool = False,
         return_overflowing_tokens: bool = False,
         add_special_tokens: bool = True,
-    ) -> Tokens:
-        """Token ids of one text or of several; `padding="max_length"` fills up to `max_length` (the model's, if not given)."""
+    ) -> Tokens[Any]:
+        """Token ids of one text or several; `padding="max_length"` fills up to `max_length` (default: the model's)."""
         if return_overflowing_tokens:
             raise InputError(
                 "return_overflowing_tokens=True is not supported: encode without truncation and cut the ids."
@@ -236,9 +325,9 @@ class Tokenizer:
         row = self._encode([text] if isinstance(text, str) else self._check_texts([text]), None, False)
         return self.backend.post_process(next(iter(row)), add_special_tokens=add_special_tokens).tokens
 
-    def encode(self, text: str, **options: Any) -> list[int]:
+    def encode(self, text: str, **options: Unpack[EncodingOptions]) -> list[int]:
         """The ids of one text."""
-        return self(text, **options)["input_ids"]
+        return self(text, **options).input_ids
 
     def _encode(self, texts: list[str], limit: int | None, add_special_tokens: bool) -> Iterator[Encoding]:
         try:
@@ -324,15 +413,15 @@ class Tokenizer:
 
     # -- ids to text
 
-    def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
+    def decode(self, ids: int | Sequence[int] | Array, skip_special_tokens: bool = False) -> str:
         """The text of one row of ids."""
-        row = ids.tolist() if hasattr(ids, "tolist") else ids
+        row: Any = ids.tolist() if hasattr(ids, "tolist") else ids
         row = [row] if isinstance(row, int) else row
         if not isinstance(row, (list, tuple)) or not all(isinstance(index, int) and index >= 0 for index in row):
             raise InputError(f"decode takes one row of token ids, got {ids!r}. Several rows go to batch_decode.")
         return self.clean_up(self.backend.decode(list(row), skip_special_tokens))
 
-    def batch_decode(self, rows: Any, skip_special_tokens: bool = False) -> list[str]:
+    def batch_decode(self, rows: Iterable[Sequence[int]] | Array, skip_special_tokens: bool = False) -> list[str]:
         """The texts of several rows of ids."""
         return [self.decode(row, skip_special_tokens) for row in rows]
 

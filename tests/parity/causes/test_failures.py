@@ -14,6 +14,7 @@ from torch import nn
 from lockstep import parity as px
 from lockstep.cli.app import run
 from lockstep.parity import report as reports
+from lockstep.parity.causes.edits import Edit, Edited, ModuleChange, NotApplicable, Site
 from lockstep.parity.causes.failures import is_ours
 from lockstep.parity.causes.hypotheses import catalogue, layers
 from parity import tiny
@@ -119,11 +120,30 @@ def test_a_bug_in_a_change_of_modules_is_told_too(pair, monkeypatch):
     assert [f for f in result.search.failed_hypotheses if f.ours and f.hypothesis.startswith("left_out")]
 
 
-def test_what_the_model_refuses_is_counted_and_no_bug(pair, monkeypatch):
-    plant(monkeypatch, layers, "_rms_of_layer_norm", "call", "call.args[0].reshape(-1, 7919)")
+REFUSALS = {
+    "RuntimeError": "call.args[0].reshape(-1, 7919)",
+    "IndexError": "call.args[0].flip(7)",
+    "IndexError in a table": "torch.nn.functional.embedding(torch.tensor([9]), torch.zeros(2, 2))",
+    "ValueError": "torch.nn.functional.interpolate(call.args[0], size=3, scale_factor=2)",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_what_does_not_fit_is_counted_and_no_bug(pair, monkeypatch, kind):
+    plant(monkeypatch, layers, "_rms_of_layer_norm", "call", REFUSALS[kind])
     result = diagnosed(pair)
     assert result.search.failed_hypotheses == []
-    assert result.search.misfits["RuntimeError"] >= 1
+    assert result.search.misfits[kind.split()[0]] >= 1
+
+
+def test_a_hypothesis_may_say_that_it_does_not_apply(pair, monkeypatch):
+    def elsewhere(call):
+        raise NotApplicable("not here")
+
+    monkeypatch.setattr(layers, "_rms_of_layer_norm", elsewhere)
+    result = diagnosed(pair)
+    assert result.search.failed_hypotheses == []
+    assert result.search.misfits["NotApplicable"] >= 1
 
 
 class Picky(nn.Module):
@@ -170,3 +190,18 @@ def test_verbose_shows_the_traceback(tmp_path, capsys, monkeypatch):
     assert "Traceback" not in told[""].err
     assert "Traceback" in told["--verbose"].err
     assert "looked for causes in" in told["--verbose"].err
+
+
+def test_an_operation_gives_its_value_to_a_module(pair):
+    """A change of modules that asks for the result of an operation gets it: nothing has to be changed at operations."""
+    model = pair[0]
+    modules = {f"model.{path}" if path else "model": module for path, module in model.named_modules()}
+    asked = Site("model.blocks.1.ff", "gelu", 0)
+    seen = []
+    change = ModuleChange(
+        "model.blocks.1.ff.out", lambda values, args, kwargs, result: seen.append(values[str(asked)]), True
+    )
+    edited = Edited(modules, [Edit("looks", "looks", (change,), needs=(str(asked),))])
+    with torch.no_grad(), edited:
+        model(tiny.sample(), 10.0)
+    assert seen[0].ndim == 3

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...attention import AttentionModuleMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, PublishedAttention, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from ..modeling import ModelMixin, check_divisible, check_sizes, checkpointed
 from ..weights import StoredTensor
@@ -42,27 +42,29 @@ ATTENTION_PROJECTION = re.compile(r"attentions\.\d+\.(to_q|to_k|to_v|to_out\.0)\
 
 
 class AttnProcessor:
-    """Positions attend to all positions, as one sequence of tokens."""
+    """Positions attend to all positions, as one sequence of tokens, around a shortcut."""
 
     _attention_backend: str | None = None
 
-    def __call__(self, attn: Attention, hidden_NLC: Tensor) -> Tensor:
+    def __call__(self, attn: Attention, hidden: Tensor) -> Tensor:
+        hidden_NLC = attn.group_norm(hidden).flatten(2).transpose(1, 2)
         if attn.fused_projections:
             query, key, value = attn.to_qkv(hidden_NLC)
         else:
             query, key, value = attn.to_q(hidden_NLC), attn.to_k(hidden_NLC), attn.to_v(hidden_NLC)
         query, key, value = (x.unflatten(-1, (attn.heads, -1)) for x in (query, key, value))
         mixed = dispatch_attention_fn(query, key, value, backend=self._attention_backend).flatten(2)
-        return attn.to_out[0](mixed)
+        # The first summand decides the memory layout of what follows; this one is channels last, as in the reference.
+        return attn.to_out[0](mixed).transpose(1, 2).unflatten(2, hidden.shape[-2:]) + hidden
 
 
-class Attention(nn.Module, AttentionModuleMixin):
+class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     """Self-attention over the positions of a feature map, around a shortcut; one head as wide as the map."""
 
     _default_processor_cls = AttnProcessor
     _available_processors = (AttnProcessor,)
     _fusable_classes = (Linear,)
-    heads = 1
+    residual_connection = True
     to_qkv: Callable[[Tensor], tuple[Tensor, ...]]  # while the projections are fused
 
     def __init__(self, channels: int, groups: int) -> None:
@@ -71,14 +73,12 @@ class Attention(nn.Module, AttentionModuleMixin):
         self.to_q = Linear(channels, channels)
         self.to_k = Linear(channels, channels)
         self.to_v = Linear(channels, channels)
-        self.to_out = nn.ModuleList([Linear(channels, channels)])
+        self.to_out = nn.ModuleList([Linear(channels, channels), nn.Identity()])
+        self.describe_widths(channels, channels, heads=1)
         self.set_processor(AttnProcessor())
 
     def forward(self, hidden: Tensor) -> Tensor:
-        tokens_NLC = self.group_norm(hidden).flatten(2).transpose(1, 2)
-        mixed_NLC = self.processor(self, tokens_NLC)
-        # The first summand decides the memory layout of what follows; this one is channels last, as in the reference.
-        return mixed_NLC.transpose(1, 2).unflatten(2, hidden.shape[-2:]) + hidden
+        return self.processor(self, hidden)
 
 
 class ResnetBlock2D(nn.Module):
@@ -320,6 +320,8 @@ class AutoencoderKLOutput(Output):
 class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
     """Pictures in [-1, 1] to latents and back (Kingma and Welling, arXiv:1312.6114, as used in arXiv:2112.10752)."""
 
+    _supports_gradient_checkpointing = True
+
     # The first published files call the projections of the attention by the names of its original implementation.
     tensor_renames = (
         (r"(attentions\.\d+)\.query\.", r"\1.to_q."),
@@ -371,6 +373,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         """The tensors of a file under our names; projections that were stored as 1x1 convolutions become matrices."""
         return {name: _as_matrix(name, tensor) for name, tensor in super().stored_tensors(stored).items()}
 
+    @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
         """Pictures to the posterior of their latents."""
         check_pixels("AutoencoderKL", x, self.config.in_channels, self.spatial_scale_factor)
@@ -378,6 +381,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
+    @output_or_tuple
     def decode(
         self, z: Tensor, return_dict: bool = True, generator: torch.Generator | None = None
     ) -> DecoderOutput | tuple[Tensor]:
@@ -387,6 +391,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._decode, z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from ..modeling import ModelMixin, check_sizes, checkpointed
 from .parts import AutoencoderMixin, Conv2d, DecoderOutput, check_latents, check_pixels, compute_dtype
@@ -115,6 +115,7 @@ class DecoderTiny(nn.Module):
 class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
     """The tiny autoencoder of latent diffusion models (TAESD, TAESDXL, TAESD3, TAEF1)."""
 
+    _supports_gradient_checkpointing = True
     ignored_config_keys = frozenset({"block_out_channels"})  # written for others, read off the decoder's here
 
     @register_to_config
@@ -178,6 +179,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         """[0, 1] back to raw latents."""
         return scaled.sub(self.latent_shift).mul(2 * self.latent_magnitude)
 
+    @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderTinyOutput | tuple[Tensor]:
         """Pictures in [-1, 1] to latents."""
         check_pixels("AutoencoderTiny", x, self.config.in_channels, self.spatial_scale_factor)
@@ -185,6 +187,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         latents = self._by_slice(self._tiled_encode if self.use_tiling else self.encoder, x)
         return AutoencoderTinyOutput(latents=latents) if return_dict else (latents,)
 
+    @output_or_tuple
     def decode(
         self, x: Tensor, generator: torch.Generator | None = None, return_dict: bool = True
     ) -> DecoderOutput | tuple[Tensor]:
@@ -194,6 +197,7 @@ class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._tiled_decode if self.use_tiling else self.decoder, x)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    @output_or_tuple
     def forward(self, sample: Tensor, return_dict: bool = True) -> DecoderOutput | tuple[Tensor]:
         """Encode, store the latents as bytes, decode: what remains of a picture."""
         (latents,) = self.encode(sample, return_dict=False)

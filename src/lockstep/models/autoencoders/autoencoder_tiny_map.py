@@ -1,6 +1,6 @@
 """The names of the standalone TAESD files (madebyollin/taesd): rows of a weight map.
 
-They are dumps of two `nn.Sequential`; the decoder counts its soft clamp as layer 0, which is a line of the forward here.
+They are dumps of two `nn.Sequential`; the decoder counts its soft clamp as layer 0, here a line of the forward.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError, UnsupportedError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..unets.unet_2d_blocks import skip_channels
 from ..unets.unet_2d_condition import UNet2DConditionModel
 from ..unets.unet_2d_config import plan_unet
@@ -169,6 +169,7 @@ class ControlNetModel(UNet2DEncoder, ConfigMixin):
                     target.load_state_dict(source.state_dict())
         return controlnet
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

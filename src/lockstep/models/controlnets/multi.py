@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from ... import files
 from ...errors import InputError
+from ...outputs import output_or_tuple
+from ..modeling import CalledAsForward
 from .controlnet import ControlNetModel, ControlNetOutput
 
 FIRST_FOLDER = "controlnet"
 
 
-class MultiControlNetModel(nn.Module):
+class MultiControlNetModel(CalledAsForward):
     """ControlNets of one UNet; on disk they stand side by side in `controlnet`, `controlnet_1`, `controlnet_2` …"""
 
     gathers_several = True  # a list of nets given to a pipeline becomes one of these
@@ -29,6 +31,7 @@ class MultiControlNetModel(nn.Module):
             raise InputError(f"MultiControlNetModel wants ControlNetModels, got {got}.")
         self.nets = nn.ModuleList(nets)
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

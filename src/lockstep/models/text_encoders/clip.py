@@ -14,7 +14,7 @@ from torch import nn
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..modeling import check_divisible, check_sizes, checkpointed
 from .encoder import TextEncoder, activation, embedding
 
@@ -24,12 +24,12 @@ SIZES = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CLIPTextModelOutput(Output):
     """`hidden_states` are the embeddings and then each layer's output, before the final norm."""
 
     text_embeds: torch.Tensor | None = None
-    last_hidden_state: torch.Tensor | None = None
+    last_hidden_state: torch.Tensor
     pooler_output: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
 
@@ -223,6 +223,7 @@ class CLIPTextModel(TextEncoder):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.text_model.embeddings.token_embedding
 
+    @output_or_tuple
     def forward(
         self,
         input_ids: torch.Tensor,

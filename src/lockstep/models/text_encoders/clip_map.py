@@ -1,8 +1,8 @@
 """The names that CLIP's text transformer has in other files: rows of weight maps.
 
 `clip_rows`: transformers' names, with or without `text_model.`, as SD 1.x and SDXL files carry their first encoder.
-`open_clip_rows`: OpenCLIP's names, as SD 2.x, SDXL and the refiner carry theirs: query, key and value in one tensor, and
-the projection transposed.
+`open_clip_rows`: OpenCLIP's names, as SD 2.x, SDXL and the refiner carry theirs: query, key and value in one tensor,
+and the projection transposed.
 """
 
 from __future__ import annotations

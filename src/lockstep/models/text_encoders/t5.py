@@ -18,7 +18,7 @@ from torch import nn
 from ...attention import AttentionModuleMixin, dispatch_attention_fn
 from ...configuration import register_to_config, with_defaults
 from ...errors import ConfigError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..modeling import check_sizes, checkpointed
 from ..weights import StoredTensor
 from .encoder import TextEncoder, activation, embedding
@@ -286,6 +286,7 @@ class T5EncoderModel(TextEncoder):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.shared
 
+    @output_or_tuple
     def forward(
         self,
         input_ids: torch.Tensor,

@@ -16,7 +16,7 @@ from torch import nn
 
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from .unet_2d_blocks import CrossAttnUpBlock2D, DownBlock2D, UpBlock2D, skip_channels
 from .unet_2d_config import UNetPlan, plan_unet
@@ -128,6 +128,7 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
                 block = CrossAttnUpBlock2D(widths_in, outgoing, plan.resnet, transformer, add_upsample=level > 0)
             self.up_blocks.append(block)
 
+    @output_or_tuple
     def forward(
         self,
         sample: Tensor,

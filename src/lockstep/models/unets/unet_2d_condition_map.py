@@ -1,7 +1,7 @@
 """The names of the original latent diffusion files (LDM, SGM) for the UNet's tensors: rows of a weight map.
 
-There the blocks are one list, counted through: each resnet, with the transformer behind it, and each downsampler has its
-own number. What is inside a transformer has the same names on both sides.
+There the blocks are one list, counted through: each resnet, with the transformer behind it, and each downsampler has
+its own number. What is inside a transformer has the same names on both sides.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from .edits import Call, Edit, EditMode
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
 # The model's own operations come through here: what goes wrong in them is not ours.
 _PASSING = {Call.run.__code__, EditMode.__torch_function__.__code__, OperationMode.__torch_function__.__code__}
+_TORCH_INDEX_ERRORS = ("dimension", "index out of range in self")  # Python itself says "tuple index out of range"
 RUN_AGAIN = "the recorded run once more"
 
 
@@ -47,7 +48,7 @@ def _is_refusal(error: Exception, raised_in: FrameType) -> bool:
     if isinstance(error, RuntimeError):
         return not isinstance(error, RecursionError)
     if isinstance(error, IndexError):
-        return "dimension" in str(error).lower()
+        return any(word in str(error).lower() for word in _TORCH_INDEX_ERRORS)
     return isinstance(error, (ValueError, AssertionError)) and _is_of("torch", raised_in)
 
 

@@ -169,8 +169,7 @@ class PipelineProbe(Probe):
             self.everywhere.sites.setdefault(site, example_of(call, result, makers))
             if site.path.startswith("@"):
                 survey.sites.setdefault(site, example_of(call, result, makers))
-                if isinstance(result, torch.Tensor) and result.is_floating_point():
-                    survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
+                survey.note(site, result, next(counter))
 
         self.value(observe=observe)
         return survey

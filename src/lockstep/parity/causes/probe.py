@@ -109,8 +109,15 @@ class Survey:
     values: dict[str, tuple[int, tuple[int, ...]]] = field(
         default_factory=dict
     )  # label -> (order, shape), own frame only
+    order: dict[Site, int] = field(default_factory=dict)  # of every operation of the own frame, whatever it gives
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
     seconds: float = 0.0
+
+    def note(self, site: Site, result: Any, place: int) -> None:
+        """An operation of the own frame, and its result if that is a value which another place may take."""
+        self.order.setdefault(site, place)
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self.values.setdefault(str(site), (place, tuple(result.shape)))
 
 
 class Probe:
@@ -144,6 +151,7 @@ class Probe:
             return self.module(*self._args, **self._kwargs)
         edited.frames.push(self.path)
         args, kwargs = self._args, self._kwargs
+        edited.values.update({f"{self.path}|in.{i}": tensor for i, tensor in enumerate(self.tensors_in())})
         for change in (c for edit in edited.edits for c in edit.changes):
             if isinstance(change, ModuleChange) and change.path == self.path and change.before:
                 args, kwargs = change.apply(edited.values, args, kwargs, None)  # no hook is called for a method
@@ -205,12 +213,11 @@ class Probe:
 
         def observe(site: Site, call: Call, result: Any) -> None:
             survey.sites.setdefault(site, example_of(call, result, makers))
-            if isinstance(result, torch.Tensor):
-                if call.op in ("sin", "cos"):
-                    kept.append(result)  # alive, so that its identity stays its own
-                    makers[id(result)] = call.op
-                if site.path == self.path and result.is_floating_point():
-                    survey.values.setdefault(str(site), (next(counter), tuple(result.shape)))
+            if isinstance(result, torch.Tensor) and call.op in ("sin", "cos"):
+                kept.append(result)  # alive, so that its identity stays its own
+                makers[id(result)] = call.op
+            if site.path == self.path:
+                survey.note(site, result, next(counter))
 
         handles = []
         for path, module in self.children.items():

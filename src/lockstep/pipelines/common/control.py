@@ -6,11 +6,19 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...blocks import (
+    AutoPipelineBlocks,
+    BlockView,
+    ComponentSpec,
+    InputParam,
+    ModularPipelineBlocks,
+    OutputParam,
+    needs,
+)
 from ...errors import InputError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
-from .parts import AUTOENCODER_OUTLINE
+from .parts import AUTOENCODER_OUTLINE, Components
 from .sizes import check_size, picture_processor, repeated
 
 Tensor = torch.Tensor
@@ -33,7 +41,7 @@ class PrepareControl(ModularPipelineBlocks):
     ]
     outputs = [CONTROL_PIXELS, "height", "width"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if components.controlnet is None:
             raise InputError(
                 "'control_image' needs a ControlNet: load the pipeline with "
@@ -44,16 +52,16 @@ class PrepareControl(ModularPipelineBlocks):
         check_size(components, inputs)
         self.pixels(components, inputs)  # what it refuses, it refuses now
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         samples = len(state.prompt_embeds)
         pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
         state.control_pixels = [rows.to(state.prompt_embeds) for rows in pixels]
         state.height, state.width = pixels[0].shape[-2:]
 
-    def pixels(self, components: Any, state: Any) -> list[Tensor]:
+    def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
         """What each net sees; the first picture decides on the size."""
         nets = len(control_nets(components.controlnet))
-        pictures = [state.control_image] if nets == 1 else state.control_image
+        pictures: Any = [state.control_image] if nets == 1 else state.control_image
         if nets > 1 and not (isinstance(pictures, (list, tuple)) and len(pictures) == nets):
             got = f"{len(pictures)}" if isinstance(pictures, (list, tuple)) else "one picture"
             raise InputError(f"'control_image' wants a list with a picture for each of {nets} ControlNets, got {got}.")
@@ -76,7 +84,7 @@ def control_nets(controlnet: Any) -> list[ControlNetModel]:
     return list(getattr(controlnet, "nets", [controlnet]))
 
 
-def control_settings(components: Any, state: Any) -> list[tuple[float, float, float]]:
+def control_settings(components: Components, state: BlockView) -> list[tuple[float, float, float]]:
     """Begin, end and weight of each net."""
     nets = len(control_nets(components.controlnet))
     columns = []
@@ -88,14 +96,14 @@ def control_settings(components: Any, state: Any) -> list[tuple[float, float, fl
     return list(zip(*columns, strict=True))
 
 
-def check_control(components: Any, inputs: Any) -> None:
+def check_control(components: Components, inputs: BlockView) -> None:
     """Every net begins before it ends."""
     for start, end, _ in control_settings(components, inputs):
         if start >= end:
             raise InputError(f"'control_guidance_start' ({start}) has to be before 'control_guidance_end' ({end}).")
 
 
-def control_scales(components: Any, state: Any, step: int, steps: int) -> list[float]:
+def control_scales(components: Components, state: BlockView, step: int, steps: int) -> list[float]:
     """The weight of each net at a step; nothing outside of its part of the way."""
     return [
         scale * float(step / steps >= start and (step + 1) / steps <= end)

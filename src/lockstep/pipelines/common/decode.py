@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from ...blocks import ModularPipelineBlocks, needs
+from ...blocks import BlockView, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...images import VaeImageProcessor
-from .parts import AUTOENCODER
+from .parts import AUTOENCODER, Components
 
 
 class Decode(ModularPipelineBlocks):
@@ -22,17 +22,17 @@ class Decode(ModularPipelineBlocks):
     inputs = [*needs("latents"), "output_type"]
     outputs = ["images"]
 
-    def unneeded(self, inputs: Any) -> Collection[str]:
+    def unneeded(self, inputs: BlockView) -> Collection[str]:
         return ["autoencoder"] if inputs.output_type == "latent" else []
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if inputs.output_type != "latent" and components.autoencoder is None:
             raise InputError(
                 f"output_type={inputs.output_type!r} needs the component {self.cast['autoencoder'].name!r}, which this "
                 "pipeline does not have. Load it with one, or ask for output_type='latent'."
             )
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         if state.output_type == "latent":
             state.images = state.latents
             return
@@ -40,7 +40,7 @@ class Decode(ModularPipelineBlocks):
         pixels = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
         state.images = self.finished(pixels, state.output_type)
 
-    def unpacked(self, components: Any, state: Any) -> torch.Tensor:
+    def unpacked(self, components: Components, state: BlockView) -> torch.Tensor:
         """The latents as the autoencoder takes them; a family whose denoiser reads tokens lays them out again here."""
         return state.latents
 

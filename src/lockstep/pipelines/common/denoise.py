@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ...blocks import InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
+from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...guiders import predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
-from .parts import DENOISER, GUIDER, SCHEDULER
+from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
 Tensor = torch.Tensor
 ONE_BATCH = InputParam("batch_guidance", bool, default=True,
@@ -25,7 +25,7 @@ class ScaleModelInput(ModularPipelineBlocks):
     inputs = needs("latents")
     outputs = ["model_input"]
 
-    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         state.model_input = components.scheduler.scale_model_input(state.latents, t)
 
 
@@ -36,7 +36,7 @@ class Predict(ModularPipelineBlocks):
     inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
     outputs = ["noise_pred"]
 
-    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
         branches = components.guider.prepare_inputs(self.conditions(state))
 
@@ -46,11 +46,13 @@ class Predict(ModularPipelineBlocks):
         predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
         state.noise_pred = components.guider(branches)[0]
 
-    def conditions(self, state: Any) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
         """What differs between the branches: with the prompt, and without it."""
         return {"encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds)}
 
-    def denoise(self, components: Any, state: Any, t: Tensor, inputs: dict[str, Tensor], repeats: int) -> Tensor:
+    def denoise(
+        self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
+    ) -> Tensor:
         """One call of the denoiser for `repeats` branches; a family whose denoiser is told more says so here."""
         sample = torch.cat([state.model_input] * repeats)
         return components.denoiser(sample, t.expand(len(sample)), **inputs, return_dict=False)[0]
@@ -63,14 +65,14 @@ class SchedulerStep(ModularPipelineBlocks):
     inputs = [*needs("noise_pred", "latents"), "eta", "generator"]
     outputs = ["latents"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if inputs.eta and "eta" not in _step_arguments(components.scheduler):
             raise InputError(
                 f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use "
                 "DDIMScheduler."
             )
 
-    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         given = {"eta": state.eta, "generator": state.generator}
         taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
         state.latents = components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)[0]

@@ -20,7 +20,7 @@ class PicturePipeline(DiffusionPipeline):
 
     @property
     def _autoencoder(self) -> Any:
-        name = self.blocks.roles["autoencoder"].name
+        name = self.assembly.players["autoencoder"][0]
         found = getattr(self, name)
         if found is None:
             raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")

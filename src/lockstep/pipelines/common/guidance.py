@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...blocks import ModularPipelineBlocks
+from ...blocks import BlockView, ModularPipelineBlocks
 from ...errors import InputError
 from ...guiders import BaseGuidance
-from .parts import GUIDER
+from .parts import GUIDER, Components
 
 
 class SetGuidance(ModularPipelineBlocks):
@@ -16,7 +14,7 @@ class SetGuidance(ModularPipelineBlocks):
     expected_components = [GUIDER]
     inputs = ["guidance_scale", "guidance_rescale"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         for name, unset in (("guidance_scale", None), ("guidance_rescale", 0.0)):
             if getattr(inputs, name) != unset and not hasattr(components.guider, name):
                 kind = type(components.guider).__name__
@@ -24,7 +22,7 @@ class SetGuidance(ModularPipelineBlocks):
                     f"{kind} has no {name!r}; give its own settings when you make it: pipe.guider = {kind}(…)."
                 )
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         guider: BaseGuidance = components.guider
         if state.guidance_scale is not None:
             floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0

@@ -10,6 +10,7 @@ from torch.nn.functional import interpolate
 from ...blocks import (
     LATER,
     AutoPipelineBlocks,
+    BlockView,
     InputParam,
     ModularPipelineBlocks,
     OutputParam,
@@ -18,7 +19,7 @@ from ...blocks import (
 )
 from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
-from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER
+from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
 from .start import first_noise, to_latents
 from .timesteps import SetTimestepsForPainting
@@ -47,7 +48,7 @@ class PreparePainting(ModularPipelineBlocks):
     ]
     outputs = ["latents", "noise", OutputParam.template("image_latents"), "mask", "masked_image_latents", CROP_BOX]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         self.check_channels(components)
         if inputs.padding_mask_crop is not None and any(
@@ -57,7 +58,7 @@ class PreparePainting(ModularPipelineBlocks):
         if all(value is not LATER for value in (inputs.height, inputs.width, inputs.image, inputs.mask_image)):
             self.pixels(components, inputs)  # what it refuses, it refuses now
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         pixels, mask, state.crop_box = self.pixels(components, state)
         if state.strength < 1.0 or not sees_mask(components.denoiser):
             state.image_latents = to_latents(components, pixels, state)
@@ -71,7 +72,7 @@ class PreparePainting(ModularPipelineBlocks):
         state.mask = repeated(interpolate(mask, size=size), len(state.latents), "mask_image").to(state.latents)
 
     @staticmethod
-    def check_channels(components: Any) -> None:
+    def check_channels(components: Components) -> None:
         """The latents alone, or beside them a mask and the masked picture."""
         channels, latent = components.denoiser.config.in_channels, components.autoencoder.latent_channels
         if channels not in (latent, 2 * latent + 1):
@@ -79,18 +80,21 @@ class PreparePainting(ModularPipelineBlocks):
                 f"Painting wants a denoiser with {latent} or {2 * latent + 1} input channels, this one has {channels}."
             )
 
-    def pixels(self, components: Any, state: Any) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
+    def pixels(
+        self, components: Components, state: BlockView
+    ) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
         """Picture and mask at the size to paint, and the part of the picture that they show."""
         height, width = pixel_size(components, state)
         masks, pictures = mask_processor(scale_factor(components)), picture_processor(components)
         box, options = None, dict[str, Any](height=height, width=width)
         if state.padding_mask_crop is not None:
-            box = masks.get_crop_region(state.mask_image, width, height, pad=state.padding_mask_crop)
+            mask: Any = state.mask_image  # one PIL picture: `check` refuses others here
+            box = masks.get_crop_region(mask, width, height, pad=state.padding_mask_crop)
             options |= {"crops_coords": box, "resize_mode": "fill"}
         pixels = pictures.preprocess(state.image, **options).float()
         return pixels, masks.preprocess(state.mask_image, **options), box
 
-    def start(self, components: Any, state: Any) -> None:
+    def start(self, components: Components, state: BlockView) -> None:
         """Pure noise at full strength, else the picture with noise."""
         size = latent_size(components, state)
         shape = (len(state.prompt_embeds), components.autoencoder.latent_channels, *size)
@@ -118,7 +122,7 @@ class AppendMask(ModularPipelineBlocks):
     inputs = needs("model_input", "mask", "masked_image_latents")
     outputs = ["model_input"]
 
-    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         wide = sees_mask(components.denoiser)
         parts = [state.model_input, state.mask, state.masked_image_latents] if wide else [state.model_input]
         state.model_input = torch.cat(parts, dim=1)
@@ -131,7 +135,7 @@ class KeepUnmasked(ModularPipelineBlocks):
     inputs = [*needs("latents", "noise", "mask", "timesteps"), InputParam.template("image_latents", required=False)]
     outputs = ["latents"]
 
-    def __call__(self, components: Any, state: Any, i: int, t: Tensor) -> None:
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         if sees_mask(components.denoiser):  # it keeps the rest by itself
             state.latents = state.latents
             return
@@ -153,17 +157,17 @@ class PasteCrop(ModularPipelineBlocks):
     ]
     outputs = ["images"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if inputs.output_type != "pil":
             raise InputError(
                 f"'padding_mask_crop' pastes PIL pictures; it wants output_type='pil', got {inputs.output_type!r}."
             )
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         processor = VaeImageProcessor(do_convert_rgb=True)
-        state.images = [
-            processor.apply_overlay(state.mask_image, state.image, one, state.crop_box) for one in state.images
-        ]
+        mask: Any = state.mask_image
+        picture: Any = state.image
+        state.images = [processor.apply_overlay(mask, picture, one, state.crop_box) for one in state.images]
 
 
 class AutoAppendMask(AutoPipelineBlocks):

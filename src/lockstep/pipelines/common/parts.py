@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...blocks import ComponentSpec
+from ...blocks import ComponentSpec, ComponentsView
 from ...guiders import ClassifierFreeGuidance
+from ...models.autoencoders.autoencoder_kl import AutoencoderKL
+from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.autoencoders.parts import AutoencoderMixin
 from ...models.modeling import ModelMixin
 from ...schedulers import SchedulerMixin
@@ -18,3 +20,12 @@ AUTOENCODER_OUTLINE = replace(AUTOENCODER, outline=True, optional=True)
 
 SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")
+
+
+class Components(ComponentsView):
+    """The same to a type checker: what a shared block gets as `components`, as far as it declares it."""
+
+    denoiser: ModelMixin
+    autoencoder: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
+    guider: ClassifierFreeGuidance

@@ -1,4 +1,4 @@
-"""Pixels and latents: the factor between them is the autoencoder's, the size that a model was trained at the denoiser's."""
+"""Pixels and latents: the factor between them is the autoencoder's, the trained size the denoiser's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import torch
 
-from ...blocks import LATER
+from ...blocks import LATER, BlockView
 from ...errors import InputError
 from ...images import VaeImageProcessor
+from .parts import Components
 
 Tensor = torch.Tensor
 
 
-def scale_factor(components: Any) -> int:
+def scale_factor(components: Components) -> int:
     """Pixels per latent along a side."""
     if components.autoencoder is None:
         raise InputError(
@@ -24,12 +25,12 @@ def scale_factor(components: Any) -> int:
     return components.autoencoder.spatial_scale_factor
 
 
-def picture_processor(components: Any, **options: Any) -> VaeImageProcessor:
+def picture_processor(components: Components, **options: Any) -> VaeImageProcessor:
     """Pictures to what the autoencoder takes."""
     return VaeImageProcessor(**{"vae_scale_factor": scale_factor(components), "do_convert_rgb": True, **options})
 
 
-def check_size(components: Any, inputs: Any) -> None:
+def check_size(components: Components, inputs: BlockView) -> None:
     """A height and a width that the autoencoder can divide."""
     for name in ("height", "width"):
         value = getattr(inputs, name)
@@ -41,13 +42,13 @@ def check_size(components: Any, inputs: Any) -> None:
             )
 
 
-def trained_size(components: Any) -> tuple[int | None, int | None]:
+def trained_size(components: Components) -> tuple[int | None, int | None]:
     """Height and width, in latents, that the denoiser was trained at."""
     trained = components.denoiser.config.get("sample_size")
     return (trained, trained) if isinstance(trained, int) or trained is None else tuple(trained)
 
 
-def latent_size(components: Any, state: Any) -> tuple[int, int]:
+def latent_size(components: Components, state: BlockView) -> tuple[int, int]:
     """Height and width as given, else the size that the denoiser was trained at; in latents."""
     height, width = (
         side // scale_factor(components) if side else trained
@@ -58,13 +59,13 @@ def latent_size(components: Any, state: Any) -> tuple[int, int]:
     return height, width
 
 
-def pixel_size(components: Any, state: Any) -> tuple[int, int]:
+def pixel_size(components: Components, state: BlockView) -> tuple[int, int]:
     """The same in pixels."""
     height, width = latent_size(components, state)
     return height * scale_factor(components), width * scale_factor(components)
 
 
-def given_size(state: Any) -> tuple[int | None, int | None]:
+def given_size(state: BlockView) -> tuple[int | None, int | None]:
     """Height and width as far as they are known before the run."""
     height, width = (None if side is LATER else side for side in (state.height, state.width))
     return height, width

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ...blocks import LATER, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
+from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
 from ...errors import InputError
-from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER
+from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import check_size, given_size, latent_size, picture_processor, repeated
 from .timesteps import SetTimesteps, SetTimestepsByStrength
 
@@ -22,17 +22,17 @@ class PrepareLatents(ModularPipelineBlocks):
     inputs = [*needs("prompt_embeds", "timesteps"), "height", "width", "generator", "latents"]
     outputs = ["latents"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         check_channels(components.denoiser)
         if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
             check_latents(inputs.latents, self.shape(components, inputs, len(inputs.latents)))
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         shape = self.shape(components, state, len(state.prompt_embeds))
         state.latents = first_noise(shape, state, components.device) * components.scheduler.init_noise_sigma
 
-    def shape(self, components: Any, state: Any, samples: int) -> tuple[int, ...]:
+    def shape(self, components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
         """Samples, channels and the latents' own axes; a video has one for time."""
         return (samples, components.denoiser.config.in_channels, *latent_size(components, state))
 
@@ -44,15 +44,15 @@ class EncodeImage(ModularPipelineBlocks):
     inputs = [InputParam.template("image", required=True), *needs("prompt_embeds"), "height", "width", "generator"]
     outputs = ["image_latents"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         if inputs.image is not LATER:
             self.pixels(components, inputs)  # what it refuses, it refuses now
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         state.image_latents = to_latents(components, self.pixels(components, state), state)
 
-    def pixels(self, components: Any, state: Any) -> Tensor:
+    def pixels(self, components: Components, state: BlockView) -> Tensor:
         height, width = given_size(state)
         return picture_processor(components).preprocess(state.image, height=height, width=width)
 
@@ -68,14 +68,14 @@ class AddNoise(ModularPipelineBlocks):
     ]
     outputs = ["latents"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_channels(components.denoiser)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         given = state.latents
         state.latents = self.noised(components, state) if given is None else given.to(components.device)
 
-    def noised(self, components: Any, state: Any) -> Tensor:
+    def noised(self, components: Components, state: BlockView) -> Tensor:
         clean = state.image_latents
         noise = randn_tensor(clean.shape, state.generator, components.device, clean.dtype)
         return components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
@@ -113,7 +113,7 @@ def check_latents(latents: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def first_noise(shape: tuple[int, ...], state: Any, device: torch.device) -> Tensor:
+def first_noise(shape: tuple[int, ...], state: BlockView, device: torch.device) -> Tensor:
     """The given latents, or noise drawn for each sample."""
     if state.latents is None:
         return randn_tensor(shape, state.generator, device, state.prompt_embeds.dtype)
@@ -121,7 +121,7 @@ def first_noise(shape: tuple[int, ...], state: Any, device: torch.device) -> Ten
     return state.latents.to(device)
 
 
-def to_latents(components: Any, pixels: Tensor, state: Any) -> Tensor:
+def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tensor:
     """Pictures through the encoder (latents pass), one for each sample of the batch."""
     vae, samples = components.autoencoder, len(state.prompt_embeds)
     if pixels.shape[1] == vae.latent_channels:

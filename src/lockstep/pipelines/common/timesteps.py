@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ...blocks import InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError
-from .parts import SCHEDULER
+from .parts import SCHEDULER, Components
 
 Tensor = torch.Tensor
 
@@ -20,24 +20,31 @@ class SetTimesteps(ModularPipelineBlocks):
     inputs = ["num_inference_steps", "timesteps", "sigmas"]
     outputs = ["timesteps"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         given = [name for name in ("timesteps", "sigmas") if getattr(inputs, name) is not None]
         if len(given) == 2:
             raise InputError("Give 'timesteps' or 'sigmas', not both: either of them says all about the grid.")
-        self.set_grid(components.scheduler.fresh(), components, inputs)  # what it refuses, it refuses now
+        scheduler = components.scheduler.fresh()
+        begin = self.first_timestep(scheduler, components, inputs)  # what the grid refuses, it refuses now
+        scheduler.check_grid(begin)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         self.set_grid(components.scheduler, components, state)
         components.scheduler.set_begin_index(0)
         state.timesteps = components.scheduler.timesteps
 
-    def set_grid(self, scheduler: Any, components: Any, state: Any) -> int:
+    def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
+        """Set a scheduler's grid; the index of the timestep that is run first."""
+        self.set_grid(scheduler, components, state)
+        return 0
+
+    def set_grid(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's whole grid; returns its number of steps."""
         told = self.grid(scheduler, components, state)
         scheduler.set_timesteps(device=components.device, **told)
         return told.get("num_inference_steps") or len(scheduler.timesteps)
 
-    def grid(self, scheduler: Any, components: Any, state: Any) -> dict[str, Any]:
+    def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
         """What `set_timesteps` is told; a family whose grid follows from more (its size, say) adds that here."""
         given = {name: value for name in ("timesteps", "sigmas") if (value := getattr(state, name)) is not None}
         given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in given.items()}
@@ -49,18 +56,18 @@ class SetTimestepsByStrength(SetTimesteps):
 
     inputs = [*SetTimesteps.inputs, "strength"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         steps = self.set_grid(components.scheduler.fresh(), components, inputs)
         if int(steps * inputs.strength) < 1:
             raise InputError(f"strength={inputs.strength} of {steps} steps leaves no step to run. Raise one of them.")
 
-    def __call__(self, components: Any, state: Any) -> None:
-        skipped = self.skipped_by_strength(components.scheduler, components, state)
+    def __call__(self, components: Components, state: BlockView) -> None:
+        skipped = self.first_timestep(components.scheduler, components, state)
         components.scheduler.set_begin_index(skipped)
         state.timesteps = components.scheduler.timesteps[skipped:]
 
-    def skipped_by_strength(self, scheduler: Any, components: Any, state: Any) -> int:
+    def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's grid; how many of its timesteps the strength leaves out."""
         steps = self.set_grid(scheduler, components, state)
         return max(steps - min(int(steps * state.strength), steps), 0) * scheduler.order

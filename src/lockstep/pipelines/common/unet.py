@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks, needs
+from ...blocks import AutoPipelineBlocks, BlockView, ModularPipelineBlocks, needs
 from ...models.controlnets.multi import MultiControlNetModel
 from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
-from .parts import DENOISER_OUTLINE, GUIDER
+from .parts import DENOISER_OUTLINE, GUIDER, Components
 
 Tensor = torch.Tensor
 
@@ -21,7 +21,7 @@ class SetUNetGuidance(SetGuidance):
 
     expected_components = [GUIDER, DENOISER_OUTLINE]
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         super().__call__(components, state)
         if components.denoiser.config.time_cond_proj_dim is not None:
             components.guider.disable()
@@ -34,7 +34,7 @@ class EmbedGuidance(ModularPipelineBlocks):
     inputs = [*needs("prompt_embeds")]
     outputs = ["timestep_cond"]
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         width = components.denoiser.config.time_cond_proj_dim
         state.timestep_cond = None
         if width is not None:
@@ -55,7 +55,9 @@ class PredictWithUNet(Predict):
 
     inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs"]
 
-    def denoise(self, components: Any, state: Any, t: Tensor, inputs: dict[str, Tensor], repeats: int) -> Tensor:
+    def denoise(
+        self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
+    ) -> Tensor:
         sample = torch.cat([state.model_input] * repeats)
         residuals = self.residuals(components, state, t, sample, inputs)
         condition = state.timestep_cond
@@ -75,7 +77,7 @@ class PredictWithUNet(Predict):
         return None
 
     def residuals(
-        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+        self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
         """What a ControlNet adds to the denoiser's skips."""
         return {}
@@ -87,11 +89,11 @@ class PredictWithControl(PredictWithUNet):
     expected_components = [*PredictWithUNet.expected_components, CONTROLNET]
     inputs = [*PredictWithUNet.inputs, *CONTROL]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         check_control(components, inputs)
 
     def residuals(
-        self, components: Any, state: Any, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+        self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
         nets = control_nets(components.controlnet)
         scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))

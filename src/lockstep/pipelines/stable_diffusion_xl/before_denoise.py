@@ -6,15 +6,17 @@ from typing import Any
 
 import torch
 
-from ...blocks import ConfigSpec, InputParam, ModularPipelineBlocks, needs
+from ...blocks import AutoPipelineBlocks, BlockView, ConfigSpec, InputParam, ModularPipelineBlocks, needs
 from ...errors import InputError
+from ...notes import say_once
 from ..common.painting import PreparePainting
-from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE
+from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.sizes import scale_factor
 from ..common.start import AddNoise
 from ..common.timesteps import SetTimesteps, SetTimestepsByStrength
 
 Tensor = torch.Tensor
+Size = tuple[int, int]
 
 
 def cutoff(scheduler: Any, part: float) -> int:
@@ -30,7 +32,7 @@ def until(scheduler: Any, timesteps: Tensor, denoising_end: float | None) -> Ten
     return timesteps[: int((timesteps >= cutoff(scheduler, denoising_end)).sum())]
 
 
-def require_steps(timesteps: Tensor, inputs: Any) -> None:
+def require_steps(timesteps: Tensor, inputs: BlockView) -> None:
     if len(timesteps) == 0:
         raise InputError(
             f"No step of num_inference_steps={inputs.num_inference_steps} lies within the part of the way that "
@@ -43,13 +45,13 @@ class SetTimestepsUntil(SetTimesteps):
 
     inputs = [*SetTimesteps.inputs, "denoising_end"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         scheduler = components.scheduler.fresh()
         self.set_grid(scheduler, components, inputs)
         require_steps(until(scheduler, scheduler.timesteps, inputs.denoising_end), inputs)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         super().__call__(components, state)
         state.timesteps = until(components.scheduler, components.scheduler.timesteps, state.denoising_end)
 
@@ -59,7 +61,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
 
     inputs = [*SetTimesteps.inputs, InputParam.template("strength", default=0.3), "denoising_start", "denoising_end"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         start, end = inputs.denoising_start, inputs.denoising_end
         if start is None:
             super().check(components, inputs)
@@ -67,13 +69,13 @@ class SetTimestepsBetween(SetTimestepsByStrength):
             raise InputError(f"'denoising_start' ({start}) has to be before 'denoising_end' ({end}).")
         require_steps(self.part(components.scheduler.fresh(), components, inputs), inputs)
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         state.timesteps = self.part(components.scheduler, components, state)
 
-    def part(self, scheduler: Any, components: Any, state: Any) -> Tensor:
+    def part(self, scheduler: Any, components: Components, state: BlockView) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
-            skipped = self.skipped_by_strength(scheduler, components, state)
+            skipped = self.first_timestep(scheduler, components, state)
         else:
             self.set_grid(scheduler, components, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
@@ -104,7 +106,7 @@ class AddNoiseUnlessStarted(AddNoise):
 
     inputs = [*AddNoise.inputs, "denoising_start"]
 
-    def noised(self, components: Any, state: Any) -> Tensor:
+    def noised(self, components: Components, state: BlockView) -> Tensor:
         return super().noised(components, state) if state.denoising_start is None else state.image_latents
 
 
@@ -115,7 +117,7 @@ SIZES = [
 
 
 class DescribeSizes(ModularPipelineBlocks):
-    """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
+    """Original size, crop and target size (the refiner: an aesthetic score) as numbers (arXiv:2307.01952)."""
 
     expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
     expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]
@@ -126,34 +128,45 @@ class DescribeSizes(ModularPipelineBlocks):
     ]
     outputs = ["add_time_ids", "negative_add_time_ids"]
 
-    def check(self, components: Any, inputs: Any) -> None:
+    def check(self, components: Components, inputs: BlockView) -> None:
         if inputs.original_size is None or inputs.target_size is None:
             scale_factor(components)  # the size of the picture itself is what the model is told: it has to be known
         for name in SIZES:
             if inputs[name] is not None and len(inputs[name]) != 2:
                 raise InputError(f"{name!r} wants two numbers (height or top, width or left), got {inputs[name]}.")
 
-    def __call__(self, components: Any, state: Any) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         original, target = state.original_size, state.target_size
         if original is None or target is None:
-            size = tuple(side * scale_factor(components) for side in state.latents.shape[-2:])
-            original, target = original or size, target or size
-        crop, negative_crop = state.crops_coords_top_left, state.negative_crops_coords_top_left
-        negative_original = state.negative_original_size or original
-        negative_target = state.negative_target_size or target
+            height, width = (side * scale_factor(components) for side in state.latents.shape[-2:])
+            original, target = original or (height, width), target or (height, width)
+        crop = state.crops_coords_top_left
+        negative_original, negative_target, negative_crop = self.negative_sizes(state, original, target)
         if components.requires_aesthetics_score:
-            positive = (*original, *crop, state.aesthetic_score)
-            negative = (*negative_original, *negative_crop, state.negative_aesthetic_score)
+            positive: tuple[float, ...] = (*original, *crop, state.aesthetic_score)
+            left = state.negative_crops_coords_top_left
+            negative: tuple[float, ...] = (*negative_original, *left, state.negative_aesthetic_score)
         else:
             positive = (*original, *crop, *target)
-            told = state.negative_original_size is not None and state.negative_target_size is not None
-            negative = (*negative_original, *(negative_crop if told else crop), *negative_target)
+            negative = (*negative_original, *negative_crop, *negative_target)
         self.check_width(components.denoiser, len(positive), state.pooled_prompt_embeds.shape[-1])
         state.add_time_ids = self.rows(positive, state)
         state.negative_add_time_ids = self.rows(negative, state)
 
+    def negative_sizes(self, state: BlockView, original: Size, target: Size) -> tuple[Size, Size, Size]:
+        """Original size, target size and crop of the unconditional prediction: its own where both sizes are given."""
+        given = state.negative_original_size, state.negative_target_size
+        if all(given):
+            return *given, state.negative_crops_coords_top_left
+        if any(given):
+            say_once(
+                "'negative_original_size' and 'negative_target_size' do nothing one without the other, here as "
+                "elsewhere. Give both."
+            )
+        return original, target, state.crops_coords_top_left
+
     @staticmethod
-    def rows(numbers: tuple[float, ...], state: Any) -> Tensor:
+    def rows(numbers: tuple[float, ...], state: BlockView) -> Tensor:
         return torch.tensor([numbers]).to(state.prompt_embeds).repeat(len(state.latents), 1)
 
     @staticmethod
@@ -168,3 +181,19 @@ class DescribeSizes(ModularPipelineBlocks):
                 f"{unet.config.addition_time_embed_dim} and {pooled} of pooled text). "
                 "Is 'requires_aesthetics_score' (refiner: true, base: false) right for this model?"
             )
+
+
+class DescribeSizesOfPictures(DescribeSizes):
+    """The same where a picture is given: each negative size counts by itself, and the crop is that of the prompt."""
+
+    def negative_sizes(self, state: BlockView, original: Size, target: Size) -> tuple[Size, Size, Size]:
+        sizes = state.negative_original_size or original, state.negative_target_size or target
+        return *sizes, state.crops_coords_top_left
+
+
+class AutoDescribeSizes(AutoPipelineBlocks):
+    """By whether a picture is given."""
+
+    block_classes = [DescribeSizesOfPictures, DescribeSizes]
+    block_names = ["with_picture", "plain"]
+    block_trigger_inputs = ["image", None]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from ...blocks import ComponentSpec, SequentialPipelineBlocks, needs
+from ...blocks import BlockView, ComponentSpec, SequentialPipelineBlocks, needs
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
@@ -19,7 +17,7 @@ from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, Predic
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
 from .before_denoise import (
     AddNoiseUnlessStarted,
-    DescribeSizes,
+    AutoDescribeSizes,
     PreparePaintingXL,
     SetTimestepsBetween,
     SetTimestepsForPainting,
@@ -39,7 +37,7 @@ class PredictXL(PredictWithUNet):
         *["negative_pooled_prompt_embeds", "negative_add_time_ids"],
     ]
 
-    def conditions(self, state: Any) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
         return {
             "encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds),
             "text_embeds": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),
@@ -58,7 +56,7 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
 
 
 class StableDiffusionXLBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting, with the base model or the refiner, with or without a ControlNet."""
+    """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
     roles = {
@@ -75,7 +73,7 @@ class StableDiffusionXLBlocks(SequentialPipelineBlocks):
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
             text2image=StartFromNoise.with_parts(timesteps=SetTimestepsUntil),
         ),
-        "sizes": DescribeSizes,
+        "sizes": AutoDescribeSizes,
         "denoise": DenoiseOrPaint.with_parts(
             predict=AutoPredict.with_parts(with_control=PredictXLWithControl, plain=PredictXL)
         ),

@@ -372,7 +372,7 @@ def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     for site, example in reversed(survey.sites.items()):  # the nearest to the bad value first
         if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "to"):
             continue
-        order = survey.values.get(str(site), (1 << 30, ()))[0]
+        order = survey.order[site]
         for place, operand in _places_of(example):
             index = place[0]
             if (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..edits import Call, Edit, Site
+from ..edits import Call, Edit, NotApplicable, Site
 from ..examples import Example, edit
 
 Sites = frozenset[Site]
@@ -122,13 +122,8 @@ def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     orders = list(permutations(range(count)))[1:] if count <= 4 else swaps(count)
     for order in orders:
         words = ", ".join(str(i) for i in order)
-        yield edit(
-            "split_order",
-            f"parts taken in the order {words}",
-            sites,
-            lambda c, o=order: tuple(c.run()[i] for i in o),
-            rank=1,
-        )
+        words = f"parts taken in the order {words}"
+        yield edit("split_order", words, sites, lambda c, o=order: _reordered(c, o), rank=1)
     yield edit(
         "split_interleave", f"every {count}th element instead of {count} blocks", sites, _interleaved_split, rank=1
     )
@@ -137,6 +132,13 @@ def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     for heads in [h for h in range(2, 65) if size % h == 0 and size > h]:
         words = f"the {count} parts interleaved per head ({heads} heads)"
         yield edit("split_interleave", words, sites, lambda c, h=heads: _split_per_head(c, h), rank=2)
+
+
+def _reordered(call: Call, order: tuple[int, ...]) -> Any:
+    pieces = call.run()
+    if len(pieces) != len(order):
+        raise NotApplicable(f"{len(pieces)} parts, not {len(order)}")
+    return tuple(pieces[i] for i in order)
 
 
 def swaps(count: int) -> list[tuple[int, ...]]:

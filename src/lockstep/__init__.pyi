@@ -1,0 +1,197 @@
+"""Written by `python -m lockstep.blocks.stubs`; do not edit."""
+# ruff: noqa
+# fmt: off
+# mypy: disable-error-code="override"
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from . import attention as attention
+    from . import blocks as blocks
+    from . import configuration as configuration
+    from . import errors as errors
+    from . import files as files
+    from . import guiders as guiders
+    from . import images as images
+    from . import loaders as loaders
+    from . import media as media
+    from . import models as models
+    from . import notes as notes
+    from . import outputs as outputs
+    from . import parity as parity
+    from . import pipelines as pipelines
+    from . import schedulers as schedulers
+    from . import tokenizers as tokenizers
+    from .guiders import AdaptiveProjectedGuidance as AdaptiveProjectedGuidance
+    from .attention import AttentionModuleMixin as AttentionModuleMixin
+    from .guiders import AutoGuidance as AutoGuidance
+    from .blocks import AutoPipelineBlocks as AutoPipelineBlocks
+    from .pipelines.published import AutoPipelineForImage2Image as AutoPipelineForImage2Image
+    from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
+    from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
+    from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
+    from .guiders import BaseGuidance as BaseGuidance
+    from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
+    from .models.text_encoders.clip import CLIPTextModel as CLIPTextModel
+    from .models.text_encoders.clip import CLIPTextModelWithProjection as CLIPTextModelWithProjection
+    from .tokenizers import CLIPTokenizer as CLIPTokenizer
+    from .models.vision.clip_vision import CLIPVisionModel as CLIPVisionModel
+    from .models.vision.clip_vision import CLIPVisionModelWithProjection as CLIPVisionModelWithProjection
+    from .blocks import Checkpoint as Checkpoint
+    from .guiders import ClassifierFreeGuidance as ClassifierFreeGuidance
+    from .guiders import ClassifierFreeZeroStarGuidance as ClassifierFreeZeroStarGuidance
+    from .blocks import ComponentSpec as ComponentSpec
+    from .blocks import ConditionalPipelineBlocks as ConditionalPipelineBlocks
+    from .configuration import ConfigMixin as ConfigMixin
+    from .blocks import ConfigSpec as ConfigSpec
+    from .models.controlnets.controlnet import ControlNetModel as ControlNetModel
+    from .schedulers import DDIMInverseScheduler as DDIMInverseScheduler
+    from .schedulers import DDIMScheduler as DDIMScheduler
+    from .schedulers import DDPMScheduler as DDPMScheduler
+    from .schedulers import DEISMultistepScheduler as DEISMultistepScheduler
+    from .schedulers import DPMSolverMultistepScheduler as DPMSolverMultistepScheduler
+    from .schedulers import DPMSolverSinglestepScheduler as DPMSolverSinglestepScheduler
+    from .pipelines.pipeline import DiffusionPipeline as DiffusionPipeline
+    from .schedulers import EulerAncestralDiscreteScheduler as EulerAncestralDiscreteScheduler
+    from .schedulers import EulerDiscreteScheduler as EulerDiscreteScheduler
+    from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
+    from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
+    from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
+    from .configuration import FrozenDict as FrozenDict
+    from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
+    from .blocks import InputParam as InputParam
+    from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
+    from .schedulers import LCMScheduler as LCMScheduler
+    from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
+    from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
+    from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
+    from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
+    from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
+    from .models.modeling import ModelMixin as ModelMixin
+    from .pipelines.pipeline import ModularPipeline as ModularPipeline
+    from .blocks import ModularPipelineBlocks as ModularPipelineBlocks
+    from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
+    from .blocks import OutputParam as OutputParam
+    from .schedulers import PNDMScheduler as PNDMScheduler
+    from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
+    from .blocks import PipelineState as PipelineState
+    from .schedulers import SchedulerMixin as SchedulerMixin
+    from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
+    from .guiders import SkipLayerGuidance as SkipLayerGuidance
+    from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
+    from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionControlNetPipeline as StableDiffusionControlNetPipeline
+    from .pipelines.published import StableDiffusionImg2ImgPipeline as StableDiffusionImg2ImgPipeline
+    from .pipelines.published import StableDiffusionInpaintPipeline as StableDiffusionInpaintPipeline
+    from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
+    from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
+    from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
+    from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionXLControlNetPipeline as StableDiffusionXLControlNetPipeline
+    from .pipelines.published import StableDiffusionXLImg2ImgPipeline as StableDiffusionXLImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLInpaintPipeline as StableDiffusionXLInpaintPipeline
+    from .pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline as StableDiffusionXLPipeline
+    from .models.text_encoders.t5 import T5EncoderModel as T5EncoderModel
+    from .tokenizers import T5Tokenizer as T5Tokenizer
+    from .schedulers import TCDScheduler as TCDScheduler
+    from .guiders import TangentialClassifierFreeGuidance as TangentialClassifierFreeGuidance
+    from .models.text_encoders.t5 import UMT5EncoderModel as UMT5EncoderModel
+    from .models.unets.unet_2d_condition import UNet2DConditionModel as UNet2DConditionModel
+    from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
+    from .attention import attention_backend as attention_backend
+    from .attention import dispatch_attention_fn as dispatch_attention_fn
+    from .configuration import register_to_config as register_to_config
+
+__version__: str
+__all__ = [
+    "__version__",
+    "AdaptiveProjectedGuidance",
+    "AttentionModuleMixin",
+    "AutoGuidance",
+    "AutoPipelineBlocks",
+    "AutoPipelineForImage2Image",
+    "AutoPipelineForInpainting",
+    "AutoPipelineForText2Image",
+    "AutoencoderKL",
+    "AutoencoderTiny",
+    "BaseGuidance",
+    "CLIPImageProcessor",
+    "CLIPTextModel",
+    "CLIPTextModelWithProjection",
+    "CLIPTokenizer",
+    "CLIPVisionModel",
+    "CLIPVisionModelWithProjection",
+    "Checkpoint",
+    "ClassifierFreeGuidance",
+    "ClassifierFreeZeroStarGuidance",
+    "ComponentSpec",
+    "ConditionalPipelineBlocks",
+    "ConfigMixin",
+    "ConfigSpec",
+    "ControlNetModel",
+    "DDIMInverseScheduler",
+    "DDIMScheduler",
+    "DDPMScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "DiffusionPipeline",
+    "EulerAncestralDiscreteScheduler",
+    "EulerDiscreteScheduler",
+    "FlowMatchEulerDiscreteScheduler",
+    "FlowMatchHeunDiscreteScheduler",
+    "FrequencyDecoupledGuidance",
+    "FrozenDict",
+    "HeunDiscreteScheduler",
+    "InputParam",
+    "KDPM2DiscreteScheduler",
+    "LCMScheduler",
+    "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks",
+    "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline",
+    "LoopSequentialPipelineBlocks",
+    "MagnitudeAwareGuidance",
+    "ModelMixin",
+    "ModularPipeline",
+    "ModularPipelineBlocks",
+    "MultiControlNetModel",
+    "OutputParam",
+    "PNDMScheduler",
+    "PerturbedAttentionGuidance",
+    "PipelineState",
+    "SchedulerMixin",
+    "SequentialPipelineBlocks",
+    "SkipLayerGuidance",
+    "SmoothedEnergyGuidance",
+    "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline",
+    "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline",
+    "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline",
+    "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker",
+    "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline",
+    "StableDiffusionXLImg2ImgPipeline",
+    "StableDiffusionXLInpaintPipeline",
+    "StableDiffusionXLPipeline",
+    "T5EncoderModel",
+    "T5Tokenizer",
+    "TCDScheduler",
+    "TangentialClassifierFreeGuidance",
+    "UMT5EncoderModel",
+    "UNet2DConditionModel",
+    "UniPCMultistepScheduler",
+    "attention_backend",
+    "dispatch_attention_fn",
+    "register_to_config",
+]

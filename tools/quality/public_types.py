@@ -1,0 +1,178 @@
+"""No public name is typed `Any`: parameters, results and attributes of what `lockstep.__all__` lists say what they are.
+
+Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that
+much;
+`Any` alone, or no type at all, says nothing, and stands in `EXCEPTIONS` with its reason or is a finding.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import lockstep
+
+from .findings import Finding
+from .public_types_exceptions import EXCEPTIONS
+
+SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__getattr__")
+WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module as a type checker sees it: the stub where there is one."""
+
+    name: str  # without the package
+    path: Path
+    tree: ast.Module
+
+    def definition(self, name: str) -> ast.AST | None:
+        """The class or function of this name, if this module defines it."""
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((node for node in self.tree.body if isinstance(node, kinds) and node.name == name), None)
+
+    def origin(self, name: str) -> str | None:
+        """`module:name` of what a `from … import` of this module brings under a name."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        return f"{self._absolute(node)}:{alias.name}"
+        value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), None)
+        return f"{self.name}:{value.id}" if isinstance(value, ast.Name) else None
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return (node.module or "").removeprefix("lockstep").removeprefix(".")
+        package = self.name.split(".") if self.path.stem == "__init__" else self.name.split(".")[:-1]
+        base = package[: len(package) - node.level + 1]
+        return ".".join([*base, *([node.module] if node.module else [])])
+
+
+class Library:
+    """The modules of a package, read when they are first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.source = functools.cache(self._source)
+
+    def _source(self, module: str) -> Source | None:
+        place = self.root.joinpath(*module.split("."))
+        stems = (place.parent / place.name, place / "__init__")
+        paths = (stem.with_name(f"{stem.name}{suffix}") for stem in stems for suffix in (".pyi", ".py"))
+        path = next((path for path in paths if path.is_file()), None)
+        return None if path is None else Source(module, path, ast.parse(path.read_text(encoding="utf-8")))
+
+    def find(self, module: str, name: str) -> tuple[Source, ast.AST] | None:
+        """Where a name is defined, through the modules that hand it on."""
+        for _ in range(8):
+            source = self.source(module)
+            definition = source.definition(name) if source else None
+            if source and definition is not None:
+                return source, definition
+            origin = source.origin(name) if source else None
+            if origin is None:
+                return None
+            module, _, name = origin.partition(":")
+        return None
+
+    def classes(self, source: Source, node: ast.ClassDef) -> Iterator[tuple[Source, ast.ClassDef]]:
+        """A class and those of the package that it is made from."""
+        yield source, node
+        for base in node.bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            found = self.find(source.name, ast.unparse(plain).rpartition(".")[2])
+            if found and isinstance(found[1], ast.ClassDef):
+                yield from self.classes(found[0], found[1])
+
+
+def findings(
+    root: Path, where: Mapping[str, str] | None = None, exceptions: Mapping[str, str] = EXCEPTIONS
+) -> list[Finding]:
+    """Every untyped part of a public name that is no exception, and every exception that is none any more."""
+    library, met = Library(root), set[str]()
+    found: dict[Finding, None] = {}
+    for name, module in (vars(lockstep)["_WHERE"] if where is None else where).items():
+        place = library.find(module, name)
+        if place is None:
+            raise LookupError(f"{name} is not defined in {module}")
+        for key, finding in _untyped(library, *place):
+            allowed = [pattern for pattern in exceptions if fnmatch.fnmatchcase(key, pattern)]
+            met.update(allowed)
+            if not allowed:
+                found[finding] = None
+    table = Path(str(sys.modules[f"{__package__}.public_types_exceptions"].__file__))
+    stale = [Finding(table, 1, f"{one!r} allows nothing any more: take it out") for one in exceptions if one not in met]
+    return sorted(found) + stale
+
+
+def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[str, Finding]]:
+    """Key and finding of each part of a public class or function that says nothing about its type."""
+    if not isinstance(node, ast.ClassDef):
+        yield from _in_function(source, node, "")
+        return
+    for owner, definition in library.classes(source, node):
+        overloaded: set[str] = set()
+        for member in _members(definition.body):
+            if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                name = member.target.id
+                if not name.startswith("_") and says_nothing(member.annotation):
+                    yield _found(owner, member, f"{definition.name}.{name}", "is typed Any")
+            elif isinstance(member, ast.FunctionDef) and (not member.name.startswith("_") or member.name in SPECIAL):
+                if any(ast.unparse(one).endswith("overload") for one in member.decorator_list):
+                    overloaded.add(member.name)
+                elif member.name in overloaded:
+                    continue  # what stands behind overloads is nobody's signature
+                yield from _in_function(owner, member, f"{definition.name}.")
+
+
+def _members(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a class that a type checker reads."""
+    for node in body:
+        if isinstance(node, ast.If):
+            test = ast.unparse(node.test)
+            yield from _members(
+                node.body if test == "TYPE_CHECKING" else node.orelse if "TYPE_CHECKING" in test else []
+            )
+        else:
+            yield node
+
+
+def _in_function(source: Source, node: ast.AST, owner: str) -> Iterator[tuple[str, Finding]]:
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    arguments = node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    is_bound = bool(owner) and not any(ast.unparse(one) == "staticmethod" for one in node.decorator_list)
+    for one in [*named[is_bound:], *filter(None, (arguments.vararg, arguments.kwarg))]:
+        if says_nothing(one.annotation):
+            yield _found(source, one, f"{owner}{node.name}({one.arg})", "is typed Any")
+    if node.name != "__init__" and says_nothing(node.returns):
+        yield _found(source, node, f"{owner}{node.name}", "returns Any")
+
+
+def _found(source: Source, node: ast.AST, name: str, problem: str) -> tuple[str, Finding]:
+    key = f"{source.name}.{name}"
+    return key, Finding(source.path, getattr(node, "lineno", 0), f"{key} {problem}: say what it is, or why not")
+
+
+def says_nothing(annotation: ast.expr | None) -> bool:
+    """Whether an annotation is missing, `Any`, or as wide as `Any`."""
+    if annotation is None:
+        return True
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return says_nothing(ast.parse(annotation.value, mode="eval").body)
+    if isinstance(annotation, ast.BinOp):
+        return says_nothing(annotation.left) or says_nothing(annotation.right)
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).rpartition(".")[2] in WRAPPERS:
+        return says_nothing(annotation.slice)
+    return ast.unparse(annotation).rpartition(".")[2] == "Any"
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
