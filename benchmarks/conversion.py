@@ -15,13 +15,21 @@ from .machine import console
 
 UNET = {"sample_size": 64, "cross_attention_dim": 768}
 VAE = {
-    "block_out_channels": (128, 256, 512, 512), "layers_per_block": 2, "sample_size": 512,
-    "down_block_types": ("DownEncoderBlock2D",) * 4, "up_block_types": ("UpDecoderBlock2D",) * 4,
-}  # fmt: skip
+    "block_out_channels": (128, 256, 512, 512),
+    "layers_per_block": 2,
+    "sample_size": 512,
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+}
 TEXT = {
-    "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "projection_dim": 768,
-    "bos_token_id": 0, "eos_token_id": 2,
-}  # fmt: skip
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "projection_dim": 768,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+}
 
 
 def make_folder(folder: Path, dtype: str) -> None:
@@ -32,13 +40,19 @@ def make_folder(folder: Path, dtype: str) -> None:
 
     torch.manual_seed(0)
     parts = {
-        "unet": lockstep.UNet2DConditionModel(**UNET), "vae": lockstep.AutoencoderKL(**VAE),
-        "text_encoder": lockstep.CLIPTextModel(**TEXT), "tokenizer": lockstep.CLIPTokenizer.published(),
+        "unet": lockstep.UNet2DConditionModel(**UNET),
+        "vae": lockstep.AutoencoderKL(**VAE),
+        "text_encoder": lockstep.CLIPTextModel(**TEXT),
+        "tokenizer": lockstep.CLIPTokenizer.published(),
         "scheduler": lockstep.PNDMScheduler(
-            beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, skip_prk_steps=True,
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            steps_offset=1,
+            skip_prk_steps=True,
             set_alpha_to_one=False,
         ),
-    }  # fmt: skip
+    }
     index = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.42.1"}
     for name, part in parts.items():
         (part.to(getattr(torch, dtype)) if isinstance(part, torch.nn.Module) else part).save_pretrained(folder / name)
@@ -145,7 +159,7 @@ def main() -> None:
         )
         if options.side:
             console.print(
-                f"latents of diffusers and Lockstep from the file: relative L2 {same_latents(folder, file, options.side):.2g}"
+                f"latents of diffusers and Lockstep: relative L2 {same_latents(folder, file, options.side):.2g}"
             )
     finally:
         shutil.rmtree(root)

@@ -1,7 +1,7 @@
-"""Coverage-guided fuzzing of everything that reads a checkpoint file before its weights (package atheris, not a dependency).
+"""Coverage-guided fuzzing of all that reads a checkpoint file before its weights (package atheris, no dependency).
 
-`python -m benchmarks.fuzz_checkpoints -runs=100000`: an input is a file; reading it has to end in a description or in an
-error of Lockstep's own. Anything else stops the run and leaves the input behind as `crash-…`.
+`python -m benchmarks.fuzz_checkpoints -runs=100000`: an input is a file; reading it has to end in a description or in
+an error of Lockstep's own. Anything else stops the run and leaves the input behind as `crash-…`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lockstep.files import read_safetensors_header
+from lockstep.loaders.convert import convert
 
 
 @pytest.fixture
@@ -75,11 +76,28 @@ def test_dtype(lockstep, folder, single, tmp_path):
 
 def test_every_kind_of_difference_is_named(lockstep, tmp_path):
     square, cube = torch.randn(4, 4), torch.randn(2, 3, 4)
-    one = {"same": square, "cast": square, "turned": torch.randn(3, 4), "axes": cube, "rows": torch.randn(6, 3), "scaled": square,
-           "other": square, "gone": square, "shape": torch.randn(4, 5)}  # fmt: skip
-    other = {"same": square, "cast": square.half(), "turned": one["turned"].T.contiguous(), "axes": cube.permute(2, 0, 1).contiguous(),
-             "rows": one["rows"].flip(0).contiguous(), "scaled": square * 0.13025, "other": square + 0.1 * torch.randn(4, 4),
-             "new": square, "shape": torch.randn(3, 5)}  # fmt: skip
+    one = {
+        "same": square,
+        "cast": square,
+        "turned": torch.randn(3, 4),
+        "axes": cube,
+        "rows": torch.randn(6, 3),
+        "scaled": square,
+        "other": square,
+        "gone": square,
+        "shape": torch.randn(4, 5),
+    }
+    other = {
+        "same": square,
+        "cast": square.half(),
+        "turned": one["turned"].T.contiguous(),
+        "axes": cube.permute(2, 0, 1).contiguous(),
+        "rows": one["rows"].flip(0).contiguous(),
+        "scaled": square * 0.13025,
+        "other": square + 0.1 * torch.randn(4, 4),
+        "new": square,
+        "shape": torch.randn(3, 5),
+    }
     save_file({name: tensor.clone() for name, tensor in one.items()}, tmp_path / "a.safetensors")
     save_file({name: tensor.clone() for name, tensor in other.items()}, tmp_path / "b.safetensors")
     code, out, _ = lockstep("diff", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--json")
@@ -87,9 +105,16 @@ def test_every_kind_of_difference_is_named(lockstep, tmp_path):
     states = {entry["name"]: entry["state"] for entry in said["differences"]}
     assert code == 15
     assert states == {
-        "cast": "cast", "turned": "transposed", "axes": "permuted", "rows": "permuted", "scaled": "scaled", "other": "different",
-        "gone": "only in A", "new": "only in B", "shape": "different",
-    }  # fmt: skip
+        "cast": "cast",
+        "turned": "transposed",
+        "axes": "permuted",
+        "rows": "permuted",
+        "scaled": "scaled",
+        "other": "different",
+        "gone": "only in A",
+        "new": "only in B",
+        "shape": "different",
+    }
     assert next(entry["detail"] for entry in said["differences"] if entry["name"] == "scaled") == "by 0.13025"
 
 
@@ -101,8 +126,6 @@ def test_nothing_half_written_stays(lockstep, folder, single, tmp_path, monkeypa
 
     monkeypatch.setattr(streaming, "_copy", fail)
     for source, target in ((folder, "out.safetensors"), (single, "out")):
-        with pytest.raises(OSError):
-            from lockstep.loaders.convert import convert
-
+        with pytest.raises(OSError, match="the disk is full"):
             convert(source, tmp_path / target)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

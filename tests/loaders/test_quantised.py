@@ -146,12 +146,15 @@ def test_plain_fp8_is_cast_up(single, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, words",
+    ("name", "words"),
     [
-        ("a.weight.quant_state.bitsandbytes__nf4", "bitsandbytes nf4"), ("a.SCB", "bitsandbytes int8"), ("a.qweight", "SVDQuant"),
-        ("a.weight_scale_inv", "block-wise fp8"), ("a.scales", "MLX"),
+        ("a.weight.quant_state.bitsandbytes__nf4", "bitsandbytes nf4"),
+        ("a.SCB", "bitsandbytes int8"),
+        ("a.qweight", "SVDQuant"),
+        ("a.weight_scale_inv", "block-wise fp8"),
+        ("a.scales", "MLX"),
     ],
-)  # fmt: skip
+)
 def test_other_quantisations_are_named_and_refused(tmp_path, name, words):
     save_file({"a.weight": torch.ones(2, 2), name: torch.ones(2)}, tmp_path / "q.safetensors")
     with pytest.raises(UnsupportedError, match=words):

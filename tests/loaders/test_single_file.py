@@ -1,4 +1,4 @@
-"""Single files: what a folder holds comes out of one file, bit for bit, in the pipeline, model by model, and in diffusers."""
+"""Single files: what a folder holds comes out of one file, in the pipeline, model by model, and in diffusers."""
 
 import json
 
@@ -16,8 +16,12 @@ from lockstep.loaders.convert import convert
 from pipelines import tiny
 
 KINDS = ("sd1", "sd2", "xl", "refiner")
-CLASSES = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL", "text_encoder": "CLIPTextModel",
-           "text_encoder_2": "CLIPTextModelWithProjection"}  # fmt: skip
+CLASSES = {
+    "unet": "UNet2DConditionModel",
+    "vae": "AutoencoderKL",
+    "text_encoder": "CLIPTextModel",
+    "text_encoder_2": "CLIPTextModelWithProjection",
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -93,7 +97,7 @@ def test_models_alone(pair):
 
 
 def test_a_folder_of_configs_in_place_of_the_header(pair, tmp_path):
-    kind, folder, file = pair
+    _, folder, file = pair
     save_file(load_file(file), tmp_path / "bare.safetensors")
     pipe = lockstep.DiffusionPipeline.from_single_file(tmp_path / "bare.safetensors", config=folder)
     wanted = lockstep.UNet2DConditionModel.from_pretrained(folder, subfolder="unet").state_dict()
@@ -180,8 +184,14 @@ def test_one_model_alone(tmp_path):
 
 
 def test_controlnet(tmp_path):
-    config = {"block_out_channels": (16, 32), "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "norm_num_groups": 8,
-              "cross_attention_dim": 768, "layers_per_block": 1, "conditioning_embedding_out_channels": (8, 16)}  # fmt: skip
+    config = {
+        "block_out_channels": (16, 32),
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "norm_num_groups": 8,
+        "cross_attention_dim": 768,
+        "layers_per_block": 1,
+        "conditioning_embedding_out_channels": (8, 16),
+    }
     model = tiny.randomize(lockstep.ControlNetModel(**config), 3)
     model.save_pretrained(tmp_path / "net")
     convert(tmp_path / "net", tmp_path / "net.safetensors")
@@ -317,5 +327,8 @@ def test_pipelines_that_are_not_here_yet_are_named(tmp_path):
         )
     with pytest.raises(FileFormatError, match="scaling_factor=0.3611"):
         lockstep.AutoencoderKL.from_single_file(
-            files.write_sparse(tmp_path / "ae.safetensors", files.vae_shapes("", latent_channels=16, use_quant_conv=False, use_post_quant_conv=False))
-        )  # fmt: skip
+            files.write_sparse(
+                tmp_path / "ae.safetensors",
+                files.vae_shapes("", latent_channels=16, use_quant_conv=False, use_post_quant_conv=False),
+            )
+        )

@@ -1,4 +1,4 @@
-"""Folders to single files and back, exactly: every tensor bit for bit, and the small files in the header of the single file."""
+"""Folders to single files and back: every tensor bit for bit, and the small files in the header of the single file."""
 
 from __future__ import annotations
 
@@ -53,13 +53,19 @@ PLACES: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMON = {"unet": ("original", "model.diffusion_model."), "vae": ("original", "first_stage_model.")}
-LONE = {"UNet2DConditionModel": ("unet", "original", ""), "AutoencoderKL": ("vae", "original", ""),
-        "ControlNetModel": ("controlnet", "original", "control_model."), "CLIPTextModel": ("text", "clip", ""),
-        "CLIPTextModelWithProjection": ("text", "open_clip", "")}  # fmt: skip
+LONE = {
+    "UNet2DConditionModel": ("unet", "original", ""),
+    "AutoencoderKL": ("vae", "original", ""),
+    "ControlNetModel": ("controlnet", "original", "control_model."),
+    "CLIPTextModel": ("text", "clip", ""),
+    "CLIPTextModelWithProjection": ("text", "open_clip", ""),
+}
 ARCHITECTURE = {
-    "sd1": "stable-diffusion-v1", "sd2": "stable-diffusion-v2", "sdxl": "stable-diffusion-xl-v1-base",
+    "sd1": "stable-diffusion-v1",
+    "sd2": "stable-diffusion-v2",
+    "sdxl": "stable-diffusion-xl-v1-base",
     "refiner": "stable-diffusion-xl-v1-refiner",
-}  # fmt: skip
+}
 MAX_SMALL_FILE = 16 * 2**20
 SMALL_ENDINGS = (".json", ".txt", ".md", ".model")
 

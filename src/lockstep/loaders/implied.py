@@ -127,7 +127,7 @@ def _text_width(shapes: Shapes) -> int | None:
 
 
 def _depths(down: list[Level], up: list[Level], mid_depth: int) -> dict[str, Any]:
-    """Transformer layers of each level; a last level without any counts for the middle, others without any for nothing."""
+    """Transformer layers of each level; a last level without any counts for the middle."""
     attending = [level.depth() for level in down if level.attends]
     common = attending[0] if attending and {*attending, mid_depth or attending[0]} == {attending[0]} else 1
     depths = [level.depth() if level.attends else common for level in down]
@@ -223,7 +223,7 @@ def text_config(shapes: Shapes, layout: str) -> dict[str, Any]:
 
 
 def tiny_config(encoder: Shapes, decoder: Shapes) -> dict[str, Any]:
-    """What the shapes of a tiny autoencoder's two lists of layers say; the decoder's list begins at its first weights."""
+    """What the shapes of a tiny autoencoder's two lists of layers say; a list begins at its first weights."""
     encoder_layers, decoder_layers = tiny_layers(encoder), tiny_layers(decoder)
     width, in_channels = encoder[f"{min(encoder_layers)}.weight"][:2]
     decoder_width, latent_channels = decoder[f"{min(decoder_layers)}.weight"][:2]

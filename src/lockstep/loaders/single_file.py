@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -31,6 +31,7 @@ from .quantised import FLOAT8
 from .taesd import read_tiny
 from .weight_map import WeightMap
 
+Model = TypeVar("Model", bound=ModelMixin)
 CLASSES = {  # component -> the class that it is where nothing else is said
     "unet": "UNet2DConditionModel",
     "controlnet": "ControlNetModel",
@@ -138,8 +139,8 @@ class SingleFile:
             config = _text_config(config, part, published.get("num_hidden_layers"), head_width)
         elif component == "vae" and not published and not {"scaling_factor"} & set(overrides or {}):
             raise FileFormatError(
-                f"{self.path} is a {self.guess.title}, and no tensor tells how its latents are scaled. Give the values: "
-                f"{LATENT_SCALES}."
+                f"{self.path} is a {self.guess.title}, and no tensor tells how its latents are scaled. Give the "
+                f"values: {LATENT_SCALES}."
             )
         return {**config, **(overrides or {})}
 
@@ -164,7 +165,8 @@ class SingleFile:
         if different:
             where = self.config_folder if self.config_folder is not None else "the header"
             raise WeightsError(
-                f"{self.path}: the config of {component!r} from {where} does not fit the weights: {'; '.join(different)}."
+                f"{self.path}: the config of {component!r} from {where} does not fit the weights: "
+                f"{'; '.join(different)}."
             )
 
     def part(self, component: str) -> Part:
@@ -308,7 +310,7 @@ def component_of(kind: type[ModelMixin], file: SingleFile) -> str:
 
 
 def load_single_file(
-    kind: type[ModelMixin],
+    kind: type[Model],
     path: str | Path,
     *,
     config: str | Path | Mapping[str, Any] | None = None,
@@ -317,7 +319,7 @@ def load_single_file(
     family: str | None = None,
     allow_pickle: bool = False,
     **overrides: Any,
-) -> ModelMixin:
+) -> Model:
     """A model of a class from a single file; further arguments replace values of its config."""
     given = dict(config) if isinstance(config, Mapping) else {}
     folder = config if isinstance(config, (str, Path)) else None
@@ -325,7 +327,7 @@ def load_single_file(
     component = component_of(kind, file)
     if folder is not None and not (Path(folder) / component).is_dir() and (Path(folder) / "config.json").is_file():
         given = {**files.read_json(Path(folder) / "config.json"), **given}
-    return file.model(component, kind, dtype=dtype, device=device, overrides={**given, **overrides})
+    return cast(Model, file.model(component, kind, dtype=dtype, device=device, overrides={**given, **overrides}))
 
 
 def _pipeline_folder(folder: str | Path | None) -> str | Path | None:

@@ -84,8 +84,8 @@ def _write(name: str, tensor: StoredTensor, opened: MappedFiles, dtype: torch.dt
         lost = int((~torch.isfinite(value.float()) & torch.isfinite(own.float())).sum())
         if lost:
             raise WeightsError(
-                f"Tensor {name!r} has {lost} values that {wanted} cannot hold (largest {float(own.float().abs().max()):.3g}). "
-                "Choose bfloat16, or keep the dtype."
+                f"Tensor {name!r} has {lost} values that {wanted} cannot hold "
+                f"(largest {float(own.float().abs().max()):.3g}). Choose bfloat16, or keep the dtype."
             )
     file.write(value.contiguous().view(-1).view(torch.uint8).numpy().data if value.numel() else b"")
 

@@ -47,10 +47,12 @@ def read_tiny(
     dtype: torch.dtype | None,
     device: torch.device,
 ) -> Any:
-    """A tiny autoencoder from one file: published names, ComfyUI's prefixes, or one half beside the other half's file."""
+    """A tiny autoencoder from one file: published names, ComfyUI's prefixes, or a half beside the other half's file."""
     if part.gaps:
-        names = {"encoder": path.with_name(path.name.replace("decoder", "encoder")),
-                 "decoder": path.with_name(path.name.replace("encoder", "decoder"))}  # fmt: skip
+        names = {
+            "encoder": path.with_name(path.name.replace("decoder", "encoder")),
+            "decoder": path.with_name(path.name.replace("encoder", "decoder")),
+        }
         other = next((one for one in names.values() if one != path and one.is_file()), None)
         if other is None:
             raise NotFoundError(

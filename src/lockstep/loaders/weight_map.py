@@ -1,4 +1,4 @@
-"""Weight maps: which tensors of a file's layout are which tensors of a model, declared once and read in both directions.
+"""Weight maps: which tensors of a file are which tensors of a model, declared once and read in both directions.
 
 A map is a table of plain rows beside its model, `(theirs, ours)` or `(theirs, ours, operations)`:
 

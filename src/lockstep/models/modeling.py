@@ -150,7 +150,7 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         """
         import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
 
-        own = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
+        own: dict[str, Any] = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
         own["dtype"] = own.get("dtype", options.pop("torch_dtype", None))
         own["allow_pickle"] = chosen_files(options)[1]
         own["device"] = chosen_device(options.pop("device", None), options.pop("device_map", None))

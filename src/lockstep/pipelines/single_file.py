@@ -79,12 +79,12 @@ def open_index(
     parsed = index_files.parse_index(str(name_or_path), file.path, file.index())
     name = parsed.class_name or ""
     wanted = PUBLISHED[name].pipeline if name in PUBLISHED else name
-    if owner is not None and owner.__name__ != "DiffusionPipeline":
-        if wanted not in (base.__name__ for base in owner.__mro__):
-            raise LoadError(
-                f"{name_or_path} is {file.guess}, which {wanted} loads, not {owner.__name__}. "
-                "DiffusionPipeline.from_single_file chooses by itself."
-            )
+    kinds = [] if owner is None else [base.__name__ for base in owner.__mro__]
+    if kinds and kinds[0] != "DiffusionPipeline" and wanted not in kinds:
+        raise LoadError(
+            f"{name_or_path} is {file.guess}, which {wanted} loads, not {kinds[0]}. "
+            "DiffusionPipeline.from_single_file chooses by itself."
+        )
     return FileIndex(parsed.source, parsed.class_name, parsed.blocks_name, parsed.entries, parsed.configs, file)
 
 

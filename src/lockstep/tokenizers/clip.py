@@ -53,7 +53,7 @@ class CLIPTokenizer(Tokenizer):
 
     @classmethod
     def published(cls, **settings: Any) -> CLIPTokenizer:
-        """The tokenizer of the published models, whose vocabulary comes inside the package; settings name the pad token."""
+        """The tokenizer of the published models, whose vocabulary is in the package; settings name the pad token."""
         roles = {name: settings.pop(name) for name in SPECIAL_NAMES if name in settings}
         merges = published_merges()
         marks = [cls.default_tokens["bos_token"], cls.default_tokens["eos_token"]]
