@@ -67,6 +67,7 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
     "pipelines.published": [*PUBLISHED, *AUTO],
     "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
