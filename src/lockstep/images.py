@@ -85,7 +85,10 @@ class VaeImageProcessor(ConfigMixin):
             batch = self._from_arrays(pictures)
             if isinstance(pictures[0], Tensor) and batch.shape[1] == self.config.vae_latent_channels:
                 return batch  # already latents
-            _check_range(batch)
+            if self.config.do_normalize or self.config.do_binarize or not isinstance(pictures[0], Tensor):
+                _check_range(batch)  # a tensor that is passed on as it is may mark places by values outside
+            elif not torch.isfinite(batch).all():
+                raise InputError("Pictures want finite values, got NaN or Inf.")
             if self.config.do_resize:
                 size = self.get_default_height_width(batch, height, width)
                 batch = torch.nn.functional.interpolate(batch, size=size)

@@ -44,7 +44,7 @@ class MergedLoras(Protocol):
 class LoraLayersMixin(nn.Module):
     """`add_adapter`, `load_lora_adapter` and their relatives, for `ModelMixin`."""
 
-    merged_loras: MergedLoras | None = None  # set by a pipeline that merges into this model
+    merged_loras: MergedLoras | None = None  # set by a pipeline that has merged into this model
 
     @property
     def lora_configs(self) -> dict[str, Any]:
