@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .pipelines.published.table import AUTO, PUBLISHED
+
 __version__ = "0.1.0"
 
 # module -> the public names that it defines
@@ -22,6 +24,9 @@ _DEFINES = {
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
     "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
     "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],
+    "models.vision.clip_vision": ["CLIPVisionModel", "CLIPVisionModelWithProjection"],
+    "models.vision.clip_pictures": ["CLIPImageProcessor"],
+    "models.vision.safety_checker": ["StableDiffusionSafetyChecker"],
     "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
     "schedulers": [
         *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],
@@ -56,6 +61,8 @@ _DEFINES = {
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
+    "pipelines.published": [*PUBLISHED, *AUTO],
+    "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import loaders as loaders
     from . import media as media
     from . import models as models
+    from . import notes as notes
     from . import outputs as outputs
     from . import parity as parity
     from . import pipelines as pipelines
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
     from .attention import AttentionModuleMixin as AttentionModuleMixin
     from .guiders import AutoGuidance as AutoGuidance
     from .blocks import AutoPipelineBlocks as AutoPipelineBlocks
+    from .pipelines.published import AutoPipelineForImage2Image as AutoPipelineForImage2Image
+    from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
+    from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
+    from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
     from .models.text_encoders.clip import CLIPTextModel as CLIPTextModel
     from .models.text_encoders.clip import CLIPTextModelWithProjection as CLIPTextModelWithProjection
     from .tokenizers import CLIPTokenizer as CLIPTokenizer
+    from .models.vision.clip_vision import CLIPVisionModel as CLIPVisionModel
+    from .models.vision.clip_vision import CLIPVisionModelWithProjection as CLIPVisionModelWithProjection
     from .blocks import Checkpoint as Checkpoint
     from .guiders import ClassifierFreeGuidance as ClassifierFreeGuidance
     from .guiders import ClassifierFreeZeroStarGuidance as ClassifierFreeZeroStarGuidance
@@ -57,6 +64,9 @@ if TYPE_CHECKING:
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
+    from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
+    from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
@@ -72,8 +82,19 @@ if TYPE_CHECKING:
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
+    from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionControlNetPipeline as StableDiffusionControlNetPipeline
+    from .pipelines.published import StableDiffusionImg2ImgPipeline as StableDiffusionImg2ImgPipeline
+    from .pipelines.published import StableDiffusionInpaintPipeline as StableDiffusionInpaintPipeline
     from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
+    from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
     from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
+    from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionXLControlNetPipeline as StableDiffusionXLControlNetPipeline
+    from .pipelines.published import StableDiffusionXLImg2ImgPipeline as StableDiffusionXLImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLInpaintPipeline as StableDiffusionXLInpaintPipeline
     from .pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline as StableDiffusionXLPipeline
     from .models.text_encoders.t5 import T5EncoderModel as T5EncoderModel
     from .tokenizers import T5Tokenizer as T5Tokenizer
@@ -93,12 +114,18 @@ __all__ = [
     "AttentionModuleMixin",
     "AutoGuidance",
     "AutoPipelineBlocks",
+    "AutoPipelineForImage2Image",
+    "AutoPipelineForInpainting",
+    "AutoPipelineForText2Image",
     "AutoencoderKL",
     "AutoencoderTiny",
     "BaseGuidance",
+    "CLIPImageProcessor",
     "CLIPTextModel",
     "CLIPTextModelWithProjection",
     "CLIPTokenizer",
+    "CLIPVisionModel",
+    "CLIPVisionModelWithProjection",
     "Checkpoint",
     "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance",
@@ -125,6 +152,9 @@ __all__ = [
     "KDPM2DiscreteScheduler",
     "LCMScheduler",
     "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks",
+    "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline",
     "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance",
     "ModelMixin",
@@ -140,8 +170,19 @@ __all__ = [
     "SkipLayerGuidance",
     "SmoothedEnergyGuidance",
     "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline",
+    "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline",
+    "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline",
     "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker",
     "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline",
+    "StableDiffusionXLImg2ImgPipeline",
+    "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLPipeline",
     "T5EncoderModel",
     "T5Tokenizer",

@@ -61,8 +61,7 @@ def resolve_folder(
     patterns: list[str] | None = None,
     **hub: Unpack[HubArguments],
 ) -> Path:
-    """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded, or found in the
-    cache)."""
+    """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded or in the cache)."""
     if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
         raise InputError(f"A model is named by a path, or by a hub id of the form 'owner/name', got {name_or_path!r}.")
     path = Path(name_or_path)
@@ -261,8 +260,7 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
         if not 0 < length <= min(MAX_HEADER, size - 8):
             raise FileFormatError(
-                f"{path} is not a safetensors file or is cut off: {size} bytes, of which the header would take "
-                f"{length}."
+                f"{path} is no safetensors file or is cut off: {size} bytes, of which the header would take {length}."
             )
         raw = file.read(length)
     try:

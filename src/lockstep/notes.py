@@ -1,4 +1,4 @@
-"""Notes on what is accepted and changes nothing: each is logged once in a process."""
+"""What is done otherwise than a person may expect is said, once in a process: a line of the logger `lockstep`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import logging
 
 
 @functools.cache
-def note_once(logger: logging.Logger, text: str) -> None:
-    """Log a line at level WARNING the first time that it is said."""
-    logger.warning(text)
+def say_once(message: str) -> None:
+    """Tell it where warnings go (standard error, unless logging is set up otherwise)."""
+    logging.getLogger("lockstep").warning(message)

@@ -30,6 +30,7 @@ FAILURES = [
     (["blocks", "nowhere/at/all"], ExitCode.NOT_LOADED),
     (["schedulers", "--all"], ExitCode.WRONG_USE),
     (["env", "--all"], ExitCode.WRONG_USE),
+    (["inspect", "nowhere.safetensors"], ExitCode.NOT_LOADED),
     (["train", "lora", "nowhere", "style"], ExitCode.NOT_LOADED),
     (["train", "lora", "nowhere", "style", "--config", "no-such-settings"], ExitCode.NOT_LOADED),
     (["train", "emoji", "data", "itmes"], ExitCode.WRONG_USE),

@@ -6,6 +6,7 @@ import torch
 
 from helpers import assert_close, relative_l2
 from lockstep import guiders
+from lockstep.errors import InputError
 from lockstep.guiders.classifier_free import project
 
 STEPS = 10
@@ -54,6 +55,7 @@ THREE_BRANCHES = [
         {"skip_layer_guidance_layers": [0], "skip_layer_guidance_stop": 0.5, "stop": 0.9, "guidance_rescale": 0.5},
         "pred_cond_skip",
     ),
+    ("SkipLayerGuidance", {"skip_layer_guidance_layers": [0], "skip_layer_guidance_scale": 0.0}, "pred_cond_skip"),
     (
         "PerturbedAttentionGuidance",
         {"perturbed_guidance_layers": [0], "perturbed_guidance_stop": 1.0},
@@ -74,7 +76,7 @@ def step_both(ours, theirs, step):
     for guider in (ours, theirs):
         torch.manual_seed(100 + step)
         pair = (torch.randn(2, 7, 6), torch.randn(2, 7, 6))
-        shape = (2, 32, 8) if "Magnitude" in type(guider).__name__ else (2, 4, 8, 8)  # theirs cannot take four axes
+        shape = (2, 32, 8) if "Magnitude" in type(guider).__name__ else (2, 4, 8, 12)  # theirs cannot take four axes
         predictions = {n: torch.randn(shape) for n in ("pred_cond", "pred_uncond", "pred_cond_skip", "pred_cond_seg")}
         guider.set_state(step=step, num_inference_steps=STEPS, timestep=torch.tensor(999 - step))
         batches = guider.prepare_inputs({"encoder_hidden_states": pair, "shared": pair[0]})
@@ -160,6 +162,15 @@ def test_a_projection_is_computed_in_double_precision_where_it_is_asked_for():
     exact = vector.double() - onto.float().double() * (vector.double() @ onto.mT) / (onto @ onto.mT)
     errors = [relative_l2(project(vector, onto.float(), [1], upcast)[1], exact) for upcast in (True, False)]
     assert errors[0] < 1e-3 < 1e-2 < errors[1]
+
+
+def test_sides_have_to_be_multiples_of_what_the_bands_need():
+    guider = guiders.FrequencyDecoupledGuidance([8.0, 4.0, 2.0])
+    cond, uncond = torch.randn(2, 1, 3, 12, 20)
+    assert guider.forward(cond, uncond).pred.shape == (1, 3, 12, 20)
+    for wrong in ((1, 4, 6, 8), (1, 4, 8, 6), (4, 8, 8)):
+        with pytest.raises(InputError, match="3 frequency bands.*multiples of 4"):
+            guider.forward(torch.randn(wrong), torch.randn(wrong))
 
 
 def test_magnitude_aware_guidance_takes_pictures_too():

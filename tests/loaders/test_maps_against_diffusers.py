@@ -1,4 +1,5 @@
-"""Each family's weight map: our tensors in the original layout go through the reference's converter and come out the same."""
+"""Each family's weight map: our tensors in the original layout go through the reference's converter and come out
+the same."""
 
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_unets(name):
 
 
 @pytest.mark.parametrize(
-    "latents, attends", [(4, False), (16, False), (4, True)], ids=["sd", "flux", "attention in blocks"]
+    ("latents", "attends"), [(4, False), (16, False), (4, True)], ids=["sd", "flux", "attention in blocks"]
 )
 def test_autoencoders(latents, attends):
     widths = (8, 16, 16, 24)

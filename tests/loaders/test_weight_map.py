@@ -29,7 +29,7 @@ def test_every_operation_is_on_the_page():
 
 
 @pytest.mark.parametrize(
-    "operation, shape",
+    ("operation", "shape"),
     [
         ("split", (12, 4)), ("split 1 3", (12, 4)), ("transpose", (3, 5)), ("permute 2 0 1", (2, 3, 4)),
         ("interleave 3", (12, 2)), ("regroup 2 3", (12, 2)), ("swap_scale_shift", (6,)), ("squeeze", (3, 4, 1, 1)),
@@ -58,10 +58,12 @@ def test_regrouping_any_sizes(heads, parts, width):
 
 
 @pytest.mark.parametrize(
-    "operation, shape, words",
+    ("operation", "shape", "words"),
     [
-        ("split", (10, 2), "10 rows"), ("transpose", (2, 3, 4), r"\[2, 3, 4\]"), ("permute 1 0", (2, 3, 4), "wants 2 axes"),
-        ("interleave 4", (6, 2), "4 heads"), ("regroup 2 2", (6,), "2 groups of 2"), ("swap_scale_shift", (3,), "3 rows"),
+        ("split", (10, 2), "10 rows"), ("transpose", (2, 3, 4), r"\[2, 3, 4\]"),
+        ("permute 1 0", (2, 3, 4), "wants 2 axes"),
+        ("interleave 4", (6, 2), "4 heads"), ("regroup 2 2", (6,), "2 groups of 2"),
+        ("swap_scale_shift", (3,), "3 rows"),
         ("squeeze", (2, 3, 3, 3), "kernel of one"), ("split 1 2", (9, 2), "3 parts"),
     ],
 )  # fmt: skip

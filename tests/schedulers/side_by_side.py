@@ -223,5 +223,6 @@ def compare_all(
 
 
 def begins_twice(theirs: Any) -> bool:
-    """Whether rounding made another timestep equal to the first: the reference then begins there and falls off the end."""
+    """Whether rounding made another timestep equal to the first:
+    the reference then begins there and falls off the end."""
     return hasattr(theirs, "set_begin_index") and int((theirs.timesteps == theirs.timesteps[0]).sum()) > 1

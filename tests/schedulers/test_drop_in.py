@@ -45,7 +45,8 @@ def test_any_of_the_compatible_classes_takes_the_config_and_gives_it_back(source
         assert {key: back.config[key] for key in scheduler.config} == dict(scheduler.config), other
 
 
-@pytest.mark.parametrize(("source", "target"), [("DDPMScheduler", "DPMSolverMultistepScheduler"), ("DPMSolverMultistepScheduler", "DDPMScheduler")])  # fmt: skip
+@pytest.mark.parametrize(("source", "target"),
+    [("DDPMScheduler", "DPMSolverMultistepScheduler"), ("DPMSolverMultistepScheduler", "DDPMScheduler")])  # fmt: skip
 def test_the_kind_of_variance_is_no_reason_to_refuse_a_swap(source, target):
     """DDPM calls a fixed one `fixed_small`, the solvers None; neither means anything to the other."""
     given = getattr(lockstep.schedulers, source)(variance_type="fixed_small" if source == "DDPMScheduler" else None)

@@ -213,7 +213,9 @@ def test_adding_noise_equals_the_reference(name):
         assert torch.equal(ours.get_velocity(*arguments), theirs.get_velocity(*arguments))
 
 
-@pytest.mark.parametrize("options", [{}, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, {"set_alpha_to_one": False, "beta_schedule": "linear"}])  # fmt: skip
+@pytest.mark.parametrize("options",
+    [{}, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"},
+        {"set_alpha_to_one": False, "beta_schedule": "linear"}])  # fmt: skip
 @pytest.mark.parametrize("num_steps", [2, 7, 20])
 def test_cogvideox_dpm_equals_the_reference(options, num_steps):
     """Its caller keeps the x0 and the timestep of the step before, and it gives tuples."""
@@ -322,7 +324,8 @@ def test_the_path_of_a_run_comes_from_the_seed_the_generator_or_torch():
             results.append(scheduler.step(torch.ones(SHAPE), scheduler.timesteps[0], torch.ones(SHAPE)).prev_sample)
     assert torch.equal(*results)
     seeded = [
-        ours.fresh().step(torch.ones(SHAPE), ours.timesteps[0], torch.ones(SHAPE), generator=torch.Generator().manual_seed(k))[0]
+        ours.fresh().step(torch.ones(SHAPE), ours.timesteps[0], torch.ones(SHAPE),
+            generator=torch.Generator().manual_seed(k))[0]
         for k in (1, 1, 2)
     ]  # fmt: skip
     assert torch.equal(seeded[0], seeded[1])

@@ -36,7 +36,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.compose.ConditionalPipelineBlocks.select_block(triggers)": VALUE,
     "configuration.FrozenDict.__getattr__": CONFIG,
     "configuration.ConfigMixin.register_to_config(values)": CONFIG,
-    "configuration.ConfigMixin.from_config(overrides)": CONFIG,
+    "*.from_config(overrides)": CONFIG,
     "guiders.guidance.BaseGuidance.new(values)": CONFIG,
     "models.modeling.ModelMixin.from_pretrained(config_and_hub)": CONFIG,
     "models.controlnets.multi.MultiControlNetModel.forward(shared)": "goes to each net's own forward",

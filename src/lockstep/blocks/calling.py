@@ -34,6 +34,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
     defaults = {str(param.name): param.default for param in assembly.inputs}
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
+    values |= {n: v for n, v in pipe.folder_defaults.items() if n in plan.inputs and values.get(n) is None}
     check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)
@@ -48,16 +49,8 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 def _bind(
     owner: str, assembly: Assembly, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], RunOptions]:
-    inputs = assembly.inputs
-    if len(args) > 1 or (args and not inputs):
-        first = inputs[0].name if inputs else "nothing"
-        raise InputError(f"{owner} takes one positional argument ({first}), got {len(args)}. Give the others by name.")
     values = {name: value for name, value in kwargs.items() if name not in OPTION_NAMES}
-    if args:
-        name = str(inputs[0].name)
-        if name in values:
-            raise InputError(f"{name!r} was given twice, by position and by name.")
-        values = {name: args[0], **values}
+    values = assembly.face.by_name(owner, assembly.inputs, args, values)
     check_names(assembly.flow, values, OPTION_NAMES, owner)
     options = {name: value for name, value in kwargs.items() if name in OPTION_NAMES}
     for name, hint in PLAIN_OPTIONS.items():

@@ -63,7 +63,8 @@ class PipelineOutput(Output):
             return self._value(options.output)
         if options.output is not None:
             return {name: self._value(name) for name in options.output}
-        return self if options.return_dict else self.to_tuple()
+        # a tuple is unpacked by position: what there is none of keeps its place
+        return self if options.return_dict else tuple(self._values.values())
 
     def _value(self, name: str) -> Any:
         return self._values[name] if name in self._values else self._carrying(name, self.state.get(name))

@@ -140,6 +140,8 @@ class Places:
 
 def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> Any:
     """The result of the run that a manifest describes."""
+    import lockstep
+
     from ..blocks.params import public_class
     from ..pipelines.pipeline import DiffusionPipeline
 
@@ -153,9 +155,10 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     source = model or model_again(manifest["model"], places)
-    pipe = DiffusionPipeline.from_pretrained(
-        source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant")
-    )
+    made_by = manifest.get("pipeline")
+    is_public = made_by in lockstep.__all__ and str(made_by).endswith("Pipeline")
+    owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
+    pipe = owner.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"))
     for name, parts in given.items():
         setattr(pipe, name, given_model(name, parts, dtype, places))
     load_adapters(pipe, adapters, places)

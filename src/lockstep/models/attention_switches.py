@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +9,7 @@ from torch import nn
 
 from .. import attention
 from ..errors import InputError, UnsupportedError
-from ..notes import note_once
-
-logger = logging.getLogger(__name__)
+from ..notes import say_once
 
 
 class AttentionSwitches(nn.Module):
@@ -44,7 +41,7 @@ class AttentionSwitches(nn.Module):
         for module, size in zip(able, sizes * (len(able) if len(sizes) == 1 else 1), strict=False):
             if isinstance(size, int) and not 0 < size <= module.sliceable_head_dim:
                 raise InputError(f"A slice is of 1 to {module.sliceable_head_dim} heads, got {size}.")
-        note_once(logger, "set_attention_slice changes nothing: the kernels bound the memory of attention themselves.")
+        say_once("set_attention_slice changes nothing: the kernels bound the memory of attention themselves.")
 
     def fuse_qkv_projections(self) -> None:
         """Compute query, key and value of each self-attention with one matrix."""

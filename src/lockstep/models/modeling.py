@@ -10,7 +10,6 @@ import contextlib
 import contextvars
 import functools
 import inspect
-import logging
 import re
 import tempfile
 import typing
@@ -34,7 +33,7 @@ from ..errors import (
     UnsupportedError,
     WeightsError,
 )
-from ..notes import note_once
+from ..notes import say_once
 from .attention_switches import AttentionSwitches
 from .lora_layers import LoraLayersMixin
 from .options import (
@@ -58,7 +57,6 @@ from .weights import (
 
 Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
-logger = logging.getLogger(__name__)
 
 
 class HasForward(Protocol[Forward]):
@@ -279,7 +277,7 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         """The model's own tensors under their published names; LoRA layers have a file of their own."""
         tensors: dict[str, torch.Tensor] = self.state_dict()
         if self.lora_configs:
-            note_once(logger, "save_pretrained leaves LoRA layers out: they are saved by save_lora_adapter.")
+            say_once("save_pretrained leaves LoRA layers out: they are saved by save_lora_adapter.")
             own = {name: tensor for name, tensor in tensors.items() if not re.search(r"\.lora_\w+\.", name)}
             tensors = {name.replace(".base_layer.", "."): tensor for name, tensor in own.items()}
         meta = [name for name, tensor in tensors.items() if tensor.is_meta]

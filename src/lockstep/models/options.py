@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from ..errors import InputError, UnsupportedError
-from ..notes import note_once
+from ..notes import say_once
 
-logger = logging.getLogger(__name__)
 # What other libraries have a switch for and what is the same here either way: (its value here, why)
 NO_EFFECT: dict[str, tuple[Any, str]] = {
     "low_cpu_mem_usage": (True, "models are always built without memory"),
@@ -41,7 +39,7 @@ def take_known_elsewhere(options: dict[str, Any]) -> None:
     """Take out what other libraries have a switch for: accepted with a line where it changes nothing, else refused."""
     for name in options.keys() & NO_EFFECT.keys():
         if options.pop(name) not in (None, *NO_EFFECT[name][:1]):
-            note_once(logger, f"{name} changes nothing: {NO_EFFECT[name][1]}.")
+            say_once(f"{name} changes nothing: {NO_EFFECT[name][1]}.")
     for name in options.keys() & NOT_HERE.keys():
         value = options.pop(name)
         if value is not None and value is not False:

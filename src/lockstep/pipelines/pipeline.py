@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import inspect
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
 from ..blocks.compose import Block, CompositeBlocks
 from ..blocks.events import Event
+from ..blocks.face import Face
 from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
 from ..blocks.progress import BarSettings, ProgressBars
@@ -35,7 +35,7 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..models.modeling import check_always, resolve_device
 from .adapters import Adapters, LoraMixin
-from .index_names import STANDS_IN_FOR, own_name
+from .corrections import Correction, corrected
 from .offload import Offload
 
 Place = str | int | torch.device
@@ -52,8 +52,8 @@ class _DerivedCall:
         if pipe is not None:
             __call__.__signature__, __call__.__doc__ = pipe.__signature__, pipe.__doc__  # type: ignore[attr-defined]
         elif (blocks := owner.default_tree()) is not None:
-            assembly = Assembly.of(blocks)
-            __call__.__signature__ = faces.call_signature(assembly.inputs, bound=False)  # type: ignore[attr-defined]
+            assembly = Assembly.of(blocks, face=owner.face)
+            __call__.__signature__ = faces.call_signature(assembly, bound=False)  # type: ignore[attr-defined]
             __call__.__doc__ = faces.help_text(inspect.cleandoc(owner.__doc__ or ""), assembly)
         return __call__
 
@@ -63,6 +63,8 @@ class DiffusionPipeline(LoraMixin):
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
     default_blocks_name: ClassVar[str | None] = None  # the same by its public name
+    face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
+    corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
 
     __call__ = _DerivedCall()
@@ -92,7 +94,7 @@ class DiffusionPipeline(LoraMixin):
                 f"{type(self).__name__} has no blocks of its own: give blocks=, or load a folder with from_pretrained."
             )
         self._assemble(tree, given)
-        self.update_components(**parts)
+        self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
@@ -108,18 +110,26 @@ class DiffusionPipeline(LoraMixin):
             blocks = public_class(cls.default_blocks_name, f"the blocks of {cls.__name__}")
         return blocks() if isinstance(blocks, type) else blocks
 
+    @property
+    def folder_defaults(self) -> dict[str, Any]:
+        """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
+        settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
+        of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
+        return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
+
     # ---- blocks ----
 
     def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
         """Take a tree; a run that is under way keeps the one that it started with."""
-        assembly = Assembly.of(blocks, given)
+        assembly = Assembly.of(blocks, given, self.face)
         for config in assembly.root.expected_configs:
             self._config.setdefault(config.name, config.default)
         for name, spec in assembly.specs.items():
             if name not in self._components:
-                self._components[name] = spec.create() if spec.default_creation_method == "from_config" else None
+                made_here = spec.default_creation_method == "from_config"
+                self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
         self._assembly = assembly
-        self.__signature__ = faces.call_signature(assembly.inputs)
+        self.__signature__ = faces.call_signature(assembly)
         title = (
             assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
         )
@@ -264,6 +274,10 @@ class DiffusionPipeline(LoraMixin):
                     f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
                 )
 
+    def _corrected(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        owner = type(self).__name__
+        return {name: corrected(owner, name, part, self.corrections) for name, part in parts.items()}
+
     def _set_component(self, name: str, component: Any) -> None:
         spec = self._specs[name]
         if isinstance(component, (list, tuple)):
@@ -302,7 +316,8 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                self._set_component(name, spec.load(**self._load_options))
+                loaded = spec.load(**self._load_options)
+                self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
 
@@ -427,10 +442,41 @@ class DiffusionPipeline(LoraMixin):
         pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
-        pipe.update_components(**known)
+        pipe.update_components(**pipe._corrected(known))
         if load or workflow:
             pipe.load_components(workflow=workflow)
         return cast(Self, pipe)
+
+    @classmethod
+    def from_pipe(cls, pipe: Any, **changes: Any) -> Self:
+        """The components of another pipeline under this name; what is named in `changes` takes their place.
+
+        Models are shared, not copied, with the LoRAs that are merged into them.
+        """
+        dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
+        blocks = pipe.blocks if cls is DiffusionPipeline else None
+        made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
+        held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
+        if isinstance(pipe, DiffusionPipeline):
+            waiting = {name: spec for name, spec in pipe._unloaded.items() if name in made._specs}
+            held = {name: part for name, part in held.items() if name not in waiting}
+            own = [name for name, spec in made._specs.items() if spec.default_creation_method == "from_config"]
+            kept = [name for name in own if not pipe._is_default(name)]
+            held = {name: part for name, part in held.items() if name not in own or name in kept}
+            made._unloaded, made._load_options = waiting, dict(pipe._load_options)
+            made._from_index, made.variant = pipe._from_index & set(made._specs), pipe.variant
+            made._adapters, made._absent = pipe._adapters, list(pipe._absent)
+        made._config |= {name: value for name, value in dict(pipe.config).items() if name in made._config}
+        from_index = set(made._from_index)
+        made.update_components(**{**held, **changes})
+        made._from_index = from_index - set(changes)
+        return made if dtype is None else made.to(dtype)
+
+    def _is_default(self, name: str) -> bool:
+        """Whether a component is the one that the pipeline makes itself."""
+        spec, component = self._specs[name], self._components[name]
+        made = spec.create(**self.face.settings(spec))
+        return type(component) is type(made) and dict(component.config) == dict(made.config)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
@@ -478,15 +524,14 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    if own_name(name) in pipelines:
-        own: type[DiffusionPipeline] = public_class(own_name(name), "a pipeline")
+    if name in pipelines:
+        own: type[DiffusionPipeline] = public_class(name, "a pipeline")
         return own
     brought = brought_class(name)
     if brought is None:
-        known = [*pipelines, *itertools.chain(*STANDS_IN_FOR.values())]
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
-            f"{did_you_mean(name, known)} It runs: {', '.join(sorted(known))}."
+            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}."
         )
     return brought
 

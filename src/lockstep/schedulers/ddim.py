@@ -68,9 +68,9 @@ class DDIMScheduler(TrainedTimestepScheduler):
 
         deviation = eta * self._get_variance(at.timestep, previous) ** 0.5
         room = 1 - alpha_bar_previous - deviation**2
-        direction = (
-            room.clamp(min=0) if eta <= 1 else room
-        ) ** 0.5 * noise  # it is zero at the least, but for rounding
+        if eta <= 1:
+            room = room.clamp(min=0)  # it is zero at the least, but for rounding
+        direction = room**0.5 * noise
         previous_sample = alpha_bar_previous**0.5 * original + direction
         if eta > 0:
             if variance_noise is None:

@@ -62,6 +62,9 @@ class SchedulerMixin(ConfigMixin):
     _step_index: int | None = None
     _begin_index: int | None = None
 
+    def check_grid(self, begin: int = 0) -> None:
+        """Refuse, before anything is computed, a grid from whose timestep `begin` on this method cannot work."""
+
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
         """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...blocks.face import Face
 from ..common.face import PicturePipeline
-from ..index_names import STANDS_IN_FOR
+from ..published.table import WHOLE
 from .blocks import StableDiffusionXLBlocks
 
 
@@ -11,4 +12,4 @@ class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
-    index_names = STANDS_IN_FOR["StableDiffusionXLPipeline"]
+    face = Face(tuple(WHOLE["StableDiffusionXLPipeline"][1]))
