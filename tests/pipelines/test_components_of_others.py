@@ -4,10 +4,10 @@ import diffusers
 import pytest
 import torch
 import transformers
-from tests.pipelines import tiny
 
 import lockstep
 from lockstep.errors import InputError
+from pipelines import tiny
 
 CALL = {"num_inference_steps": 3, "guidance_scale": 5.0, "height": 16, "width": 16, "output_type": "latent"}
 PROMPT = "a red cat"

@@ -27,8 +27,8 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
         kind = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
         raise InputError(
-            f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, got {shown(component)}, and Lockstep has no "
-            f"class of that name to take it over into. Save it, and load it with a class that Lockstep has."
+            f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, got {shown(component)}, and Lockstep has "
+            f"no class of that name to take it over into. Save it, and load it with a class that Lockstep has."
         ) from None
     if not spec.takes(kind):
         raise InputError(
