@@ -173,16 +173,18 @@ class UpDecoderBlock2D(ResnetStack):
 class UNetMidBlock2D(nn.Module):
     """Two residual blocks at the lowest resolution, with an attention between them where the config asks for it."""
 
+    gradient_checkpointing = False
+
     def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
         super().__init__()
         self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
         self.resnets = nn.ModuleList(ResnetBlock2D(channels, channels, groups, act_fn) for _ in range(2))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        hidden = self.resnets[0](hidden)
+        hidden = checkpointed(self, self.resnets[0], hidden)
         for attention in self.attentions:
             hidden = attention(hidden)
-        return self.resnets[1](hidden)
+        return checkpointed(self, self.resnets[1], hidden)
 
 
 class Encoder(nn.Module):
@@ -217,7 +219,7 @@ class Encoder(nn.Module):
         hidden = self.conv_in(pixels)
         for block in self.down_blocks:
             hidden = checkpointed(self, block, hidden)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
 
 
@@ -252,7 +254,7 @@ class Decoder(nn.Module):
 
     def forward(self, latents: Tensor) -> Tensor:
         hidden = self.conv_in(latents)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         for block in self.up_blocks:
             hidden = checkpointed(self, block, hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
