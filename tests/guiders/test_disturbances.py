@@ -11,6 +11,7 @@ from diffusers.hooks.smoothed_energy_guidance_utils import _gaussian_blur_2d
 
 from helpers import assert_close, relative_l2
 from lockstep import guiders
+from lockstep.attention import dispatch_attention_fn
 from lockstep.errors import ConfigError, InputError
 from lockstep.guiders import LayerSkipConfig, predict_branches
 from lockstep.guiders.disturbances import gaussian_blur, mean_blur
@@ -176,6 +177,21 @@ def test_another_thread_sees_an_undisturbed_model(unets):
     assert torch.equal(results["afterwards"], wanted)
 
 
+def test_a_block_with_several_outputs_loses_the_first_alone():
+    class Block(torch.nn.Module):
+        def forward(self, hidden_states):
+            return hidden_states + 1, "kept", "kept, too"
+
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([Block()])
+    guider = guiders.AutoGuidance(auto_guidance_layers=0, dropout=1.0)
+    for _ in guider.branches():
+        guider.prepare_models(model)
+    assert model.blocks[0](hidden_states=5) == model.blocks[0](5) == (5, "kept", "kept, too")
+    guider.cleanup_models(model)
+    assert model.blocks[0](5) == (6, "kept", "kept, too")
+
+
 def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
     unet = unets[0]
     latents, cond, _ = inputs()
@@ -193,6 +209,8 @@ def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
         with pytest.raises(RuntimeError, match="out of memory"):
             unet(latents, 500, encoder_hidden_states=cond)
         handle.remove()
+        query, key, value = torch.randn(3, 1, 4, 2, 8)
+        assert not torch.equal(dispatch_attention_fn(query, key, value), value)
         guider.cleanup_models(unet)
         assert torch.equal(unet(latents, 500, encoder_hidden_states=cond)[0], wanted)
 
