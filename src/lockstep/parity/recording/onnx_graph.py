@@ -38,7 +38,9 @@ def record_onnx(model: Path, inputs: dict[str, Array], trace: Path, root: str = 
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL  # what is fused is not seen
     session = runtime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    values = dict(zip([*between, *results], session.run([*between, *results], {n: inputs[n] for n in wanted}), strict=True))
+    values = dict(
+        zip([*between, *results], session.run([*between, *results], {n: inputs[n] for n in wanted}), strict=True)
+    )
     with TraceWriter(trace, {"framework": f"onnxruntime {runtime.__version__}", "level": "module+ops"}) as writer:
         _write(writer, onnx, graph, {name: inputs[name] for name in wanted}, values, results, root)
 
@@ -96,7 +98,10 @@ def _containing(scope: str) -> list[str]:
 def _scopes(graph: Any) -> list[tuple[str, str]]:
     """(value, scope) in the order of computation, for the scope itself and those around it."""
     return [
-        (node.output[0], scope) for node in graph.graph.node if node.output for scope in _containing(scope_of(node.name))
+        (node.output[0], scope)
+        for node in graph.graph.node
+        if node.output
+        for scope in _containing(scope_of(node.name))
     ]
 
 
