@@ -44,7 +44,16 @@ from .options import (
     take_known_elsewhere,
 )
 from .options import check_always as check_always
-from .weights import DTYPES, StoredTensor, open_folder, read_tensors, remove_earlier, save_weights
+from .weights import (
+    DTYPES,
+    MadeTensor,
+    StoredTensor,
+    in_memory,
+    open_folder,
+    read_tensors,
+    remove_earlier,
+    save_weights,
+)
 
 Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
@@ -83,7 +92,7 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     # Two names that pipelines of other libraries ask a model for.
     _supports_gradient_checkpointing: ClassVar[bool] = False
     _keep_in_fp32_modules: ClassVar[None] = None
-    loaded_from: Path | None = None  # the folder, where there was one
+    loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
     def from_pretrained(
@@ -102,6 +111,9 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
+        if subfolder is None and Path(name_or_path).is_file():
+            kept = dtype if dtype is not None else torch_dtype
+            return cls.from_single_file(name_or_path, dtype=kept, device=device, **config_and_hub)
         hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
         safetensors, pickles = chosen_files(config_and_hub)
         device = chosen_device(device, config_and_hub.pop("device_map", None))
@@ -139,6 +151,27 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         return model
 
     @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> typing.Self:
+        """The model of this class inside a checkpoint file: original or published names, alone or with others.
+
+        `config=` (a folder, or values), `dtype=`, `device=`, `family=` and `allow_pickle=` as for pipelines; further
+        arguments replace values of the config.
+        """
+        import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
+
+        own: dict[str, Any] = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
+        own["dtype"] = own.get("dtype", options.pop("torch_dtype", None))
+        own["allow_pickle"] = chosen_files(options)[1]
+        own["device"] = chosen_device(options.pop("device", None), options.pop("device_map", None))
+        take_known_elsewhere(options)
+        unknown = sorted(set(options) - {*config_defaults(cls), *files.HUB_ARGUMENTS})
+        if unknown:
+            known = [*config_defaults(cls), *own, *NO_EFFECT, *NOT_HERE, "use_safetensors", "device_map", "torch_dtype"]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_single_file", unknown[0], known)
+        values = {key: value for key, value in options.items() if key not in files.HUB_ARGUMENTS}
+        return lockstep.load_single_file(cls, path, **own, **values)
+
+    @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
         """The tensors of a file under this class's own names, without those that it does not need."""
         needed = {name: t for name, t in stored.items() if not any(re.search(p, name) for p in cls.ignored_tensors)}
@@ -162,6 +195,19 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     ) -> typing.Self:
         """A model of this config with the values of a file."""
         return cls.on_meta(config).assign(stored, dtype=dtype, device=device)
+
+    @classmethod
+    def sharing(cls, other: nn.Module, config: Mapping[str, Any]) -> typing.Self:
+        """A model of this class with another's config, and with its very weights: what changes there changes here."""
+        cls.check_class(config)
+        model = cls.on_meta(config)
+        path = Path(f"{type(other).__module__}.{type(other).__name__}")
+        stored = cls.stored_tensors(in_memory(other.state_dict(keep_vars=True), path))
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        check_tensors(cls.__name__, expected, stored)
+        tensors = {name: typing.cast(MadeTensor, stored[name]).make() for name in expected}
+        model.load_state_dict(tensors, assign=True)
+        return model.train(other.training)
 
     @classmethod
     def check_class(cls, config: Mapping[str, Any]) -> None:
