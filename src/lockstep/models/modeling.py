@@ -44,7 +44,16 @@ from .options import (
     take_known_elsewhere,
 )
 from .options import check_always as check_always
-from .weights import DTYPES, StoredTensor, open_folder, read_tensors, remove_earlier, save_weights
+from .weights import (
+    DTYPES,
+    MadeTensor,
+    StoredTensor,
+    in_memory,
+    open_folder,
+    read_tensors,
+    remove_earlier,
+    save_weights,
+)
 
 Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
@@ -186,6 +195,19 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     ) -> typing.Self:
         """A model of this config with the values of a file."""
         return cls.on_meta(config).assign(stored, dtype=dtype, device=device)
+
+    @classmethod
+    def sharing(cls, other: nn.Module, config: Mapping[str, Any]) -> typing.Self:
+        """A model of this class with another's config, and with its very weights: what changes there changes here."""
+        cls.check_class(config)
+        model = cls.on_meta(config)
+        path = Path(f"{type(other).__module__}.{type(other).__name__}")
+        stored = cls.stored_tensors(in_memory(other.state_dict(keep_vars=True), path))
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        check_tensors(cls.__name__, expected, stored)
+        tensors = {name: typing.cast(MadeTensor, stored[name]).make() for name in expected}
+        model.load_state_dict(tensors, assign=True)
+        return model.train(other.training)
 
     @classmethod
     def check_class(cls, config: Mapping[str, Any]) -> None:

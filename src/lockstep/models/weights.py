@@ -267,7 +267,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict
         try:
             save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, metadata)
         except SafetensorError as problem:  # it hides what the disk said in a text
-            said = re.search(r"code: (\d+)", str(problem))
+            said = re.search(r"(?:code: |os error )(\d+)", str(problem))
             raise OSError(int(said[1]), str(problem)) if said else problem from None
 
 

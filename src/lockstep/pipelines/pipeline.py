@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
+from ..blocks import foreign
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
@@ -312,11 +313,10 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         spec = self._specs[name]
         if isinstance(component, (list, tuple)):
             component = spec.gathered(component)
+        component = foreign.adopted(spec, component)
         plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
         if component is not None and not spec.takes(type(plain)):
-            raise InputError(
-                f"Component {name!r} wants {describe_type(spec.type_hint)}, got {type(component).__name__}."
-            )
+            raise InputError(f"Component {name!r} wants {describe_type(spec.type_hint)}, got {foreign.shown(plain)}.")
         with self._lock:
             self._unloaded.pop(name, None)
             self._outlines.pop(name, None)
