@@ -73,15 +73,20 @@ def test_the_pipeline_is_the_same(pair):
     kind, folder, file = pair
     images = {"image": torch.zeros(1, 3, 32, 32), "strength": 0.9} if kind == "refiner" else {"height": 32, "width": 32}
     call = {"prompt": "a photo of the red cat", "num_inference_steps": 3, "output_type": "latent", "seed": 3, **images}
-    wanted = lockstep.DiffusionPipeline.from_pretrained(folder)(**call).images
+    whole = lockstep.DiffusionPipeline.from_pretrained(folder)
+    wanted = whole(**call).images
     pipe = lockstep.DiffusionPipeline.from_single_file(file)
-    assert type(pipe).__name__ == (
-        "StableDiffusionXLPipeline" if kind in ("xl", "refiner") else "StableDiffusionPipeline"
-    )
+    assert type(pipe) is type(whole)
     assert torch.equal(pipe(**call).images, wanted)
     lazy = lockstep.DiffusionPipeline.from_pretrained(str(file), load=False)
     assert torch.equal(lazy(**call).images, wanted)
     assert pipe.scheduler.config.prediction_type == ("v_prediction" if kind == "sd2" else "epsilon")
+
+
+def test_the_task_chooses_the_class(pair):
+    kind, _, file = pair
+    pipe = lockstep.AutoPipelineForImage2Image.from_single_file(file, load=False)
+    assert type(pipe).__name__ == f"StableDiffusion{'XL' if kind in ('xl', 'refiner') else ''}Img2ImgPipeline"
 
 
 def test_models_alone(pair):

@@ -1,7 +1,7 @@
 """What gives a family away: tensors that its files have and no other's do, from specific to general.
 
 A clue is a name, found under any prefix, or `(name, axis, size)` for a name with that size. Of two families whose clues
-are all there, the earlier one is meant; `lacks` are clues that must not be there. Variants are tried in their order too.
+are all there, the earlier one is meant; `lacks` are clues that must not be there. Variants are tried in order too.
 """
 
 from __future__ import annotations

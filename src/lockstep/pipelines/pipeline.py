@@ -41,7 +41,8 @@ from .corrections import Correction, corrected
 from .loading import dtype_for, understood
 from .offload import Offload
 from .saving import written_beside
-from .single_file import open_index, take_file_options
+from .single_file import open_index as open_index
+from .single_file import take_file_options as take_file_options
 from .switches import SwitchesMixin
 
 Place = str | int | torch.device
