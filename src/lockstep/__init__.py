@@ -35,15 +35,20 @@ _DEFINES = {
             "EulerAncestralDiscreteScheduler",
             "HeunDiscreteScheduler",
             "KDPM2DiscreteScheduler",
+            "KDPM2AncestralDiscreteScheduler",
         ],
         *[
             "DPMSolverMultistepScheduler",
             "DPMSolverSinglestepScheduler",
             "UniPCMultistepScheduler",
             "DEISMultistepScheduler",
+            "DPMSolverSDEScheduler",
+            "SASolverScheduler",
         ],
-        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
-        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
+        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler", "CMStochasticIterativeScheduler", "IPNDMScheduler"],
+        *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
+        *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
+        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
     ],
     "guiders": [
         *[
@@ -60,6 +65,7 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
     "pipelines.published": [
         "StableDiffusionImg2ImgPipeline",

@@ -85,7 +85,7 @@ def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
     lines = [f"class {node.name}({bases}):" if bases else f"class {node.name}:"]
     if hasattr(kind, "default_tree") and kind.default_tree() is not None:
         face = PipelineFace(kind, hints)
-        lines = [*face.outputs(), *lines, *face.members()]
+        lines = [*face.helpers(), *lines, *face.members()]
     lines += [_function(part, "    ") for part in node.body if isinstance(part, ast.FunctionDef)]
     if len(lines) == 1:
         lines.append("    ...")

@@ -37,6 +37,7 @@ class ExitCode(IntEnum):
     INVALID = 14, "proof: INVALID, the two sides cannot be compared"
     DIFFERENT = 15, "configs, weights or files that should agree do not"
     FAULT_MISSED = 16, "a planted fault was not found at its place"
+    RAISED = 17, "proof: RAISED, a side ended with an exception"
     INTERRUPTED = 130, "interrupted, by ctrl-C or SIGTERM"
 
 

@@ -265,13 +265,15 @@ def test_a_timestep_that_was_rounded(tmp_path):
     assert compare(same, whole).verdict is Verdict.PASS  # an integer and a float of the same value
 
 
-def test_a_run_that_died_is_a_bug(reference, tmp_path):
+def test_a_run_that_died_has_a_verdict_of_its_own(reference, tmp_path):
     model = tiny.transformer()
     del model.blocks[2].ff.out
     with pytest.raises(AttributeError):
         run(model, tmp_path)
     result = judge(reference, tmp_path / "cand.trace")
-    assert result.verdict is Verdict.BUG
+    assert result.verdict is Verdict.RAISED
+    assert "the candidate ended with AttributeError" in result.reasons[0]
+    assert "tiny.py" in result.reasons[0] or "module.py" in result.reasons[0]
     assert "AttributeError" in result.first.problem
     assert result.first.path == "model.blocks.2.ff.out"
 

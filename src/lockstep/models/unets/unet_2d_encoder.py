@@ -64,6 +64,8 @@ class TextTimeEmbedding(nn.Module):
 class UNet2DEncoder(ModelMixin):
     """The conditions, the way down and the middle; the classes that register a config build on it."""
 
+    _supports_gradient_checkpointing = True
+
     def build_conditions(self, plan: UNetPlan) -> None:
         """Embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
@@ -275,7 +277,7 @@ class UNet2DEncoder(ModelMixin):
 
 def mask_to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """A mask (1 keep, 0 leave out) as a bias on the scores; -10000 as published, so an all-zero row stays finite."""
-    return None if mask is None else ((1 - mask.to(dtype)) * -10000.0)[:, None, None, :]
+    return None if mask is None else ((1 - mask.to(dtype)) * -10000.0)[:, None, :]
 
 
 def check_sample(owner: str, sample: Tensor, in_channels: int, weights_dtype: torch.dtype) -> None:

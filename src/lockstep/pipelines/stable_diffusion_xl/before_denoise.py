@@ -75,7 +75,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
     def part(self, scheduler: Any, components: Components, state: BlockView) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
-            skipped = self.skipped_by_strength(scheduler, components, state)
+            skipped = self.first_timestep(scheduler, components, state)
         else:
             self.set_grid(scheduler, components, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
