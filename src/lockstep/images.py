@@ -308,7 +308,7 @@ def opaque(picture: Image.Image) -> Image.Image:
     if not picture.has_transparency_data:
         return _plain(picture).convert("RGB")
     layer = picture.convert("RGBA")
-    if layer.getextrema()[3][0] < 255:  # type: ignore[index]
+    if layer.getchannel("A").getextrema() != (255, 255):
         say_once(TRANSPARENT)
     white = Image.new("RGBA", picture.size, "white")
     return Image.alpha_composite(white, layer).convert("RGB")
