@@ -69,5 +69,5 @@ def chosen_device(device: torch.device | str | int | None, device_map: Any) -> t
     if device is not None and device != device_map:
         raise InputError(f"device and device_map name two places, got {device!r} and {device_map!r}.")
     if device_map in ("auto", "balanced", "balanced_low_0", "sequential"):
-        return torch.accelerator.current_accelerator() or "cpu"  # type: ignore[no-any-return, attr-defined]
-    return device_map  # type: ignore[no-any-return]
+        return torch.accelerator.current_accelerator() or "cpu"
+    return device_map
