@@ -6,6 +6,8 @@ Public names are resolved on first use, so that `import lockstep` stays instant 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 from .pipelines.published.table import AUTO, PUBLISHED
@@ -35,15 +37,20 @@ _DEFINES = {
             "EulerAncestralDiscreteScheduler",
             "HeunDiscreteScheduler",
             "KDPM2DiscreteScheduler",
+            "KDPM2AncestralDiscreteScheduler",
         ],
         *[
             "DPMSolverMultistepScheduler",
             "DPMSolverSinglestepScheduler",
             "UniPCMultistepScheduler",
             "DEISMultistepScheduler",
+            "DPMSolverSDEScheduler",
+            "SASolverScheduler",
         ],
-        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
-        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
+        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler", "CMStochasticIterativeScheduler", "IPNDMScheduler"],
+        *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
+        *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
+        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
     ],
     "guiders": [
         *[
@@ -60,6 +67,7 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
     "pipelines.published": [*PUBLISHED, *AUTO],
     "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
@@ -71,6 +79,12 @@ _DEFINES = {
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_WHERE)]
+
+
+# Threads of torch that wait for work burn the processor, unless they are told to sleep before torch is imported: on a
+# machine with other work a run takes many times as long. What a person has set stays.
+if "torch" not in sys.modules:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def __getattr__(name: str) -> Any:

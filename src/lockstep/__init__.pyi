@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from .tokenizers import CLIPTokenizer as CLIPTokenizer
     from .models.vision.clip_vision import CLIPVisionModel as CLIPVisionModel
     from .models.vision.clip_vision import CLIPVisionModelWithProjection as CLIPVisionModelWithProjection
+    from .schedulers import CMStochasticIterativeScheduler as CMStochasticIterativeScheduler
     from .blocks import Checkpoint as Checkpoint
     from .guiders import ClassifierFreeGuidance as ClassifierFreeGuidance
     from .guiders import ClassifierFreeZeroStarGuidance as ClassifierFreeZeroStarGuidance
+    from .schedulers import CogVideoXDDIMScheduler as CogVideoXDDIMScheduler
+    from .schedulers import CogVideoXDPMScheduler as CogVideoXDPMScheduler
     from .blocks import ComponentSpec as ComponentSpec
     from .blocks import ConditionalPipelineBlocks as ConditionalPipelineBlocks
     from .configuration import ConfigMixin as ConfigMixin
@@ -51,16 +54,22 @@ if TYPE_CHECKING:
     from .schedulers import DDPMScheduler as DDPMScheduler
     from .schedulers import DEISMultistepScheduler as DEISMultistepScheduler
     from .schedulers import DPMSolverMultistepScheduler as DPMSolverMultistepScheduler
+    from .schedulers import DPMSolverSDEScheduler as DPMSolverSDEScheduler
     from .schedulers import DPMSolverSinglestepScheduler as DPMSolverSinglestepScheduler
     from .pipelines.pipeline import DiffusionPipeline as DiffusionPipeline
+    from .schedulers import EDMDPMSolverMultistepScheduler as EDMDPMSolverMultistepScheduler
+    from .schedulers import EDMEulerScheduler as EDMEulerScheduler
     from .schedulers import EulerAncestralDiscreteScheduler as EulerAncestralDiscreteScheduler
     from .schedulers import EulerDiscreteScheduler as EulerDiscreteScheduler
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
+    from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
+    from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
+    from .schedulers import KDPM2AncestralDiscreteScheduler as KDPM2AncestralDiscreteScheduler
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
@@ -77,6 +86,7 @@ if TYPE_CHECKING:
     from .schedulers import PNDMScheduler as PNDMScheduler
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
+    from .schedulers import SASolverScheduler as SASolverScheduler
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
@@ -102,9 +112,11 @@ if TYPE_CHECKING:
     from .guiders import TangentialClassifierFreeGuidance as TangentialClassifierFreeGuidance
     from .models.text_encoders.t5 import UMT5EncoderModel as UMT5EncoderModel
     from .models.unets.unet_2d_condition import UNet2DConditionModel as UNet2DConditionModel
+    from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
+    from .loaders.single_file import load_single_file as load_single_file
     from .configuration import register_to_config as register_to_config
 
 __version__: str
@@ -126,9 +138,12 @@ __all__ = [
     "CLIPTokenizer",
     "CLIPVisionModel",
     "CLIPVisionModelWithProjection",
+    "CMStochasticIterativeScheduler",
     "Checkpoint",
     "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance",
+    "CogVideoXDDIMScheduler",
+    "CogVideoXDPMScheduler",
     "ComponentSpec",
     "ConditionalPipelineBlocks",
     "ConfigMixin",
@@ -139,16 +154,22 @@ __all__ = [
     "DDPMScheduler",
     "DEISMultistepScheduler",
     "DPMSolverMultistepScheduler",
+    "DPMSolverSDEScheduler",
     "DPMSolverSinglestepScheduler",
     "DiffusionPipeline",
+    "EDMDPMSolverMultistepScheduler",
+    "EDMEulerScheduler",
     "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler",
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
+    "FlowMatchLCMScheduler",
     "FrequencyDecoupledGuidance",
     "FrozenDict",
     "HeunDiscreteScheduler",
+    "IPNDMScheduler",
     "InputParam",
+    "KDPM2AncestralDiscreteScheduler",
     "KDPM2DiscreteScheduler",
     "LCMScheduler",
     "LMSDiscreteScheduler",
@@ -165,6 +186,7 @@ __all__ = [
     "PNDMScheduler",
     "PerturbedAttentionGuidance",
     "PipelineState",
+    "SASolverScheduler",
     "SchedulerMixin",
     "SequentialPipelineBlocks",
     "SkipLayerGuidance",
@@ -190,8 +212,10 @@ __all__ = [
     "TangentialClassifierFreeGuidance",
     "UMT5EncoderModel",
     "UNet2DConditionModel",
+    "UnCLIPScheduler",
     "UniPCMultistepScheduler",
     "attention_backend",
     "dispatch_attention_fn",
+    "load_single_file",
     "register_to_config",
 ]

@@ -128,7 +128,8 @@ def test_words_that_it_was_not_taught_are_told(pipe, tmp_path, monkeypatch, caps
         warnings.simplefilter("error")
         pipe(["Draw me a red car, please!", "a puppy", "🦊", "ein Hund", ""], num_inference_steps=1, seed=0)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as leave:
+    with warnings.catch_warnings(), pytest.raises(SystemExit) as leave:
+        warnings.simplefilter("default")  # as outside of tests, where a warning is no error
         run(["generate", "a submarine", "--steps", "1", "--seed", "0"])
     assert not leave.value.code
     assert "note This model was not taught 'submarine'" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Checkpoint files for tests: headers of full size without their weights on disk, and tiny files in the original layout."""
+"""Checkpoint files for tests: headers of full size without their weights on disk, and tiny files in the original
+layout."""
 
 import functools
 import json

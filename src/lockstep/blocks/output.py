@@ -57,6 +57,11 @@ class PipelineOutput(Output):
             raise AttributeError(f"This output has no {name!r}; it has: {', '.join(values) or 'nothing'}.")
         return values[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value of the result or of the run, by name."""
+        found = self._values.get(name)
+        return self.state.get(name, default) if found is None else found
+
     def as_asked(self, options: Any) -> Any:
         """The whole output, a tuple, or the values that `output=` names."""
         if isinstance(options.output, str):

@@ -37,13 +37,7 @@ from ..notes import say_once
 from .attention_switches import AttentionSwitches
 from .layerwise_casting import SKIPPED, cast_layerwise
 from .lora_layers import LoraLayersMixin
-from .options import (
-    NO_EFFECT,
-    NOT_HERE,
-    chosen_device,
-    chosen_files,
-    take_known_elsewhere,
-)
+from .options import LOADING_ARGUMENTS, chosen_device, chosen_files, take_known_elsewhere
 from .options import check_always as check_always
 from .weights import (
     DTYPES,
@@ -94,7 +88,7 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     _supports_gradient_checkpointing: ClassVar[bool] = False
     _keep_in_fp32_modules: ClassVar[None] = None
     _computes_in: torch.dtype | None = None  # where weights are kept in another dtype
-    loaded_from: Path | None = None  # the folder, where there was one
+    loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
     def from_pretrained(
@@ -113,24 +107,16 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
+        if subfolder is None and isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
+            kept = dtype if dtype is not None else torch_dtype
+            return cls.from_single_file(name_or_path, dtype=kept, device=device, **config_and_hub)
         hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
         safetensors, pickles = chosen_files(config_and_hub)
         place = chosen_device(device, config_and_hub.pop("device_map", None))
         take_known_elsewhere(config_and_hub)
         unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
         if unknown:
-            known = [
-                *config_defaults(cls),
-                *files.HUB_ARGUMENTS,
-                *NO_EFFECT,
-                *NOT_HERE,
-                *["use_safetensors", "allow_pickle", "device_map"],
-                "subfolder",
-                "variant",
-                "dtype",
-                "torch_dtype",
-                "device",
-            ]
+            known = [*config_defaults(cls), *files.HUB_ARGUMENTS, *LOADING_ARGUMENTS]
             raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
         if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
             raise InputError(f"dtype and torch_dtype are two names of one argument, got {dtype} and {torch_dtype}.")
@@ -148,6 +134,27 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         model.assign(cls.stored_tensors(opened), dtype=wanted, device=target).eval()
         model.loaded_from = folder
         return model
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> typing.Self:
+        """The model of this class inside a checkpoint file: original or published names, alone or with others.
+
+        `config=` (a folder, or values), `dtype=`, `device=`, `family=` and `allow_pickle=` as for pipelines; further
+        arguments replace values of the config.
+        """
+        import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
+
+        own: dict[str, Any] = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
+        own["dtype"] = own.get("dtype", options.pop("torch_dtype", None))
+        own["allow_pickle"] = chosen_files(options)[1]
+        own["device"] = chosen_device(options.pop("device", None), options.pop("device_map", None))
+        take_known_elsewhere(options)
+        unknown = sorted(set(options) - {*config_defaults(cls), *files.HUB_ARGUMENTS})
+        if unknown:
+            known = [*config_defaults(cls), *own, *LOADING_ARGUMENTS]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_single_file", unknown[0], known)
+        values = {key: value for key, value in options.items() if key not in files.HUB_ARGUMENTS}
+        return lockstep.load_single_file(cls, path, **own, **values)
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:

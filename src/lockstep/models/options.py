@@ -27,6 +27,11 @@ NOT_HERE = {
     "output_loading_info": "a model that was loaded has no missing and no further tensors",
     "parallel_config": "a model is on one device",
 }
+LOADING_ARGUMENTS = (
+    *["subfolder", "variant", "dtype", "torch_dtype", "device", "device_map", "use_safetensors", "allow_pickle"],
+    *NO_EFFECT,
+    *NOT_HERE,
+)
 
 
 def check_always(options: dict[str, Any]) -> None:

@@ -33,12 +33,21 @@ from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
-from ..models.modeling import check_always, resolve_device
+from ..loaders.header import ENDINGS, is_checkpoint
+from ..models.modeling import resolve_device
+from . import callbacks
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
+from .loading import dtype_for, understood
 from .offload import Offload
+from .saving import written_beside
+from .single_file import open_index, take_file_options
+from .switches import SwitchesMixin
 
 Place = str | int | torch.device
+# components that the field's constructors take: None for one that a pipeline does not have is nothing
+NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
+NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
 class _DerivedCall:
@@ -58,7 +67,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin):
+class DiffusionPipeline(LoraMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
@@ -82,6 +91,7 @@ class DiffusionPipeline(LoraMixin):
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
+        self._current = callbacks.CurrentRun()
         self._offload: Offload | None = None
         self._adapters = Adapters()
         self._bars = ProgressBars()
@@ -97,10 +107,11 @@ class DiffusionPipeline(LoraMixin):
         self.update_components(**self._corrected(parts))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_runs", "_bars")}
+        return {name: value for name, value in self.__dict__.items() if name not in NOT_KEPT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.RLock(), _runs=set(), _bars=ProgressBars())
+        fresh = threading.RLock(), set[Run](), ProgressBars(), callbacks.CurrentRun()
+        self.__dict__.update(state, **dict(zip(NOT_KEPT, fresh, strict=True)))
 
     @classmethod
     def default_tree(cls) -> ModularPipelineBlocks | None:
@@ -227,12 +238,31 @@ class DiffusionPipeline(LoraMixin):
         return len(runs)
 
     def run_begins(self, run: Run) -> None:
+        self._current.begins(run)
         with self._lock:
             self._runs.add(run)
 
     def run_ends(self, run: Run) -> None:
+        self._current.ends()
         with self._lock:
             self._runs.discard(run)
+
+    def callback_names(self, names: Iterable[str]) -> set[str]:
+        """What a callback can ask for in a run with these values."""
+        return callbacks.known_names(set(names))
+
+    def shown_to_callback(self, run: Run, names: Iterable[str], values: Any) -> dict[str, Any]:
+        """Values as a callback sees them."""
+        guider = run.components.own.get("guider")
+        guided = guider is not None and guider.needs_unconditional
+        return {name: callbacks.shown(name, values, guided) for name in names}
+
+    def taken_from_callback(self, run: Run, changed: Mapping[str, Any], values: Any) -> dict[str, Any]:
+        """What a callback returned, under the names that the blocks know."""
+        found: dict[str, Any] = {}
+        for name, value in changed.items():
+            found |= callbacks.taken(name, value, values)
+        return found
 
     def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
@@ -269,7 +299,7 @@ class DiffusionPipeline(LoraMixin):
                 self._set_component(name, part)
             elif name in self._config:
                 self._config[name] = part
-            else:
+            elif part is not None or name not in NEVER_HAD:
                 raise UnknownNameError(
                     f"component or config of {type(self).__name__}", name, [*self._specs, *self._config]
                 )
@@ -299,6 +329,8 @@ class DiffusionPipeline(LoraMixin):
             return self._load(name) if name in held["_unloaded"] else held["_components"][name]
         if name in held.get("_config", {}):
             return held["_config"][name]
+        if "_current" in held and held["_current"].tells(name):
+            return held["_current"].tell(name)
         raise AttributeError(
             f"{type(self).__name__} has no {name!r}; its components: {', '.join(held.get('_components', ())) or 'none'}"
         )
@@ -308,6 +340,8 @@ class DiffusionPipeline(LoraMixin):
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
+        elif name in callbacks.SETTABLE:
+            self._current.set(name, value)
         elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
             raise UnknownNameError("component", name, self._specs)
         else:
@@ -317,13 +351,24 @@ class DiffusionPipeline(LoraMixin):
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                loaded = spec.load(**self._load_options)
+                options = {**self._load_options, "dtype": dtype_for(name, self._load_options.get("dtype"))}
+                loaded = spec.load(**options)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
 
-    def load_components(self, names: Iterable[str] | None = None, *, workflow: str | None = None) -> None:
+    def load_components(
+        self,
+        names: str | Iterable[str] | None = None,
+        *,
+        workflow: str | None = None,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+    ) -> None:
         """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's."""
+        wanted = dtype if dtype is not None else torch_dtype
+        self._load_options |= {} if wanted is None else {"dtype": wanted}
+        names = [names] if isinstance(names, str) else names
         if workflow is not None:
             names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
         for name in list(self._unloaded) if names is None else names:
@@ -420,21 +465,23 @@ class DiffusionPipeline(LoraMixin):
         given: Iterable[str] = (),
         load: bool = True,
         workflow: str | None = None,
-        dtype: torch.dtype | str | None = None,
-        torch_dtype: torch.dtype | str | None = None,
+        dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+        torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
         device: torch.device | str | None = None,
         variant: str | None = None,
         **parts_and_hub: Any,
     ) -> Self:
-        """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
+        """A pipeline from a folder or hub id, by its (modular_)model_index.json, or from a single file.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
         leaves one away). `workflow=` loads only what that workflow uses and `load=False` nothing; the rest is loaded
         when a run first needs it.
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
-        check_always(parts_and_hub)
-        found = index_files.read_index(name_or_path, **hub)
+        file_options = take_file_options(name_or_path, parts_and_hub)
+        told = understood(parts_and_hub)
+        device = told.get("device") if device is None else device
+        found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
@@ -479,6 +526,17 @@ class DiffusionPipeline(LoraMixin):
         made = spec.create(**self.face.settings(spec))
         return type(component) is type(made) and dict(component.config) == dict(made.config)
 
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> Self:
+        """A pipeline from one checkpoint file, which is recognised by its tensors; takes what `from_pretrained` takes.
+
+        `config=` is a folder with the configs and tokenizers to use, `family=` and `prediction_type=` say what no
+        tensor tells, and `allow_pickle=True` reads a .ckpt, .pt or .bin (tensors alone; nothing in it is run).
+        """
+        if not is_checkpoint(path):
+            raise InputError(f"from_single_file wants a checkpoint file ({', '.join(ENDINGS)}), got {str(path)!r}.")
+        return cls.from_pretrained(path, **options)
+
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
@@ -499,16 +557,32 @@ class DiffusionPipeline(LoraMixin):
                     f"has only: {', '.join(found.entries)}. Give it: from_pretrained(…, {name}=…)."
                 )
 
-    def save_pretrained(self, folder: str | Path, *, modular: bool | None = None, variant: str | None = None) -> None:
-        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do)."""
-        folder = Path(folder)
-        if folder.is_file():
-            raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        modular: bool | None = None,
+        variant: str | None = None,
+        max_shard_size: int | str | None = None,
+        safe_serialization: bool = True,
+        push_to_hub: bool = False,
+    ) -> None:
+        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do).
+
+        All of it is written beside the folder first: where a disk is full, nothing has changed.
+        """
+        if push_to_hub:
+            self.push_to_hub(str(folder))
         self.load_components()
+        given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
+        options = {name: value for name, value in given.items() if value is not None}
+        written_beside(Path(folder), lambda beside: self._write(beside, modular, options))
+
+    def _write(self, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
         for name, component in self._components.items():
             if component is not None and name in self._specs:
-                options = {"variant": variant} if variant and isinstance(component, torch.nn.Module) else {}
-                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **options)
+                of_models = options if isinstance(component, torch.nn.Module) else {}
+                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
         held = {name: self._components[name] for name in self._specs if self._components[name] is not None}
         own = {name: part for name, part in held.items() if self._specs[name].default_creation_method == "from_config"}
         published = {**dict.fromkeys(self._absent), **{name: part for name, part in held.items() if name not in own}}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators
 from .predictions import predicted_denoised
 from .sigma_grid import with_final
@@ -71,21 +72,12 @@ class HeunDiscreteScheduler(TwoStageScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        prediction_type: str = "epsilon",
-        use_karras_sigmas: bool = False,
-        use_exponential_sigmas: bool = False,
-        use_beta_sigmas: bool = False,
-        clip_sample: bool = False,
-        clip_sample_range: float = 1.0,
-        timestep_spacing: str = "linspace",
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, prediction_type: str = "epsilon",
+        use_karras_sigmas: bool = False, use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False,
+        clip_sample: bool = False, clip_sample_range: float = 1.0, timestep_spacing: str = "linspace",
         steps_offset: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.set_timesteps(num_train_timesteps)
 

@@ -193,16 +193,9 @@ class Encoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.conv_in = Conv2d(in_channels, widths[0], 3, padding=1)
         self.down_blocks = nn.ModuleList()
@@ -229,16 +222,9 @@ class Decoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         upward = tuple(reversed(widths))
         self.conv_in = Conv2d(in_channels, upward[0], 3, padding=1)
@@ -334,26 +320,15 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
 
     @register_to_config
     def __init__(
-        self,
-        in_channels: int = 3,
-        out_channels: int = 3,
+        self, in_channels: int = 3, out_channels: int = 3,
         down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",),
-        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",),
-        block_out_channels: tuple[int, ...] = (64,),
-        layers_per_block: int = 1,
-        act_fn: str = "silu",
-        latent_channels: int = 4,
-        norm_num_groups: int = 32,
-        sample_size: int | tuple[int, ...] = 32,
-        scaling_factor: float = 0.18215,
-        shift_factor: float | None = None,
-        latents_mean: tuple[float, ...] | None = None,
-        latents_std: tuple[float, ...] | None = None,
-        force_upcast: bool = True,
-        use_quant_conv: bool = True,
-        use_post_quant_conv: bool = True,
+        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",), block_out_channels: tuple[int, ...] = (64,),
+        layers_per_block: int = 1, act_fn: str = "silu", latent_channels: int = 4, norm_num_groups: int = 32,
+        sample_size: int | tuple[int, ...] = 32, scaling_factor: float = 0.18215, shift_factor: float | None = None,
+        latents_mean: tuple[float, ...] | None = None, latents_std: tuple[float, ...] | None = None,
+        force_upcast: bool = True, use_quant_conv: bool = True, use_post_quant_conv: bool = True,
         mid_block_add_attention: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         _check_config(self.config)
         body = (block_out_channels, layers_per_block, norm_num_groups, act_fn, mid_block_add_attention)

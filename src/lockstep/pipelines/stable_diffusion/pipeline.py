@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
 from ..corrections import NO_CLIPPING, STEPS_OFFSET
@@ -17,3 +19,20 @@ class StableDiffusionPipeline(PicturePipeline):
     default_blocks: ClassVar[Any] = StableDiffusionBlocks
     corrections = (STEPS_OFFSET, NO_CLIPPING)
     face = Face(tuple(WHOLE["StableDiffusionPipeline"][1]))
+
+    def encode_prompt(
+        self,
+        prompt: str | list[str] | None,
+        device: Any = None,
+        num_images_per_prompt: int = 1,
+        do_classifier_free_guidance: bool = True,
+        negative_prompt: str | list[str] | None = None,
+        prompt_embeds: Tensor | None = None,
+        negative_prompt_embeds: Tensor | None = None,
+        lora_scale: float | None = None,
+        clip_skip: int | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Embeddings of the prompts and of the negative ones, as a call takes them."""
+        given = {"prompt": prompt, "prompt_embeds": prompt_embeds, "clip_skip": clip_skip}
+        negative = {"negative_prompt": negative_prompt, "negative_prompt_embeds": negative_prompt_embeds}
+        return self.encoded(num_images_per_prompt, do_classifier_free_guidance, lora_scale, given, negative)
