@@ -142,3 +142,16 @@ def test_switches_without_effect_say_so_once_and_those_that_cannot_be_had_raise(
     model.unfuse_qkv_projections()
     assert torch.equal(predict(model), before)
     assert model.num_parameters() == sum(p.numel() for p in model.parameters())
+
+
+def test_weights_are_kept_small_and_cast_while_a_layer_runs():
+    model = tiny.unet(4).eval()
+    wanted = predict(model)
+    model.enable_layerwise_casting(torch.bfloat16, torch.float32)
+    assert model.dtype is torch.float32
+    got = predict(model)
+    assert not torch.equal(got, wanted)
+    assert torch.linalg.norm(got - wanted) < 0.05 * torch.linalg.norm(wanted)
+    kept = {name: parameter.dtype for name, parameter in model.named_parameters()}
+    assert kept["conv_in.weight"] is kept["time_embedding.linear_1.weight"] is torch.bfloat16
+    assert kept["conv_norm_out.weight"] is torch.float32

@@ -24,7 +24,7 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
         return component
     name = type(component).__name__.removesuffix("Fast")
     try:
-        kind = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
+        kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
         raise InputError(
             f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, got {shown(component)}, and Lockstep has "
@@ -57,11 +57,13 @@ def library_of(kind: type) -> str | None:
     return home if home in LIBRARIES else None
 
 
-def shown(component: Any) -> str:
-    """A component in a message: its class, with where it is from, and whose child it is."""
+def shown(component: Any, wanted: str = "") -> str:
+    """A component in a message: its class, with where it is from if that is not clear, and whose child it is."""
     kind = type(component)
     own = f"{kind.__module__}.{kind.__qualname__}"
     parent = next((base for base in kind.__mro__[1:] if library_of(base)), None)
-    if library_of(kind) or parent is None:
+    if library_of(kind):
         return own
-    return f"{own}, a child of {library_of(parent)}'s {parent.__name__} whose own code cannot be taken over"
+    if parent is not None:
+        return f"{own}, a child of {library_of(parent)}'s {parent.__name__} whose own code cannot be taken over"
+    return own if kind.__name__ in wanted else kind.__name__

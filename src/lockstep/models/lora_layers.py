@@ -160,7 +160,7 @@ class LoraLayersMixin(nn.Module):
     def active_adapters(self) -> list[str]:
         """The adapters that are in use."""
         self._known_adapters([], merged=False)
-        active = next((layer.active_adapter for _, layer in self._lora_layers()), [])
+        active: Any = next((layer.active_adapter for _, layer in self._lora_layers()), [])
         return [active] if isinstance(active, str) else list(active)
 
     def disable_lora(self) -> None:

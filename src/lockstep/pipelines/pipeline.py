@@ -316,7 +316,8 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         component = foreign.adopted(spec, component)
         plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
         if component is not None and not spec.takes(type(plain)):
-            raise InputError(f"Component {name!r} wants {describe_type(spec.type_hint)}, got {foreign.shown(plain)}.")
+            wanted = describe_type(spec.type_hint)
+            raise InputError(f"Component {name!r} wants {wanted}, got {foreign.shown(plain, wanted)}.")
         with self._lock:
             self._unloaded.pop(name, None)
             self._outlines.pop(name, None)
