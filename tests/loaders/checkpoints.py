@@ -25,7 +25,8 @@ UNETS = {
     "sd2": {"cross_attention_dim": 1024, "attention_head_dim": (5, 10, 20, 20), "use_linear_projection": True},
     "sdxl": {
         "cross_attention_dim": 2048, "block_out_channels": (320, 640, 1280), "attention_head_dim": (5, 10, 20),
-        **XL_BLOCKS, "transformer_layers_per_block": (1, 2, 10), "addition_embed_type": "text_time", "addition_time_embed_dim": 256,
+        **XL_BLOCKS, "transformer_layers_per_block": (1, 2, 10),
+        "addition_embed_type": "text_time", "addition_time_embed_dim": 256,
         "projection_class_embeddings_input_dim": 2816, "use_linear_projection": True,
     },
     "refiner": {
