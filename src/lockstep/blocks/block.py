@@ -8,7 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from .. import files
 from ..errors import ConfigError, UnsupportedError, WiringError
@@ -147,7 +147,7 @@ class ModularPipelineBlocks:
         files.write_text(Path(folder) / BLOCKS, json.dumps({"_class_name": type(self).__name__}, indent=2) + "\n")
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **hub: Any) -> ModularPipelineBlocks:
+    def from_pretrained(cls, folder: str | Path, **hub: Unpack[files.HubArguments]) -> ModularPipelineBlocks:
         """The blocks that a folder names: this class, one that is imported, or one of Lockstep's."""
         name = files.read_json(files.resolve_file(folder, BLOCKS, **hub)).get("_class_name")
         waiting: list[type[ModularPipelineBlocks]] = [cls]

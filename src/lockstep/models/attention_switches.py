@@ -23,7 +23,7 @@ class AttentionSwitches(nn.Module):
         """Back to what `attention_backend(...)` or the default says."""
         attention.set_backend_on(self, None)
 
-    def enable_xformers_memory_efficient_attention(self, attention_op: Any = None) -> None:
+    def enable_xformers_memory_efficient_attention(self, attention_op: object = None) -> None:
         """Compute every attention with xformers, if it is installed and can."""
         if attention_op is not None:
             raise UnsupportedError("attention_op cannot be chosen: the backend 'xformers' takes the one that fits.")

@@ -42,6 +42,9 @@ class MergedLoras(Protocol):
     def enable(self, on: bool) -> None: ...
 
 
+Strength = float | Mapping[str, Any] | None  # one number, or one for each part of a model
+
+
 class LoraLayersMixin(nn.Module):
     """`add_adapter`, `load_lora_adapter` and their relatives, for `ModelMixin`."""
 
@@ -141,7 +144,7 @@ class LoraLayersMixin(nn.Module):
         for _, layer in self._lora_layers():
             layer.set_adapter(names)
 
-    def set_adapters(self, adapter_names: str | Sequence[str], weights: Any = None) -> None:
+    def set_adapters(self, adapter_names: str | Sequence[str], weights: Strength | Sequence[Strength] = None) -> None:
         """Use these adapters and no other, each at its strength: a number, or a dict with one for each part of it."""
         names = self._known_adapters(adapter_names)
         values = weights if isinstance(weights, (list, tuple)) else [weights] * len(names)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
+
+import torch
 
 from ..errors import UnsupportedError
 from ..notes import say_once
@@ -18,7 +20,7 @@ class SwitchesMixin:
     def disable_attention_slicing(self) -> None:
         """Nothing, as nothing was sliced."""
 
-    def enable_xformers_memory_efficient_attention(self, attention_op: Any = None) -> None:
+    def enable_xformers_memory_efficient_attention(self, attention_op: object = None) -> None:
         """Nothing: `attention_backend(…)` chooses another kernel."""
         say_once(
             "enable_xformers_memory_efficient_attention changes nothing: torch's own attention is as frugal. Another "
@@ -28,7 +30,9 @@ class SwitchesMixin:
     def disable_xformers_memory_efficient_attention(self) -> None:
         """Nothing, as nothing was enabled."""
 
-    def enable_sequential_cpu_offload(self, gpu_id: int | None = None, device: Any = None) -> Self:
+    def enable_sequential_cpu_offload(
+        self, gpu_id: int | None = None, device: str | torch.device | None = None
+    ) -> Self:
         """Offload model by model: layer by layer saves little more and costs much more time."""
         say_once("enable_sequential_cpu_offload moves whole models here, as enable_model_cpu_offload does.")
         where = device if device is not None or gpu_id is None else f"cuda:{gpu_id}"
@@ -43,7 +47,7 @@ class SwitchesMixin:
     def reset_device_map(self) -> None:
         """Nothing: a pipeline is on one device."""
 
-    def push_to_hub(self, repo_id: str, **options: Any) -> NoReturn:
+    def push_to_hub(self, repo_id: str, **options: object) -> NoReturn:
         """Not offered."""
         raise UnsupportedError(
             "push_to_hub is not offered: nothing leaves this machine by itself. Save it, pipe.save_pretrained(folder), "
@@ -57,6 +61,6 @@ class SwitchesMixin:
     def disable_freeu(self) -> None:
         """Nothing, as nothing was enabled."""
 
-    def load_ip_adapter(self, *source: Any, **options: Any) -> NoReturn:
+    def load_ip_adapter(self, *source: object, **options: object) -> NoReturn:
         """Not offered yet."""
         raise UnsupportedError("IP-Adapters (arXiv:2308.06721) are not offered.")

@@ -103,7 +103,7 @@ def _tell_recorded(output: Path, stopped: str | None, json: bool) -> None:
     if json:
         print_json(facts)
         return
-    size = facts["bytes"] / 1e6
+    size = sum(f.stat().st_size for f in output.iterdir()) / 1e6
     out.print(
         f"[bold green]{output}[/]: {facts['values']} values, {facts['parameters']} parameters, {size:.1f} MB",
         highlight=False,

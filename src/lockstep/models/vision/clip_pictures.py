@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -51,16 +51,18 @@ class CLIPImageProcessor(ConfigMixin):
         pass
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Self:
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Unpack[files.HubArguments]
+    ) -> Self:
         """From a folder or hub id."""
         return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub))
 
-    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+    def save_pretrained(self, folder: str | Path, **options: object) -> None:
         """Write `preprocessor_config.json`."""
         values = {**self.config, "image_processor_type": type(self).__name__}
         files.write_text(Path(folder) / self.config_name, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
-    def __call__(self, images: Any, return_tensors: str = "pt") -> PixelValues:
+    def __call__(self, images: Image.Image | Sequence[Image.Image], return_tensors: str = "pt") -> PixelValues:
         """PIL pictures (one, or a list) to a batch of pixels."""
         pictures = list(images) if isinstance(images, (list, tuple)) else [images]
         if not all(isinstance(picture, Image.Image) for picture in pictures):

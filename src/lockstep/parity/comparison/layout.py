@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -293,8 +294,8 @@ class _Arranging:
             made = self._make(
                 rights[min(index, len(rights) - 1)],
                 shaped,
-                lambda index=index: rows_of(index, chosen),
-                key,  # type: ignore[misc]
+                partial(rows_of, index, chosen),
+                key,
             )
             for other in rights:
                 self.new_b.setdefault(other.seq, [])

@@ -107,7 +107,7 @@ def _scopes(graph: Any) -> list[tuple[str, str]]:
 
 def _owners(graph: Any) -> dict[str, str]:
     """Weights that an exporter renamed (`onnx::MatMul_12`) belong to the node that takes them."""
-    found = {}
+    found: dict[str, str] = {}
     for node in graph.graph.node:
         for index, name in enumerate(node.input):
             if name.startswith("onnx::") and scope_of(node.name):

@@ -40,7 +40,7 @@ class PicturePipeline(DiffusionPipeline):
 
     def encoded(
         self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]
-    ) -> Any:
+    ) -> tuple[Any, ...]:
         """What the text encoding makes of prompts, in the published order of `encode_prompt`."""
         if lora_scale is not None:
             raise UnsupportedError(

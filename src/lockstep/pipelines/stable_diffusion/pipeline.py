@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ...blocks.face import Face
@@ -22,7 +23,7 @@ class StableDiffusionPipeline(PicturePipeline):
     def encode_prompt(
         self,
         prompt: str | list[str] | None,
-        device: Any = None,
+        device: str | torch.device | None = None,
         num_images_per_prompt: int = 1,
         do_classifier_free_guidance: bool = True,
         negative_prompt: str | list[str] | None = None,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import torch
 from torch import Tensor
 
 from ...blocks.face import Face
@@ -23,7 +22,7 @@ class StableDiffusionXLPipeline(PicturePipeline):
         self,
         prompt: str | list[str] | None,
         prompt_2: str | list[str] | None = None,
-        device: Any = None,
+        device: str | torch.device | None = None,
         num_images_per_prompt: int = 1,
         do_classifier_free_guidance: bool = True,
         negative_prompt: str | list[str] | None = None,
