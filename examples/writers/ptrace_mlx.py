@@ -1,9 +1,9 @@
 """Writes a trace of an MLX model by watching its modules: copy this file and ptrace_numpy.py beside your port.
 
-    trace = Trace()
-    trace.watch("unet", model)     # weights, and from now on every call
-    model(x)
-    trace.save("port.safetensors")
+trace = Trace()
+trace.watch("unet", model)     # weights, and from now on every call
+model(x)
+trace.save("port.safetensors")
 """
 
 import mlx.core as mx

@@ -1,9 +1,9 @@
 """Writes a trace (`ptrace/1`) with numpy alone: copy this file beside your port.
 
-    trace = Trace()
-    trace.parameters("unet", weights)       # what the port computes with, in its own layout
-    trace.put("unet.conv_in", "out", x)     # after every layer
-    trace.save("port.safetensors")
+trace = Trace()
+trace.parameters("unet", weights)       # what the port computes with, in its own layout
+trace.put("unet.conv_in", "out", x)     # after every layer
+trace.save("port.safetensors")
 """
 
 import json

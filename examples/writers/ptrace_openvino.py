@@ -1,8 +1,8 @@
 """Writes a trace of a model that OpenVINO runs: every value between is made a result. Copy ptrace_numpy.py beside it.
 
-    trace = Trace()
-    trace.run("unet", "model.onnx", {"sample": x, "timestep": t})     # or model.xml
-    trace.save("port.safetensors")
+trace = Trace()
+trace.run("unet", "model.onnx", {"sample": x, "timestep": t})     # or model.xml
+trace.save("port.safetensors")
 """
 
 import openvino

@@ -1,9 +1,9 @@
 """Writes a trace of a tinygrad model by watching its objects: copy this file and ptrace_numpy.py beside your port.
 
-    trace = Trace()
-    trace.watch("unet", model)     # weights, and from now on every call of an object with weights
-    model(x)
-    trace.save("port.safetensors")
+trace = Trace()
+trace.watch("unet", model)     # weights, and from now on every call of an object with weights
+model(x)
+trace.save("port.safetensors")
 """
 
 import ptrace_numpy

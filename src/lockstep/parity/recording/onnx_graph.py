@@ -20,8 +20,8 @@ ROOT = "model"
 def record_onnx(model: Path, inputs: dict[str, Array], trace: Path, root: str = ROOT) -> None:
     """Run the graph once and write its inputs, weights, every value between, and its results.
 
-    Names of the exporter with a scope, such as `/mid/norm/Add`, become `root.mid/add.0`; the last value of a scope is what
-    the module of that name gave.
+    Names of the exporter with a scope, such as `/mid/norm/Add`, become `root.mid.norm/add.0`; the last value of a scope
+    is what the module of that name gave.
     """
     onnx, runtime = _needed("onnx"), _needed("onnxruntime")
     if not model.is_file():
@@ -38,7 +38,9 @@ def record_onnx(model: Path, inputs: dict[str, Array], trace: Path, root: str = 
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL  # what is fused is not seen
     session = runtime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    values = dict(zip([*between, *results], session.run([*between, *results], {n: inputs[n] for n in wanted}), strict=True))
+    values = dict(
+        zip([*between, *results], session.run([*between, *results], {n: inputs[n] for n in wanted}), strict=True)
+    )
     with TraceWriter(trace, {"framework": f"onnxruntime {runtime.__version__}", "level": "module+ops"}) as writer:
         _write(writer, onnx, graph, {name: inputs[name] for name in wanted}, values, results, root)
 
@@ -96,13 +98,16 @@ def _containing(scope: str) -> list[str]:
 def _scopes(graph: Any) -> list[tuple[str, str]]:
     """(value, scope) in the order of computation, for the scope itself and those around it."""
     return [
-        (node.output[0], scope) for node in graph.graph.node if node.output for scope in _containing(scope_of(node.name))
+        (node.output[0], scope)
+        for node in graph.graph.node
+        if node.output
+        for scope in _containing(scope_of(node.name))
     ]
 
 
 def _owners(graph: Any) -> dict[str, str]:
     """Weights that an exporter renamed (`onnx::MatMul_12`) belong to the node that takes them."""
-    found = {}
+    found: dict[str, str] = {}
     for node in graph.graph.node:
         for index, name in enumerate(node.input):
             if name.startswith("onnx::") and scope_of(node.name):
