@@ -123,6 +123,28 @@ def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> P
         ) from problem
 
 
+def upload(folder: Path, repo_id: str, **options: Any) -> str:
+    """Send a folder to the hub, into a repository that is made if it is not there; the address of what was sent.
+
+    `token=`, `private=`, `commit_message=`, `create_pr=` and `revision=` as `huggingface_hub` takes them.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api, private = HfApi(token=options.pop("token", None)), options.pop("private", None)
+    unknown = sorted(set(options) - {"commit_message", "commit_description", "create_pr", "revision"})
+    if unknown:
+        raise InputError(f"push_to_hub does not know {unknown[0]!r}.")
+    try:
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        return str(api.upload_folder(repo_id=name, folder_path=folder, **options))
+    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+        raise WriteError(
+            f"{repo_id!r} could not be sent to the hub: {str(problem).rstrip('.')}. Log in (`hf auth login`), go "
+            "online (unset HF_HUB_OFFLINE), or save the folder and send it yourself."
+        ) from problem
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
@@ -153,6 +175,24 @@ def atomic(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(NotADirectoryError):  # a file is where the folder would be
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to. When the block ends well it becomes `folder`, or its files go into the one that
+    is there; when it does not, nothing of it stays."""
+    temporary = temporary_beside(folder)
+    try:
+        with writing(folder):
+            temporary.mkdir(parents=True)
+            yield temporary
+            if folder.is_dir():
+                for part in sorted(temporary.iterdir()):
+                    settle(part, folder / part.name)
+            else:
+                settle(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def temporary_beside(path: Path) -> Path:

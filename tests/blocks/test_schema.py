@@ -129,9 +129,9 @@ def test_stub_of_a_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     text = stubs.stub_for("small_module")
     compile(text, "small_module.pyi", "exec")
-    assert "prompt: str | Sequence[str],\n        *,\n" in text
+    assert "(self, prompt: str | Sequence[str], *, " in text
     assert "output_type" not in text
-    assert "seed: int | list[int] | None = None," in text
+    assert "    seed: int | list[int] | None\n" in text
     assert "decoder: TinyDecoder" in text
     assert "def helper(a: int, *, b: str='x') -> str:" in text
     assert "def twice(self) -> int:" in text
@@ -149,4 +149,4 @@ def test_stubs_name_every_input_of_every_public_pipeline():
             kind = getattr(lockstep, name)
             if kind.__module__ == module and kind.default_tree() is not None:
                 for parameter in list(inspect.signature(kind.__call__).parameters)[1:]:
-                    assert f"        {parameter}: " in text, (name, parameter)
+                    assert f" {parameter}: " in text, (name, parameter)

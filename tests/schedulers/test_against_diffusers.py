@@ -42,7 +42,7 @@ GRID = {
             "set_alpha_to_one": [True, False],
             "steps_offset": [0, 1],
         },
-        [{}, {"eta": 0.7, "seeded": True}, {"eta": 1.0, "seeded": True, "use_clipped_model_output": True}],
+        [{}, {"eta": 0.7, "seeded": True}, {"eta": 0.95, "seeded": True, "use_clipped_model_output": True}],
     ),
     "DDIMInverseScheduler": (
         {"prediction_type": PREDICTIONS, "timestep_spacing": ["leading", "trailing"], "clip_sample": [False, True]},

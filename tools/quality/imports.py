@@ -9,7 +9,7 @@ from pathlib import Path
 from .findings import Finding
 
 PACKAGE = "lockstep"
-BASE = {"errors", "configuration", "files", "outputs", "randomness", "images", "__init__"}
+BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "images", "__init__"}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
-NEIGHBOURS = {"pipeline", "index_names", "common"}
+NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
 
 

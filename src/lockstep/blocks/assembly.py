@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ..errors import WiringError
 from .compose import CompositeBlocks, SequentialPipelineBlocks, default_name
+from .face import PLAIN, Face
 from .params import ComponentSpec, InputParam, OutputParam
 from .plan import Plan
 from .user_inputs import user_inputs
@@ -27,9 +28,10 @@ class Assembly:
     result: list[OutputParam]
     specs: Mapping[str, ComponentSpec]
     players: Mapping[str, list[str]]  # role -> the components that play it, in the order of the blocks
+    face: Face = PLAIN
 
     @classmethod
-    def of(cls, blocks: Any, given: Iterable[str] = ()) -> Self:
+    def of(cls, blocks: Any, given: Iterable[str] = (), face: Face = PLAIN) -> Self:
         """Check a tree (or a single block) and assemble it."""
         root = blocks() if isinstance(blocks, type) else blocks
         if not isinstance(root, CompositeBlocks) or root.kind != "sequence":
@@ -42,7 +44,8 @@ class Assembly:
                 raise WiringError(problem)
         specs = {spec.name: spec for spec in root.expected_components}
         workflows = workflow_flows(root, given)
-        return cls(root, tuple(given), flow, workflows, user_inputs(flow), result, specs, _players(flow))
+        inputs = face.shown(user_inputs(flow))
+        return cls(root, tuple(given), flow, workflows, inputs, result, specs, _players(flow), face)
 
     def workflow_of(self, plan: Plan) -> str | None:
         """The name of the workflow that takes the branches of a plan."""

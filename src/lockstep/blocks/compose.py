@@ -170,6 +170,10 @@ class CompositeBlocks(ModularPipelineBlocks):
             raise UnknownNameError("workflow", name, known)
         return pruned(self, dict.fromkeys(known[name], True))
 
+    def get_execution_blocks(self, **given: Any) -> CompositeBlocks:
+        """The tree that runs where these inputs are given."""
+        return pruned(self, given)
+
     def block_at(self, path: str) -> ModularPipelineBlocks:
         """The block at a path such as `denoise.predict`."""
         block: Any = self

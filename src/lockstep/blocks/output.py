@@ -45,7 +45,7 @@ class PipelineOutput(Output):
         self.manifest, self.state, self.stopped_at = manifest, state, stopped_at
         self._values = {name: self._carrying(name, value) for name, value in values.items()}
 
-    def keys(self) -> list[str]:
+    def keys(self) -> list[str]:  # type: ignore[override]
         return [name for name, value in self._values.items() if value is not None]
 
     def to_tuple(self) -> tuple[Any, ...]:
@@ -57,13 +57,19 @@ class PipelineOutput(Output):
             raise AttributeError(f"This output has no {name!r}; it has: {', '.join(values) or 'nothing'}.")
         return values[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value of the result or of the run, by name."""
+        found = self._values.get(name)
+        return self.state.get(name, default) if found is None else found
+
     def as_asked(self, options: Any) -> Any:
         """The whole output, a tuple, or the values that `output=` names."""
         if isinstance(options.output, str):
             return self._value(options.output)
         if options.output is not None:
             return {name: self._value(name) for name in options.output}
-        return self if options.return_dict else self.to_tuple()
+        # a tuple is unpacked by position: what there is none of keeps its place
+        return self if options.return_dict else tuple(self._values.values())
 
     def _value(self, name: str) -> Any:
         return self._values[name] if name in self._values else self._carrying(name, self.state.get(name))

@@ -39,12 +39,16 @@ def option_types() -> dict[str, Any]:
     return typing.get_type_hints(RunOptions)
 
 
-def call_signature(inputs: list[InputParam], *, bound: bool = True) -> inspect.Signature:
-    """The first input may be given by position (it is the prompt where there is one), everything else by name."""
+def call_signature(assembly: Assembly, *, bound: bool = True) -> inspect.Signature:
+    """What the face names may be given by position (else the first input, the prompt), everything else by name."""
     parameters = [] if bound else [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
-    for place, param in enumerate(inputs):
-        kind = inspect.Parameter.KEYWORD_ONLY if place else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        default = inspect.Parameter.empty if param.required else param.default
+    by_position = max(len(assembly.face.positional), 1)
+    for place, param in enumerate(assembly.inputs):
+        by_name = place >= by_position
+        kind = inspect.Parameter.KEYWORD_ONLY if by_name else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        # after a prompt that may be left out for its embeddings, a required picture has to show a default too
+        required = param.required and (by_name or not assembly.face.positional)
+        default = inspect.Parameter.empty if required else param.default
         parameters.append(inspect.Parameter(str(param.name), kind, default=default, annotation=annotation(param)))
     for name, default in option_defaults().items():
         hint = option_types()[name]

@@ -36,7 +36,7 @@ def demo(
     if json:
         pipe.set_progress_bar_config(disable=True)
     loaded = time.perf_counter()
-    pictures = pipe(PROMPTS, num_inference_steps=25, seed=seed).images
+    pictures = pipe(PROMPTS, seed=seed).images
     took = time.perf_counter() - loaded
     sheet = contact_sheet(pictures, PROMPTS)
     output = kind.write(sheet, targets.next())

@@ -140,6 +140,8 @@ class Places:
 
 def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> Any:
     """The result of the run that a manifest describes."""
+    import lockstep
+
     from ..blocks.params import public_class
     from ..pipelines.pipeline import DiffusionPipeline
 
@@ -153,9 +155,10 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
     source = model or model_again(manifest["model"], places)
-    pipe = DiffusionPipeline.from_pretrained(
-        source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant")
-    )
+    made_by = manifest.get("pipeline")
+    is_public = made_by in lockstep.__all__ and str(made_by).endswith("Pipeline")
+    owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
+    pipe = owner.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"))
     for name, parts in given.items():
         setattr(pipe, name, given_model(name, parts, dtype, places))
     load_adapters(pipe, adapters, places)
@@ -265,6 +268,11 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
                 f"(sha256 {adapter['sha256'][:12]}…): --input {name}=FILE."
             )
         pipe.load_lora_weights(file, adapter_name=adapter["name"], strength=adapter["strength"])
+    for component in {name for adapter in adapters for name in adapter.get("in_component", {})}:
+        model = getattr(pipe, component)
+        own = {a["name"]: a.get("in_component", {}).get(component, a["strength"]) for a in adapters}
+        names = [name for name in own if name in model.merged_loras.names()]
+        model.set_adapters(names, [own[name] for name in names])
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

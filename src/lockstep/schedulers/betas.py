@@ -12,13 +12,12 @@ import torch
 from ..errors import UnsupportedError
 from .spacing import check_num_train
 
+TrainedBetas = np.ndarray | list[float] | None  # those that a file brings along, in place of a named schedule
 MAX_BETA = 0.999  # beta = 1 would lose the signal whole and divide by zero on the way back
 ZERO_SNR_FLOOR = 2**-24  # the smallest fp16 step: sigma = sqrt(1 / floor) = 4096 stays finite
 
 
-def make_betas(
-    schedule: str, start: float, end: float, num_steps: int, trained: np.ndarray | Sequence[float] | None = None
-) -> torch.Tensor:
+def make_betas(schedule: str, start: float, end: float, num_steps: int, trained: TrainedBetas = None) -> torch.Tensor:
     """The betas of a named schedule, or the trained ones where a file brings its own."""
     if trained is not None:
         return torch.tensor(np.asarray(trained), dtype=torch.float32)

@@ -1,14 +1,13 @@
-"""The samplers of CogVideoX (arXiv:2408.06072): a latent diffusion schedule whose signal-to-noise ratio is shifted down."""
+"""The samplers of CogVideoX (arXiv:2408.06072): latent diffusion's schedule, with less signal to noise."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
-from .betas import make_betas, stretch_to_zero_terminal_snr
+from .betas import TrainedBetas, make_betas, stretch_to_zero_terminal_snr
 from .dpm_solver import Integrator
 from .log_snr import Level
 from .noise import Generators, draw_noise
@@ -18,26 +17,16 @@ from .variance_preserving import TrainedTimestepScheduler
 
 
 class CogVideoXScheduler(TrainedTimestepScheduler):
-    """The shifted schedule, and DDIM's grid on it. The published configs ask for clipping, which the model never had."""
+    """The shifted schedule, and DDIM's grid on it. Published configs ask for clipping, which the model never had."""
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "scaled_linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        clip_sample: bool = True,
-        set_alpha_to_one: bool = True,
-        steps_offset: int = 0,
-        prediction_type: str = "epsilon",
-        clip_sample_range: float = 1.0,
-        sample_max_value: float = 1.0,
-        timestep_spacing: str = "leading",
-        rescale_betas_zero_snr: bool = False,
-        snr_shift_scale: float = 3.0,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "scaled_linear", trained_betas: TrainedBetas = None,
+        clip_sample: bool = True, set_alpha_to_one: bool = True, steps_offset: int = 0,
+        prediction_type: str = "epsilon", clip_sample_range: float = 1.0, sample_max_value: float = 1.0,
+        timestep_spacing: str = "leading", rescale_betas_zero_snr: bool = False, snr_shift_scale: float = 3.0,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)

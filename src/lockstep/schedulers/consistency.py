@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .spacing import check_descending, check_num_steps, explicit_grid
@@ -44,25 +45,13 @@ class DistilledGridScheduler(NextTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "scaled_linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        original_inference_steps: int = 50,
-        clip_sample: bool = False,
-        clip_sample_range: float = 1.0,
-        set_alpha_to_one: bool = True,
-        steps_offset: int = 0,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        timestep_spacing: str = "leading",
-        timestep_scaling: float = 10.0,
-        rescale_betas_zero_snr: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "scaled_linear", trained_betas: TrainedBetas = None,
+        original_inference_steps: int = 50, clip_sample: bool = False, clip_sample_range: float = 1.0,
+        set_alpha_to_one: bool = True, steps_offset: int = 0, prediction_type: str = "epsilon",
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, sample_max_value: float = 1.0,
+        timestep_spacing: str = "leading", timestep_scaling: float = 10.0, rescale_betas_zero_snr: bool = False,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 

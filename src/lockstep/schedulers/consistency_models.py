@@ -23,15 +23,9 @@ class CMStochasticIterativeScheduler(SigmaGridMixin):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 40,
-        sigma_min: float = 0.002,
-        sigma_max: float = 80.0,
-        sigma_data: float = 0.5,
-        s_noise: float = 1.0,
-        rho: float = 7.0,
-        clip_denoised: bool = True,
-    ) -> None:
+        self, num_train_timesteps: int = 40, sigma_min: float = 0.002, sigma_max: float = 80.0,
+        sigma_data: float = 0.5, s_noise: float = 1.0, rho: float = 7.0, clip_denoised: bool = True,
+    ) -> None:  # fmt: skip
         check_num_train(type(self).__name__, num_train_timesteps)
         if num_train_timesteps < 2:
             raise ConfigError(

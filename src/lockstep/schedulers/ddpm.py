@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators, draw_noise
 from .predictions import predicted_original
 from .scheduling import LEARNED_VARIANCES
@@ -51,8 +52,8 @@ class PosteriorScheduler(NextTimestepScheduler):
         wanted = sample.shape[1] * (2 if self.config.variance_type in LEARNED_VARIANCES else 1)
         if model_output.shape[1] != wanted:
             raise InputError(
-                f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for {sample.shape[1]} channels of "
-                f"sample, got {model_output.shape[1]}."
+                f"variance_type {self.config.variance_type!r} wants {wanted} channels of model output for "
+                f"{sample.shape[1]} channels of sample, got {model_output.shape[1]}."
             )
         if wanted == sample.shape[1]:
             return model_output, None
@@ -68,23 +69,13 @@ class DDPMScheduler(PosteriorScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        variance_type: VarianceType | None = "fixed_small",
-        clip_sample: bool = True,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        clip_sample_range: float = 1.0,
-        sample_max_value: float = 1.0,
-        timestep_spacing: str = "leading",
-        steps_offset: int = 0,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None,
+        variance_type: VarianceType | None = "fixed_small", clip_sample: bool = True, prediction_type: str = "epsilon",
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, clip_sample_range: float = 1.0,
+        sample_max_value: float = 1.0, timestep_spacing: str = "leading", steps_offset: int = 0,
         rescale_betas_zero_snr: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 

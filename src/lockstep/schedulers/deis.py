@@ -1,4 +1,4 @@
-"""DEIS (arXiv:2204.13902): an exponential integrator whose polynomial in log rho is integrated exactly (rho-AB-DEIS)."""
+"""DEIS (arXiv:2204.13902): an exponential integrator, exact for a polynomial in log rho (rho-AB-DEIS)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
+from .betas import TrainedBetas
 from .dpm_solver import FEW_STEPS, Integrator
 from .log_snr import LogSNRScheduler
 from .noise import Generators
@@ -20,30 +21,16 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "deis",
-        solver_type: str = "logrho",
-        lower_order_final: bool = True,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        use_dynamic_shifting: bool = False,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, algorithm_type: str = "deis", solver_type: str = "logrho",
+        lower_order_final: bool = True, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        use_flow_sigmas: bool | None = False, flow_shift: float = 1.0, timestep_spacing: str = "linspace",
+        steps_offset: int = 0, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._rename_option("algorithm_type", ("deis",), ("dpmsolver", "dpmsolver++"), "deis")
         self._rename_option("solver_type", ("logrho",), ("midpoint", "heun", "bh1", "bh2"), "logrho")
         self._check_order()
@@ -76,7 +63,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
 
 def deis_weights(end: np.ndarray, *nodes: np.ndarray) -> list[Tensor]:
-    """The integrals over rho, from the first node to the end, of the Lagrange polynomials in log rho through the nodes."""
+    """The integrals over rho, from the first node to the end, of the nodes' Lagrange polynomials in log rho."""
     antiderivative = _linear_antiderivative if len(nodes) == 2 else _quadratic_antiderivative
     weights = []
     for k in range(len(nodes)):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import ConfigError, UnsupportedError
+from .betas import TrainedBetas
 from .dpm_solver import ALGORITHMS, MultistepMixin
 from .log_snr import LogSNRScheduler
 from .noise import Generators, draw_noise
@@ -56,36 +57,18 @@ class DPMSolverMultistepScheduler(DPMSolverScheduler, MultistepMixin):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "dpmsolver++",
-        solver_type: str = "midpoint",
-        lower_order_final: bool = True,
-        euler_at_final: bool = False,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_lu_lambdas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
-        lambda_min_clipped: float = -float("inf"),
-        variance_type: str | None = None,  # a learned one is left out; the fixed ones of DDPM mean nothing here
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        rescale_betas_zero_snr: bool = False,
-        use_dynamic_shifting: bool = False,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, algorithm_type: str = "dpmsolver++", solver_type: str = "midpoint",
+        lower_order_final: bool = True, euler_at_final: bool = False, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        use_lu_lambdas: bool | None = False, use_flow_sigmas: bool | None = False, flow_shift: float = 1.0,
+        final_sigmas_type: Literal["zero", "sigma_min"] = "zero", lambda_min_clipped: float = -float("inf"),
+        variance_type: str | None = None, timestep_spacing: str = "linspace", steps_offset: int = 0,
+        rescale_betas_zero_snr: bool = False, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
-    ) -> None:
+    ) -> None:  # fmt: skip
         algorithm = self._rename_option("algorithm_type", ALGORITHMS, ("deis",), "dpmsolver++")
         self._rename_option("solver_type", ("midpoint", "heun"), ("logrho", "bh1", "bh2"), "midpoint")
         self._check_order()

@@ -1,4 +1,4 @@
-"""DPM-Solver++ as an SDE, singlestep (DPM++ SDE of k-diffusion; arXiv:2211.01095), driven by one Brownian path per run."""
+"""DPM-Solver++ as an SDE, singlestep (DPM++ SDE of k-diffusion; arXiv:2211.01095), along a Brownian path."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError, UnsupportedError
+from .betas import TrainedBetas
 from .brownian import BrownianNoise
 from .noise import Generators
 from .predictions import predicted_denoised
@@ -43,20 +44,11 @@ class DPMSolverSDEScheduler(SigmaSpaceScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        prediction_type: str = "epsilon",
-        use_karras_sigmas: bool = False,
-        use_exponential_sigmas: bool = False,
-        use_beta_sigmas: bool = False,
-        noise_sampler_seed: int | None = None,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, prediction_type: str = "epsilon",
+        use_karras_sigmas: bool = False, use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False,
+        noise_sampler_seed: int | None = None, timestep_spacing: str = "linspace", steps_offset: int = 0,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         if prediction_type == "sample":
             raise UnsupportedError("DPMSolverSDEScheduler has no prediction_type 'sample'. Use HeunDiscreteScheduler.")

@@ -84,16 +84,10 @@ class EDMEulerScheduler(EDMScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        sigma_min: float = 0.002,
-        sigma_max: float = 80.0,
-        sigma_data: float = 0.5,
-        sigma_schedule: SigmaSchedule = "karras",
-        num_train_timesteps: int = 1000,
-        prediction_type: str = "epsilon",
-        rho: float = 7.0,
-        final_sigmas_type: FinalSigma = "zero",
-    ) -> None:
+        self, sigma_min: float = 0.002, sigma_max: float = 80.0, sigma_data: float = 0.5,
+        sigma_schedule: SigmaSchedule = "karras", num_train_timesteps: int = 1000,
+        prediction_type: str = "epsilon", rho: float = 7.0, final_sigmas_type: FinalSigma = "zero",
+    ) -> None:  # fmt: skip
         self._check_edm()
         ramp = torch.arange(num_train_timesteps + 1, dtype=self.ramp_dtype) / num_train_timesteps
         self._begin_grid(self._grid_along(ramp), None)
@@ -101,23 +95,16 @@ class EDMEulerScheduler(EDMScheduler):
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None, sigmas: Tensor | None = None) -> Grid:
-        """`sigmas` are places on the config's schedule, from 0 (sigma_max) to 1 (sigma_min), as the published class has it."""
+        """`sigmas` are places on the config's schedule, from 0 (sigma_max) to 1 (sigma_min), as in published use."""
         if sigmas is None:
             return self._grid_along(torch.linspace(0, 1, check_num_steps(num_inference_steps), dtype=self.ramp_dtype))
         return self._grid_along(torch.as_tensor(sigmas, dtype=self.ramp_dtype).flatten())
 
     @takes_step
     def step(
-        self,
-        at: Step,
-        s_churn: float = 0.0,
-        s_tmin: float = 0.0,
-        s_tmax: float = float("inf"),
-        s_noise: float = 1.0,
-        generator: Generators = None,
-        *,
-        pred_original_sample: Tensor | None = None,
-    ) -> SchedulerOutput:
+        self, at: Step, s_churn: float = 0.0, s_tmin: float = 0.0, s_tmax: float = float("inf"), s_noise: float = 1.0,
+        generator: Generators = None, *, pred_original_sample: Tensor | None = None,
+    ) -> SchedulerOutput:  # fmt: skip
         churn = Churn(s_churn, s_tmin, s_tmax, s_noise)
         sample, sigma_hat = churn.add(
             at.sample.to(torch.float32), self.sigmas[at.index], len(self.sigmas) - 1, at.output, generator
@@ -137,24 +124,13 @@ class EDMDPMSolverMultistepScheduler(EDMScheduler, MultistepMixin):
 
     @register_to_config
     def __init__(
-        self,
-        sigma_min: float = 0.002,
-        sigma_max: float = 80.0,
-        sigma_data: float = 0.5,
-        sigma_schedule: SigmaSchedule = "karras",
-        num_train_timesteps: int = 1000,
-        prediction_type: str = "epsilon",
-        rho: float = 7.0,
-        solver_order: int = 2,
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "dpmsolver++",
-        solver_type: str = "midpoint",
-        lower_order_final: bool = True,
-        euler_at_final: bool = False,
-        final_sigmas_type: FinalSigma = "zero",
-    ) -> None:
+        self, sigma_min: float = 0.002, sigma_max: float = 80.0, sigma_data: float = 0.5,
+        sigma_schedule: SigmaSchedule = "karras", num_train_timesteps: int = 1000,
+        prediction_type: str = "epsilon", rho: float = 7.0, solver_order: int = 2,
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, sample_max_value: float = 1.0,
+        algorithm_type: str = "dpmsolver++", solver_type: str = "midpoint", lower_order_final: bool = True,
+        euler_at_final: bool = False, final_sigmas_type: FinalSigma = "zero",
+    ) -> None:  # fmt: skip
         self._rename_option("algorithm_type", ("dpmsolver++", "sde-dpmsolver++"), ("deis",), "dpmsolver++")
         self._rename_option("solver_type", ("midpoint", "heun"), ("logrho", "bh1", "bh2"), "midpoint")
         self._check_edm()

@@ -1,4 +1,4 @@
-"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise, and the model predicts noise - x0."""
+"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise; models predict noise - x0."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FlowMatchScheduler(SigmaGridMixin):
     fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:
-        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
+        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once`."""
         num_train = self.config.num_train_timesteps
         check_num_train(type(self).__name__, num_train)
         if shift <= 0:
@@ -90,7 +90,8 @@ class ShiftedFlowScheduler(FlowMatchScheduler):
         steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
         if lengths - {steps}:
             raise InputError(
-                f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}."
+                f"Explicit timesteps and sigmas want one value per step, {steps}, "
+                f"got {', '.join(map(str, sorted(lengths)))}."
             )
 
         if grid is None:
@@ -118,23 +119,13 @@ class FlowMatchEulerDiscreteScheduler(ShiftedFlowScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        shift: float = 1.0,
-        use_dynamic_shifting: bool = False,
-        base_shift: float | None = 0.5,
-        max_shift: float | None = 1.15,
-        base_image_seq_len: int | None = 256,
-        max_image_seq_len: int | None = 4096,
-        invert_sigmas: bool = False,
-        shift_terminal: float | None = None,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        time_shift_type: Literal["exponential", "linear"] = "exponential",
-        stochastic_sampling: bool = False,
-        shift_once: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, shift: float = 1.0, use_dynamic_shifting: bool = False,
+        base_shift: float | None = 0.5, max_shift: float | None = 1.15, base_image_seq_len: int | None = 256,
+        max_image_seq_len: int | None = 4096, invert_sigmas: bool = False, shift_terminal: float | None = None,
+        use_karras_sigmas: bool | None = False, use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False, time_shift_type: Literal["exponential", "linear"] = "exponential",
+        stochastic_sampling: bool = False, shift_once: bool = False,
+    ) -> None:  # fmt: skip
         self._prepare_shifted()
 
     @takes_step
@@ -194,14 +185,9 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
 
     @takes_step
     def step(
-        self,
-        at: Step,
-        s_churn: float = 0.0,
-        s_tmin: float = 0.0,
-        s_tmax: float = float("inf"),
-        s_noise: float = 1.0,
+        self, at: Step, s_churn: float = 0.0, s_tmin: float = 0.0, s_tmax: float = float("inf"), s_noise: float = 1.0,
         generator: Generators = None,
-    ) -> SchedulerOutput:
+    ) -> SchedulerOutput:  # fmt: skip
         sample = at.sample.to(torch.float32)
         sigma = self.sigmas[at.index if self.first_half is None else at.index - 1]
         churn = Churn(s_churn, s_tmin, s_tmax, s_noise)

@@ -24,23 +24,13 @@ class FlowMatchLCMScheduler(ShiftedFlowScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        shift: float = 1.0,
-        use_dynamic_shifting: bool = False,
-        base_shift: float = 0.5,
-        max_shift: float = 1.15,
-        base_image_seq_len: int = 256,
-        max_image_seq_len: int = 4096,
-        invert_sigmas: bool = False,
-        shift_terminal: float | None = None,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        time_shift_type: Literal["exponential", "linear"] = "exponential",
-        scale_factors: list[float] | None = None,
+        self, num_train_timesteps: int = 1000, shift: float = 1.0, use_dynamic_shifting: bool = False,
+        base_shift: float = 0.5, max_shift: float = 1.15, base_image_seq_len: int = 256, max_image_seq_len: int = 4096,
+        invert_sigmas: bool = False, shift_terminal: float | None = None, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        time_shift_type: Literal["exponential", "linear"] = "exponential", scale_factors: list[float] | None = None,
         upscale_mode: UpscaleMode = "bicubic",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._prepare_shifted()
         self.set_scale_factors(scale_factors, upscale_mode)
 
@@ -65,7 +55,7 @@ class FlowMatchLCMScheduler(ShiftedFlowScheduler):
             return original
         if len(self.timesteps) != len(factors) + 1:
             raise InputError(
-                f"scale_factors wants one factor for each step but the last, {len(self.timesteps) - 1}, got {len(factors)}."
+                f"scale_factors wants one per step but the last, {len(self.timesteps) - 1}, got {len(factors)}."
             )
         if self.first_size is None:
             self.first_size = original.shape[2:]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import UnsupportedError
+from .betas import TrainedBetas
 from .heun import HalfStep, TwoStageScheduler
 from .noise import Generators, draw_noise
 from .predictions import predicted_denoised
@@ -21,19 +22,11 @@ class MidpointScheduler(TwoStageScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        use_karras_sigmas: bool = False,
-        use_exponential_sigmas: bool = False,
-        use_beta_sigmas: bool = False,
-        prediction_type: str = "epsilon",
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, use_karras_sigmas: bool = False,
+        use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False, prediction_type: str = "epsilon",
+        timestep_spacing: str = "linspace", steps_offset: int = 0,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         if prediction_type == "sample":
             raise UnsupportedError(f"{type(self).__name__} has no prediction_type 'sample'. Use HeunDiscreteScheduler.")
@@ -60,6 +53,17 @@ class MidpointScheduler(TwoStageScheduler):
     def _model_sigma(self, index: int) -> Tensor:
         return self.sigmas[index] if self.first_half is None else self.sigmas_interpol[index // 2]
 
+    def _slope(self, at: Step) -> tuple[Tensor, Tensor]:
+        """The x0 that the output implies, and the slope towards it."""
+        sigma = self._model_sigma(at.index)
+        denoised = predicted_denoised(self.config.prediction_type, at.output, at.sample, sigma)
+        return denoised, (at.sample - denoised) / sigma
+
+    def _to_the_middle(self, at: Step, denoised: Tensor, derivative: Tensor) -> SchedulerOutput:
+        step_size = self.sigmas_interpol[at.index // 2] - self.sigmas[at.index]
+        self.first_half = HalfStep(at.sample, derivative, step_size)
+        return SchedulerOutput(at.sample + derivative * step_size, denoised)
+
 
 class KDPM2DiscreteScheduler(MidpointScheduler):
     """A step with the slope at its geometric middle."""
@@ -69,20 +73,16 @@ class KDPM2DiscreteScheduler(MidpointScheduler):
 
     @takes_step
     def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
-        sample, sigma_here = at.sample, self._model_sigma(at.index)
-        denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma_here)
-        derivative = (sample - denoised) / sigma_here
+        denoised, derivative = self._slope(at)
         if self.first_half is None:
-            step_size = self.sigmas_interpol[at.index // 2] - sigma_here
-            self.first_half = HalfStep(sample, derivative, step_size)
-        else:
-            step_size = self.sigmas[at.index] - self.sigmas[at.index - 1]
-            sample, self.first_half = self.first_half.sample, None
-        return SchedulerOutput(sample + derivative * step_size, denoised)
+            return self._to_the_middle(at, denoised, derivative)
+        first, self.first_half = self.first_half, None
+        step_size = self.sigmas[at.index] - self.sigmas[at.index - 1]
+        return SchedulerOutput(first.sample + derivative * step_size, denoised)
 
 
 class KDPM2AncestralDiscreteScheduler(MidpointScheduler):
-    """A step to a lower sigma than the next one, with the slope at its geometric middle, and fresh noise up to the next."""
+    """A step below the next sigma, with the slope at its geometric middle, and fresh noise up to the next."""
 
     def _middle(self, sigmas: Tensor) -> Tensor:
         _, down = ancestral_sigmas(sigmas[:-2], sigmas[1:-1])
@@ -90,13 +90,9 @@ class KDPM2AncestralDiscreteScheduler(MidpointScheduler):
 
     @takes_step
     def step(self, at: Step, generator: Generators = None) -> SchedulerOutput:
-        sample, sigma_here = at.sample, self._model_sigma(at.index)
-        denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma_here)
-        derivative = (sample - denoised) / sigma_here
+        denoised, derivative = self._slope(at)
         if self.first_half is None:
-            step_size = self.sigmas_interpol[at.index // 2] - sigma_here
-            self.first_half = HalfStep(sample, derivative, step_size)
-            return SchedulerOutput(sample + derivative * step_size, denoised)
+            return self._to_the_middle(at, denoised, derivative)
         first, self.first_half = self.first_half, None
         sigma = self.sigmas[at.index - 1]
         up, down = ancestral_sigmas(sigma, self.sigmas[at.index])

@@ -54,7 +54,8 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         self._build_training_noise()
         if self.respacing is not None and self._option("use_flow_sigmas") and not self._respaces_flow:
             raise ConfigError(
-                f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. Choose one."
+                f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. "
+                "Choose one."
             )
         num_train = self.config.num_train_timesteps
         self.sigmas = torch.from_numpy(training_sigmas(self.alphas_cumprod)[::-1].copy())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators
 from .predictions import predicted_noise
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -35,18 +36,11 @@ class PNDMScheduler(TrainedTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        skip_prk_steps: bool = False,
-        set_alpha_to_one: bool = False,
-        prediction_type: str = "epsilon",
-        timestep_spacing: str = "leading",
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, skip_prk_steps: bool = False,
+        set_alpha_to_one: bool = False, prediction_type: str = "epsilon", timestep_spacing: str = "leading",
         steps_offset: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
@@ -72,8 +66,8 @@ class PNDMScheduler(TrainedTimestepScheduler):
         """Start, middle twice and end of each of the first steps."""
         if len(grid) < ADAMS_BASHFORTH_START:
             raise InputError(
-                f"PNDM with Runge-Kutta steps wants num_inference_steps of at least {ADAMS_BASHFORTH_START}, got {len(grid)}. "
-                "Use skip_prk_steps=True for fewer."
+                f"PNDM with Runge-Kutta steps wants num_inference_steps of at least {ADAMS_BASHFORTH_START}, "
+                f"got {len(grid)}. Use skip_prk_steps=True for fewer."
             )
         half = self.config.num_train_timesteps // len(grid) // 2
         rising = grid[:ADAMS_BASHFORTH_START][::-1].repeat(2) + np.tile([0, half], ADAMS_BASHFORTH_START)
@@ -94,8 +88,8 @@ class PNDMScheduler(TrainedTimestepScheduler):
         """One of the multistep calls, for a loop over `plms_timesteps`."""
         if not self.config.skip_prk_steps and len(self.ets) < ADAMS_BASHFORTH_START - 1:
             raise InputError(
-                f"step_plms wants the {ADAMS_BASHFORTH_START - 1} noises of the Runge-Kutta steps before it, got {len(self.ets)}. "
-                "Use `step`, or skip_prk_steps=True."
+                f"step_plms wants the {ADAMS_BASHFORTH_START - 1} noises of the Runge-Kutta steps before it, "
+                f"got {len(self.ets)}. Use `step`, or skip_prk_steps=True."
             )
         return SchedulerOutput(self._linear_multistep(at))
 

@@ -1,4 +1,4 @@
-"""SA-Solver (arXiv:2309.05019): stochastic Adams, a predictor and a corrector for the diffusion SDE with noise tau(t)."""
+"""SA-Solver (arXiv:2309.05019): stochastic Adams, a predictor and a corrector for the SDE with noise tau(t)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import ConfigError, UnsupportedError
+from .betas import TrainedBetas
 from .log_snr import Level, LogSNRScheduler, OutputHistory
 from .noise import Generators, draw_noise
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -43,34 +43,18 @@ class SASolverScheduler(LogSNRScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        predictor_order: int = 2,
-        corrector_order: int = 2,
-        prediction_type: str = "epsilon",
-        tau_func: Callable[[Any], float] | None = None,
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "data_prediction",
-        lower_order_final: bool = True,
-        use_karras_sigmas: bool = False,
-        use_exponential_sigmas: bool = False,
-        use_beta_sigmas: bool = False,
-        use_flow_sigmas: bool = False,
-        flow_shift: float = 1.0,
-        lambda_min_clipped: float = -float("inf"),
-        variance_type: str | None = None,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, predictor_order: int = 2,
+        corrector_order: int = 2, prediction_type: str = "epsilon", tau_func: Callable[[Any], float] | None = None,
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, sample_max_value: float = 1.0,
+        algorithm_type: str = "data_prediction", lower_order_final: bool = True, use_karras_sigmas: bool = False,
+        use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False, use_flow_sigmas: bool = False,
+        flow_shift: float = 1.0, lambda_min_clipped: float = -float("inf"), variance_type: str | None = None,
+        timestep_spacing: str = "linspace", steps_offset: int = 0,
+    ) -> None:  # fmt: skip
         if algorithm_type not in ("data_prediction", "noise_prediction"):
             raise UnsupportedError(
-                f"SASolverScheduler has no algorithm_type {algorithm_type!r}. It has: data_prediction, noise_prediction."
+                f"SASolverScheduler has no algorithm_type {algorithm_type!r}: data_prediction or noise_prediction."
             )
         if not 1 <= predictor_order <= 4 or not 1 <= corrector_order <= 4:
             raise ConfigError(

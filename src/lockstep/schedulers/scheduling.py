@@ -62,6 +62,9 @@ class SchedulerMixin(ConfigMixin):
     _step_index: int | None = None
     _begin_index: int | None = None
 
+    def check_grid(self, begin: int = 0) -> None:
+        """Refuse, before anything is computed, a grid from whose timestep `begin` on this method cannot work."""
+
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
         """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""
@@ -95,7 +98,7 @@ class SchedulerMixin(ConfigMixin):
             if name not in config:
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             warnings.warn(
-                f"Read `scheduler.config.{name}` instead of `scheduler.{name}`: it says what {type(self).__name__} was built with.",
+                f"Read `scheduler.config.{name}` instead of `scheduler.{name}`: what it was built with is there.",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -185,7 +188,8 @@ class SchedulerMixin(ConfigMixin):
         grid = [round(float(t), 3) for t in self.timesteps]
         shown = ", ".join(map(str, grid[:4])) + (", …" if len(grid) > 4 else "")
         raise InputError(
-            f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). Pass one of `scheduler.timesteps`."
+            f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). "
+            "Pass one of `scheduler.timesteps`."
         )
 
     def _locate(self, timestep: float | Tensor) -> int:
@@ -209,7 +213,7 @@ class SchedulerMixin(ConfigMixin):
         return self._locate(timestep) if self.keeps_place else NO_PLACE
 
     def _check_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> None:
-        """Refuse what no step can use: other things than floating-point tensors, shapes that differ, several timesteps."""
+        """Refuse what no step can use: not floating-point tensors, shapes that differ, several timesteps."""
         owner = type(self).__name__
         for name, value in (("model_output", model_output), ("sample", sample)):
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -228,8 +232,8 @@ class SchedulerMixin(ConfigMixin):
         """A whole number is most likely a loop index given by mistake where timesteps are fractional."""
         if isinstance(timestep, int) or (isinstance(timestep, Tensor) and timestep.dtype in (torch.int32, torch.int64)):
             raise InputError(
-                f"{type(self).__name__} wants one of `scheduler.timesteps` (a float) as the timestep, got the integer {int(timestep)}. "
-                "An index from `enumerate(timesteps)` is not a timestep."
+                f"{type(self).__name__} wants one of `scheduler.timesteps` (a float) as the timestep, "
+                f"got the integer {int(timestep)}. An index from `enumerate(timesteps)` is not a timestep."
             )
 
     def _begin_grid(self, grid: Grid, device: str | torch.device | None) -> None:

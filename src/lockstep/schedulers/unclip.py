@@ -26,14 +26,11 @@ class UnCLIPScheduler(PosteriorScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        variance_type: Literal["fixed_small_log", "learned_range"] = "fixed_small_log",
-        clip_sample: bool = True,
-        clip_sample_range: float = 1.0,
-        prediction_type: str = "epsilon",
+        self, num_train_timesteps: int = 1000,
+        variance_type: Literal["fixed_small_log", "learned_range"] = "fixed_small_log", clip_sample: bool = True,
+        clip_sample_range: float = 1.0, prediction_type: str = "epsilon",
         beta_schedule: Literal["squaredcos_cap_v2"] = "squaredcos_cap_v2",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 

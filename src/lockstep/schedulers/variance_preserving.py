@@ -1,4 +1,4 @@
-"""Schedulers trained on betas: x_t = sqrt(alpha_bar)·x0 + sqrt(1 - alpha_bar)·eps, addressed by the training timestep."""
+"""Schedulers trained on betas: x_t = sqrt(alpha_bar)·x0 + sqrt(1 - alpha_bar)·eps, by the training timestep t."""
 
 from __future__ import annotations
 

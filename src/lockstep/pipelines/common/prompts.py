@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class EncodeText(ModularPipelineBlocks):
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
         check_encoders(components, inputs, *self.encoders)
+        warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
 
     def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
@@ -80,6 +82,17 @@ def check_prompts(inputs: BlockView) -> None:
                 f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got "
                 f"{len(inputs.negative_prompt)}."
             )
+
+
+def warn_of_unknown_words(encoders: Sequence[Any], inputs: BlockView) -> None:
+    """A model whose tokenizer lists the words that it was taught tells of others, before it draws something else."""
+    known = next((words for part in encoders if (words := getattr(part, "known_words", None))), None)
+    if known is None:
+        return
+    given = [value for value in (inputs.prompt, inputs.negative_prompt) if value is not None]
+    remark = known.remark_on(text for value in given for text in ([value] if isinstance(value, str) else value))
+    if remark:
+        warnings.warn(remark, UserWarning, stacklevel=2)
 
 
 def check_encoders(components: Components, inputs: BlockView, *names: str) -> None:

@@ -17,7 +17,7 @@ from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, Predic
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
 from .before_denoise import (
     AddNoiseUnlessStarted,
-    DescribeSizes,
+    AutoDescribeSizes,
     PreparePaintingXL,
     SetTimestepsBetween,
     SetTimestepsForPainting,
@@ -73,7 +73,7 @@ class StableDiffusionXLBlocks(SequentialPipelineBlocks):
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
             text2image=StartFromNoise.with_parts(timesteps=SetTimestepsUntil),
         ),
-        "sizes": DescribeSizes,
+        "sizes": AutoDescribeSizes,
         "denoise": DenoiseOrPaint.with_parts(
             predict=AutoPredict.with_parts(with_control=PredictXLWithControl, plain=PredictXL)
         ),
