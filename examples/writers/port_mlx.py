@@ -57,16 +57,22 @@ NAMES = {
     ".time.": ".time_proj.", ".to_q.": ".query.", ".to_k.": ".key.", ".to_v.": ".value.", ".to_out.": ".out.",
 }  # fmt: skip
 
-if __name__ == "__main__":
-    mx.set_default_device(mx.cpu)
-    tensors, weights = mx.load(sys.argv[1]), []
+
+def mlx_weights(tensors):
+    """Published names and layouts to this model's: kernels OHWI."""
+    weights = []
     for name, x in tensors.items():
         if "." in name:
             for old, new in NAMES.items():
                 name = name.replace(old, new)
             weights.append((name, x.transpose(0, 2, 3, 1) if x.ndim == 4 else x))
-    model, trace = UNet(), Trace()
-    model.load_weights(weights)
+    return weights
+
+
+if __name__ == "__main__":
+    mx.set_default_device(mx.cpu)
+    tensors, model, trace = mx.load(sys.argv[1]), UNet(), Trace()
+    model.load_weights(mlx_weights(tensors))
     trace.watch("mlx", model)
     model(tensors["sample"].transpose(0, 2, 3, 1), tensors["timestep"])
     trace.save(sys.argv[2])

@@ -1,5 +1,7 @@
-"""The tiny UNet in numpy: channels last, one projection for query, key and value. `python port_numpy.py
-tiny.safetensors OUT`"""
+"""The tiny UNet in numpy: channels last, one projection for query, key and value.
+
+`python port_numpy.py tiny.safetensors OUT`
+"""
 
 import math
 import sys

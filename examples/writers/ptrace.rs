@@ -49,7 +49,7 @@ pub fn load(file: &str, name: &str) -> std::io::Result<(Vec<usize>, Vec<f32>)> {
     let mut header = vec![0u8; length as usize];
     input.read_exact(&mut header)?;
     let header = String::from_utf8_lossy(&header).into_owned();
-    let at = header.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no tensor {name} in {file}"));
+    let at = header.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no tensor {} in {}", name, file));
     let numbers = |key: &str| -> Vec<usize> {
         let from = at + header[at..].find(key).unwrap();
         let open = from + header[from..].find('[').unwrap() + 1;

@@ -1,4 +1,4 @@
-"""The model that every port of this folder ports: a tiny UNet and, for C++ and Rust, one block; `prove` runs `build`.
+"""The model that every port of this folder ports: a tiny UNet and, for C++ and Rust, one block of it.
 
 `python reference.py DIR` writes the weights and the inputs that the ports read: tiny.safetensors.
 """

@@ -1,4 +1,4 @@
-"""The same result in another arrangement is no difference, and a difference stays one: other axes, batches, fused layers."""
+"""The same result in another arrangement is no difference, and a difference stays one: axes, batches, fused layers."""
 
 import numpy as np
 import pytest

@@ -92,7 +92,7 @@ def _tell_recorded(output: Path, stopped: str | None, json: bool) -> None:
     from ...parity import Trace
 
     trace = Trace.open(output)
-    facts = {
+    facts: dict[str, Any] = {
         "trace": str(output),
         "values": len(trace.entries),
         "parameters": len(trace.params),

@@ -302,7 +302,7 @@ class _Work:
                         self.take(left, right, "sequence")
 
     def _same_role(self, left: Entry, right: Entry) -> bool:
-        """False for two values of one shape that are known to be different things: other layers, or others' partners."""
+        """False for two values of one shape that are known to be different things: other layers, others' partners."""
         if left.key.is_operation or right.key.is_operation:
             return left.key.is_operation and right.key.is_operation
         known = self.modules.get(left.key.path)
@@ -358,7 +358,7 @@ def _signature(entry: Entry) -> tuple[Any, ...]:
 
 
 def _arranged(left: Entry, right: Entry) -> bool:
-    """True if the values may be the same in another order or another batch; the values themselves are looked at later."""
+    """True if the values may be the same in another order or batch; the values themselves are looked at later."""
     sizes = sorted((math.prod(left.shape), math.prod(right.shape)))
     return left.is_float and right.is_float and sizes[0] > 0 and sizes[1] % sizes[0] == 0
 

@@ -409,8 +409,8 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
         if isinstance(fused, dict) and fused:
             first, inside = next(iter(fused.items()))
             result.reasons.append(
-                f"the {side}'s `{first}` is compiled: the values of {sum(map(_count, fused.values()))} modules inside were "
-                f"fused away and are not compared, the first of them {_first_name(inside)}"
+                f"the {side}'s `{first}` is compiled: the values of {sum(map(_count, fused.values()))} modules inside "
+                f"were fused away and are not compared, the first of them {_first_name(inside)}"
             )
 
 
@@ -432,13 +432,13 @@ def _add_arrangements(result: Comparison) -> None:
     for nodes in kinds.values():
         first = nodes[0]
         result.reasons.append(
-            f"{len(nodes)} values are arranged otherwise in the candidate and were compared in the reference's order, first "
-            f"`{first.key}`: {first.arranged}"
+            f"{len(nodes)} values are arranged otherwise in the candidate and were compared in the reference's order, "
+            f"first `{first.key}`: {first.arranged}"
         )
     if result.unmeasured:
         result.reasons.append(
-            f"{len(result.unmeasured)} values are arranged otherwise in the candidate and only their sketches were kept, first "
-            f"`{result.unmeasured[0]}`: not compared; record them with --keep full to compare them"
+            f"{len(result.unmeasured)} values are arranged otherwise in the candidate and only sketches of them were "
+            f"kept, first `{result.unmeasured[0]}`: not compared; record them with --keep full to compare them"
         )
 
 

@@ -1,8 +1,7 @@
-"""One value in two arrangements: other axes, other batches, layers fused or split. The values tell which, never the names.
+"""One value in two arrangements: other axes, other batches, layers fused or split. The values tell which.
 
-A candidate that keeps its numbers in another order is read in the reference's order before anything is compared, so that
-errors, floors and causes see the same value on both sides. What cannot be read so, because only sketches were kept, is left
-out and told: it is no difference.
+A candidate that keeps its numbers in another order is read in the reference's order before anything is compared, so
+that errors, floors and causes see one value. What cannot be read so, because only sketches were kept, is left out.
 """
 
 from __future__ import annotations
@@ -291,12 +290,7 @@ class _Arranging:
         for index, target in enumerate(lefts):
             shaped = replace(target, shape=(target.shape[0], *rights[0].shape[1:]))
             key = replace(rights[0].key, call=target.key.call)
-            made = self._make(
-                rights[min(index, len(rights) - 1)],
-                shaped,
-                partial(rows_of, index, chosen),
-                key,
-            )
+            made = self._make(rights[min(index, len(rights) - 1)], shaped, partial(rows_of, index, chosen), key)
             for other in rights:
                 self.new_b.setdefault(other.seq, [])
             told = f"{rows_a} rows in {len(lefts)} calls, {rows_b} in {len(rights)} of the candidate{_WORDS[chosen]}"
@@ -384,9 +378,8 @@ class _Arranging:
             made = replace(pair.b, shape=shape, stats=None, packed_sketch="", same=None,
                            file=Computed(lambda: _to_a(values(pair.b), shape, order)))  # fmt: skip
             if isinstance(pair.b.file, Computed):
-                self.new_b = defaultdict(list, {
-                    seq: [made if entry is pair.b else entry for entry in entries] for seq, entries in self.new_b.items()
-                })  # fmt: skip
+                for entries in self.new_b.values():
+                    entries[:] = [made if entry is pair.b else entry for entry in entries]
             else:
                 self.new_b[pair.b.seq].append(made)
             self.pairs[pair.a.seq, pair.b.seq] = replace(pair, b=made)

@@ -20,8 +20,8 @@ ROOT = "model"
 def record_onnx(model: Path, inputs: dict[str, Array], trace: Path, root: str = ROOT) -> None:
     """Run the graph once and write its inputs, weights, every value between, and its results.
 
-    Names of the exporter with a scope, such as `/mid/norm/Add`, become `root.mid/add.0`; the last value of a scope is what
-    the module of that name gave.
+    Names of the exporter with a scope, such as `/mid/norm/Add`, become `root.mid.norm/add.0`; the last value of a scope
+    is what the module of that name gave.
     """
     onnx, runtime = _needed("onnx"), _needed("onnxruntime")
     if not model.is_file():
