@@ -20,7 +20,7 @@ from lockstep import parity as px
 from lockstep.parity.causes.diagnosis import Live, diagnose
 from lockstep.parity.trace.reader import Trace
 
-from . import models
+from . import held_out_models, models
 from .baselines import flagged, layer_outputs
 from .pipeline import STEPS, pipeline
 from .planting import Fault, instances
@@ -28,6 +28,11 @@ from .planting import Fault, instances
 RUNS = ("fp64", "ulp", "ulp", "sdpa:math", "batch")
 PIPELINE_RUNS = ("fp64", "ulp", "ulp", "sdpa:math")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP,
+    "mmdit": held_out_models.MMDiT, "t5": held_out_models.T5,
+}  # fmt: skip
+PIPELINES: dict[str, Callable[[int], Any]] = {"pipeline": pipeline, "edm": held_out_models.image_to_image}
 
 
 @dataclass
@@ -58,6 +63,7 @@ class Outcome:
     first: str
     node_rank: int | None  # 1 if the first node is right, 2 or 3 if it is among the first three, None else
     cause_rank: int | None
+    told: bool  # the first name is told as the cause, not as one that fits or as not found
     causes: list[str]
     why: str
     forwards: int
@@ -68,7 +74,7 @@ class Outcome:
 
 def inputs(name: str, seed: int, dtype: torch.dtype) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(1000 + seed)
-    if name == "clip":
+    if name in ("clip", "t5"):
         ids = torch.randint(0, 98, (2, 12), generator=generator)
         ids[0, 7:], ids[1, 10:] = 99, 99
         return (ids,)
@@ -79,23 +85,22 @@ def inputs(name: str, seed: int, dtype: torch.dtype) -> tuple[Any, ...]:
 
 
 def make(name: str, seed: int, dtype: torch.dtype) -> Any:
-    if name == "pipeline":
-        made = pipeline(seed)
+    if name in PIPELINES:
+        made = PIPELINES[name](seed)
         for part in (made.text_encoder, made.unet, made.vae):
             part.to(dtype)
         return made
-    cls = {"unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP}[name]
-    return models.randomized(cls(), seed).to(dtype)
+    return models.randomized(MODELS[name](), seed).to(dtype)
 
 
 def reference(name: str, dtype: str, seed: int, folder: Path, steps: int = STEPS) -> Reference:
     """Record the reference with operations, and measure its floor."""
     target = make(name, seed, DTYPES[dtype])
-    given = inputs(name, seed, DTYPES[dtype]) if name != "pipeline" else ()
+    given = inputs(name, seed, DTYPES[dtype]) if name in MODELS else ()
 
     def call(model: Any) -> Any:
         with torch.no_grad():
-            if name == "pipeline":
+            if name in PIPELINES:
                 return model(num_inference_steps=steps, generator=torch.Generator().manual_seed(seed))
             return model(*given)
 
@@ -103,7 +108,7 @@ def reference(name: str, dtype: str, seed: int, folder: Path, steps: int = STEPS
     shutil.rmtree(ref.trace, ignore_errors=True)
     with px.record(target, ref.trace, level="module+ops"):
         call(target)
-    runs = PIPELINE_RUNS if name == "pipeline" else RUNS
+    runs = PIPELINE_RUNS if name in PIPELINES else RUNS
     ref.floor = px.floor(target, ref.trace, runs=runs, call=lambda: call(target))
     ref.opened = Trace.open(ref.trace)
     ref.forwards = 1 + len(runs)
@@ -144,7 +149,7 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 10.0) 
         fault, ref.dtype, ref.seed, result.verdict.value, nodes[0] if nodes else "",
         next((i for i, node in enumerate(nodes[:3], 1) if right(node)), None),
         next((i for i, name in enumerate(names[:3], 1) if name in fault.causes), None),
-        names[:3], causes[0].why if causes else result.sentence(), 1 + runs, took,
+        bool(causes), names[:3], causes[0].why if causes else result.sentence(), 1 + runs, took,
         sum(file.stat().st_size for file in trace.iterdir()), found,
     )  # fmt: skip
 
