@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument(
         "--list", choices=("first", "held-out"), default="first", help="faults for the work, or for the measurement"
     )
-    parser.add_argument("--models", default="unet,dit,vae,clip,pipeline,mmdit,t5,edm")
+    parser.add_argument("--models", default="unet,dit,vae,clip,pipeline,stages,mmdit,t5,edm")
     parser.add_argument("--dtypes", default="fp32,bf16")
     parser.add_argument("--seeds", default="", help="numbers, such as 0,1 (default 0,1,2; quick 0)")
     parser.add_argument("--only", default="", help="cases whose name contains one of these (separated by |)")

@@ -24,6 +24,7 @@ from . import held_out_models, models
 from .baselines import flagged, layer_outputs
 from .pipeline import STEPS, pipeline
 from .planting import Fault, instances
+from .stages import stages
 
 RUNS = ("fp64", "ulp", "ulp", "sdpa:math", "batch")
 PIPELINE_RUNS = ("fp64", "ulp", "ulp", "sdpa:math")
@@ -32,7 +33,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP,
     "mmdit": held_out_models.MMDiT, "t5": held_out_models.T5,
 }  # fmt: skip
-PIPELINES: dict[str, Callable[[int], Any]] = {"pipeline": pipeline, "edm": held_out_models.image_to_image}
+PIPELINES: dict[str, Callable[[int], Any]] = {"pipeline": pipeline, "stages": stages, "edm": held_out_models.image_to_image}
 
 
 @dataclass
