@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lockstep import parity as px
 from lockstep.parity.causes.diagnosis import Live, diagnose
+from lockstep.parity.comparison.results import Standing
 from lockstep.parity.trace.reader import Trace
 
 from . import held_out_models, models
@@ -118,7 +119,7 @@ def reference(name: str, dtype: str, seed: int, folder: Path, steps: int = STEPS
     return ref
 
 
-def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 10.0) -> Outcome:
+def run_case(ref: Reference, fault: Fault, folder: Path) -> Outcome:
     candidate = copy.deepcopy(ref.target)
     paths = fault.plant(candidate)
     trace = folder / "candidate.trace"
@@ -129,7 +130,7 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 10.0) 
     result = px.compare(*traces, floor=ref.floor)
     causes = diagnose(
         result, reference=Live(ref.target, lambda: ref.call(ref.target)), candidate=Live(candidate, lambda: ref.call(candidate)),
-        floor=ref.floor, limit=1, seconds=seconds, traces=traces, clock=time.process_time,
+        floor=ref.floor, traces=traces,
     )  # fmt: skip
     took = time.perf_counter() - began
     right = _is_right(ref, fault, paths)
@@ -150,7 +151,7 @@ def run_case(ref: Reference, fault: Fault, folder: Path, seconds: float = 10.0) 
         fault, ref.dtype, ref.seed, result.verdict.value, nodes[0] if nodes else "",
         next((i for i, node in enumerate(nodes[:3], 1) if right(node)), None),
         next((i for i, name in enumerate(names[:3], 1) if name in fault.causes), None),
-        bool(causes), names[:3], causes[0].why if causes else result.sentence(), 1 + runs, took,
+        bool(causes) and causes[0].standing is Standing.PROVEN, names[:3], causes[0].why if causes else result.sentence(), 1 + runs, took,
         sum(file.stat().st_size for file in trace.iterdir()), found,
     )  # fmt: skip
 

@@ -269,7 +269,7 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
     if 0 < wrong.size < x.size / 2 and set(wrong.tolist()) <= {0, x.size - 1, x.size - 2}:
         found.append(
             ValueFinding(
-                "schedule_ends",
+                "schedule_end",
                 f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}",
                 0.0,
                 1,

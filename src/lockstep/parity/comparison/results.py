@@ -146,6 +146,14 @@ class NodeResult:
         return f"{where}{when}: error {self.error:.2e}, threshold {self.tau:.1e}{floor} (R = {self.ratio:.2g})"
 
 
+class Standing(StrEnum):
+    """How far a cause may be relied on."""
+
+    PROVEN = "proven"  # with it imitated the whole run agrees, or the recorded values say it bit for bit
+    FITS = "fits this value only"  # one value agrees with it; the run as a whole does not, or rivals fit as well
+    UNKNOWN = "not found"
+
+
 @dataclass
 class Cause:
     """A named cause with its proof: the residual before and after the hypothesis is applied."""
@@ -158,6 +166,7 @@ class Cause:
     floor: float | None = None
     fix: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = Standing.PROVEN
 
 
 @dataclass
@@ -182,6 +191,8 @@ class SearchLog:
     """What a search for causes ran, and what it could not try."""
 
     runs: int = 0
+    spent: float = 0.0  # evaluations, a run of something large counted as several
+    tried: dict[str, int] = field(default_factory=dict)  # hypotheses by the cause that they would be
     misfits: dict[str, int] = field(default_factory=dict)  # runs that the model refused with the edit, by kind of error
     failed_hypotheses: list[FailedHypothesis] = field(default_factory=list)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -93,42 +93,14 @@ def alike(sites: dict[Site, Example]) -> list[list[Site]]:
     wide: dict[Any, list[Site]] = defaultdict(list)
     named: dict[Any, list[Site]] = defaultdict(list)
     for site, example in sites.items():
-        wide[example.op, _setting(example)].append(site)
-        named[re.sub(r"\d+", "*", site.path), site.op, site.index, _setting(example)].append(site)
+        wide[example.op, alike_setting(example)].append(site)
+        named[re.sub(r"\d+", "*", site.path), site.op, site.index, alike_setting(example)].append(site)
     groups = [*wide.values(), *named.values()]
     return sorted(groups, key=lambda g: _FIRST_KINDS.index(g[0].op) if g[0].op in _FIRST_KINDS else len(_FIRST_KINDS))
 
 
-def widened(edit: Edit, sites: dict[Site, Example], differing: list[dict[str, Any]]) -> Edit | None:
-    """The same hypothesis at every alike place of the whole model: what was ported once was ported so everywhere."""
-    if len(edit.changes) != 1 or edit.needs:
-        return None
-    change = edit.changes[0]
-    if isinstance(change, AttributeChange):
-        return _widened_setting(edit, change, differing)
-    if not isinstance(change, OperationChange):
-        return None
-    kinds = {(s.op, _setting(sites[s])) for s in change.sites if s in sites}
-    everywhere = frozenset(s for s, example in sites.items() if (s.op, _setting(example)) in kinds)
-    if len(everywhere) <= len(change.sites):
-        return None
-    words = f"{edit.detail} (in all {len(everywhere)} such places)"
-    return Edit(edit.name, words, (OperationChange(everywhere, change.apply),), edit.rank)
-
-
-def _widened_setting(edit: Edit, change: AttributeChange, differing: list[dict[str, Any]]) -> Edit | None:
-    """The setting in every module where the two sides have these same two values of it."""
-    here = next((d for d in differing if (d["path"], d["name"]) == (change.path, change.name)), None)
-    if here is None:
-        return None
-    alike = [d for d in differing if all(d[key] == here[key] for key in ("name", "a", "b"))]
-    if len(alike) == 1:
-        return None
-    changes = tuple(AttributeChange(d["path"], change.name, change.value) for d in alike)
-    return Edit(edit.name, f"{edit.detail} (in all {len(alike)} such places)", changes, edit.rank)
-
-
-def _setting(example: Example) -> str:
+def alike_setting(example: Example) -> str:
+    """What an operation was told, as far as that makes it another kind."""
     shown = ("eps", "approximate", "scale", "mode", "is_causal")
     return ", ".join(f"{k}={example.settings[k]}" for k in shown if k in example.settings)
 
@@ -169,18 +141,20 @@ def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None, differ:
             full = f"{path}.{name}"
             theirs = other.get(full) if other is not None else None
             if theirs is not None and theirs.shape == tensor.shape and not torch.equal(theirs.to(tensor.dtype), tensor):
-                cause, words = _weight_words(full, tensor, theirs, probe)
+                cause, words = weight_words(full, tensor, theirs, probe.everything)
                 yield Edit(cause, words, (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)
     if differ:
         yield from swapped_weights(probe)
 
 
-def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> tuple[str, str]:
+def weight_words(
+    full: str, ours: torch.Tensor, theirs: torch.Tensor, modules: Mapping[str, nn.Module]
+) -> tuple[str, str]:
     """What the other weight is: a rearrangement of ours, another parameter, a rounded one, or simply other numbers."""
     for cause, words, moved in _moved(ours):
         if torch.equal(moved, theirs.to(ours.dtype)):
             return cause, f"`{full}` holds {words}"
-    for path, module in probe.everything.items():
+    for path, module in modules.items():
         for name, tensor in module._parameters.items():
             if (
                 tensor is not None
@@ -308,7 +282,7 @@ def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     for path in survey.children:
         name = path[len(probe.owner) + 1 :]
         module = probe.modules[path]
-        yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, _same_as_input),), rank=3)
+        yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, same_as_input),), rank=3)
         if not any(True for _ in module.parameters()) and not any(True for _ in module.children()):
             yield from _whole_activations(path, name)
         if isinstance(getattr(module, "bias", None), torch.Tensor):
@@ -342,7 +316,7 @@ def module_as_activation(probe: Probe) -> Iterator[Edit]:
         yield from _whole_activations(probe.path, probe.path.rpartition(".")[2])
 
 
-def _same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+def same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
     first = next((v for v in [*args, *kwargs.values()] if isinstance(v, torch.Tensor)), None)
     if first is None or not isinstance(result, torch.Tensor) or first.shape != result.shape:
         raise NotApplicable("not a module that can be left out")

@@ -302,7 +302,8 @@ _LEFT_OUT = {
     "dropout": "dropout",
     "neg": "sign",
 }
-_REDUCTIONS = {"mean", "amax", "sum"}
+_REDUCTIONS = {"mean", "amax", "sum", "var", "std", "norm"}
+_POOLED = {"mean", "amax", "sum"}
 _MASKED = (float("-inf"), -1e4, -1e9, -100.0, -1.0, 0.0)
 
 
@@ -350,18 +351,30 @@ def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         "the mean": lambda x: x.mean(dim, keepdim=True),
         "the sum": lambda x: x.sum(dim, keepdim=True),
     }
-    for words, function in others.items():
+    for words, function in others.items() if example.op in _POOLED else ():
         if words != f"the {example.op}":
             yield edit("pooling_kind", f"{words} instead of the {example.op}", sites, lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim), rank=2)  # fmt: skip
-    for other in range(1, len(example.operands[0])):
-        if other != dim % len(example.operands[0]) and keep:
-            yield edit(
-                "reduced_axis",
-                f"`{example.op}` over axis {other}",
-                sites,
-                lambda c, d=other: getattr(c.args[0], c.op)(d, keepdim=True),
-                rank=3,
-            )
+    yield from _axes_edits(example, dim, keep, sites)
+
+
+def _axes_edits(example: Example, dim: int, keep: bool, sites: Sites) -> Iterator[Edit]:
+    """Over other axes, alone or together with the one it is; without `keepdim` only where the shape stays."""
+    shape = example.operands[0]
+    rank = len(shape)
+    now = dim % rank
+    others = [a for a in range(1, rank) if a != now]
+    tried: list[tuple[int, ...]] = [(a,) for a in others if keep or shape[a] == shape[now]]
+    if keep:
+        tried += [tuple(sorted((now, a))) for a in others] + [tuple(range(1, rank)), tuple(range(rank))]
+    for axes in dict.fromkeys(tried):
+        if axes != (now,):
+            words = f"`{example.op}` over axes {', '.join(map(str, axes))} instead of {now}"
+            yield edit("reduced_axes", words, sites, lambda c, a=axes: _reduced(c, a, keep), rank=3)
+
+
+def _reduced(call: Call, axes: tuple[int, ...], keep: bool) -> torch.Tensor:
+    result: torch.Tensor = getattr(call.args[0], call.op)(axes if len(axes) > 1 else axes[0], keepdim=keep)
+    return result
 
 
 def _tiled(call: Call) -> torch.Tensor:
