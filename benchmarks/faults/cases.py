@@ -34,7 +34,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP,
     "mmdit": held_out_models.MMDiT, "t5": held_out_models.T5,
 }  # fmt: skip
-PIPELINES: dict[str, Callable[[int], Any]] = {"pipeline": pipeline, "stages": stages, "edm": held_out_models.image_to_image}
+PIPELINES: dict[str, Callable[[int], Any]] = {
+    "pipeline": pipeline,
+    "stages": stages,
+    "edm": held_out_models.image_to_image,
+}
 
 
 @dataclass

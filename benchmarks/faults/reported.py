@@ -85,7 +85,6 @@ DIT = [
 ]  # fmt: skip
 
 VAE = [
-    _f("posterior sampled", "vae", line(m.VAE, ("torch.exp(0.5 * variance.clamp(-30, 20)) * 0.1", "torch.exp(0.5 * variance.clamp(-30, 20)) * torch.randn(mean.shape, generator=torch.Generator().manual_seed(3)).to(mean.dtype)")), "posterior_sample"),
     _f("every channel normed alone", "vae", line(m.VaeAttention, ("self.norm(x).flatten(2)", "(F.instance_norm(x, eps=1e-6) * self.norm.weight[:, None, None] + self.norm.bias[:, None, None]).flatten(2)")), "reduced_axes", "norm_kind", "norm_groups", where=("*attn.norm*",)),
     _f("norm of rows", "vae", line(m.Decoder, ("self.norm_out(x)", "(F.layer_norm(x, x.shape[-1:], eps=1e-6) * self.norm_out.weight[:, None, None] + self.norm_out.bias[:, None, None])")), "reduced_axes", "norm_kind", where=("*norm_out*",)),
     _f("decoder's activation twice", "vae", line(m.Decoder, ("F.silu(self.norm_out(x))", "F.silu(F.silu(self.norm_out(x)))")), "call_twice", "extra_step", "activation"),

@@ -15,6 +15,7 @@ from ..exit_codes import exit_code_of_verdict
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
+    Evaluations,
     Floor,
     Floors,
     Guidance,
@@ -34,6 +35,7 @@ from .options import (
     Traces,
     Verbose,
     Width,
+    Without,
     examples,
     there,
 )  # fmt: skip
@@ -149,22 +151,28 @@ def diff(
     json: Json = False,
     strict: Strict = False,
     explain: Annotated[bool, typer.Option("--explain", help="Load both sides again and try causes on them.")] = False,
+    without: Without = None,
     verbose: Verbose = False,
 ) -> None:
     """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
-    comparison = compared(reference, candidate, floor, map)
+    comparison = compared(reference, candidate, floor, map, without)
     sides = [load(run) if explain and (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
     name_causes(comparison, *sides, map=map)
     show(comparison, html, junit, json, strict, verbose)
 
 
-def compared(reference: Path, candidate: Path, floor: Path | None = None, map: Path | None = None) -> Any:
+def compared(
+    reference: Path,
+    candidate: Path,
+    floor: Path | None = None,
+    map: Path | None = None,
+    without: list[str] | None = None,
+) -> Any:
     from ... import parity
 
     beside = reference.with_suffix(".floor")
-    return parity.compare(
-        reference, candidate, floor=floor or (beside if beside.is_file() else None), map=map or "auto"
-    )
+    floor = floor or (beside if beside.is_file() else None)
+    return parity.compare(reference, candidate, floor=floor, map=map or "auto", without=without or ())
 
 
 def name_causes(
@@ -183,8 +191,9 @@ def name_causes(
     from ...parity.causes.diagnosis import Live, diagnose
 
     live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
-    with err.status("looking for the cause"):
-        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", **options)
+    with err.status("looking for the cause") as status:
+        tell = lambda words: status.update(f"looking for the cause: {escape(words)}")
+        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
 
 
 def show(
@@ -252,14 +261,15 @@ def prove(
     rounding: Annotated[
         bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to look for causes.")] = 120.0,
+    evaluations: Evaluations = 3000,
+    without: Without = None,
     verbose: Verbose = False,
 ) -> None:
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = RunRecipe(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
-    options = {"rounding": rounding, "seconds": seconds}
+    options = {"rounding": rounding, "evaluations": evaluations, "without": without}
     if is_trace(reference):
         if candidate is None:
             raise InputError(
@@ -281,7 +291,13 @@ def is_trace(reference: str) -> bool:
 
 
 def proof_against(
-    reference: Path, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any
+    reference: Path,
+    candidate: Side,
+    folder: Path,
+    runs: str,
+    map: Path | None = None,
+    without: list[str] | None = None,
+    **options: Any,
 ) -> Any:
     """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on it."""
     from ... import parity
@@ -292,12 +308,20 @@ def proof_against(
     candidate.record(path, "cand", level="module")  # a foreign trace has no operations to compare with
     err.print(f"[dim]measuring the floor of {candidate.run.label} ({runs})[/]", highlight=False)
     floor = measure_floor(candidate, path, runs)
-    comparison = parity.compare(reference, path, floor=floor, map=map or "auto")
+    comparison = parity.compare(reference, path, floor=floor, map=map or "auto", without=without or ())
     name_causes(comparison, None, candidate, map=map, floor=floor, **options)
     return comparison
 
 
-def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any) -> Any:
+def proof(
+    reference: Side,
+    candidate: Side,
+    folder: Path,
+    runs: str,
+    map: Path | None = None,
+    without: list[str] | None = None,
+    **options: Any,
+) -> Any:
     """Record, measure, compare, and where they differ: zoom in and diagnose."""
     from ...parity.recording.node_alone import keep_node
 
@@ -307,7 +331,7 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
         side.record(path, name)
     err.print(f"[dim]measuring the floor of {reference.run.label} ({runs})[/]", highlight=False)
     measure_floor(reference, paths[0], runs)
-    comparison = compared(*paths, map=map)
+    comparison = compared(*paths, map=map, without=without)
     if comparison.first is not None and not comparison.first.exact:
         err.print(f"[dim]recording `{comparison.first.path}` in full[/]", highlight=False)
         for side, path, name, key in (
@@ -315,7 +339,7 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
             (candidate, paths[1], "cand", comparison.first.other),
         ):
             side.record(path, name, keep=keep_node(key or comparison.first.key))
-        comparison = compared(*paths, map=map)
+        comparison = compared(*paths, map=map, without=without)
     name_causes(comparison, reference, candidate, map=map, **options)
     return comparison
 

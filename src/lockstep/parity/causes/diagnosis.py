@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,14 @@ def diagnose(
     map: Any = "auto",
     traces: tuple[Trace, Trace] | None = None,
     rounding: bool = False,
+    tell: Callable[[str], None] = lambda words: None,
 ) -> list[Cause]:
     """Name the causes of a BUG or DRIFT with their proof, and put them into `comparison.causes`.
 
     `reference` and `candidate` are what was recorded (a module, a pipeline, or `Live(target, call)`); give the one, the
     other, or both. With neither, only what the recorded values themselves prove is found. `rounding` also looks for
-    causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet one.
+    causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet one;
+    `tell` is given what is being tried, and an interrupt ends the search with what it has.
     """
     differs = comparison.verdict in (Verdict.BUG, Verdict.DRIFT) and comparison.first is not None
     if not differs and not (rounding and comparison.verdict is Verdict.NOISE):
@@ -54,19 +57,21 @@ def diagnose(
     sides = [(live_side(reference, a), a, b, False), (live_side(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
     other = [live.weights() if live is not None else None for live in (sides[1][0], sides[0][0])]
-    comparison.search = log = SearchLog()
+    comparison.search = log = SearchLog(tell=tell)
     searches = []
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
         if live is not None:
             shared = FIRST_SIDE if not turned and sides[1][0] is not None else 1
             across = sides[0][0] if turned else sides[1][0]
-            late = lambda most=evaluations * shared: log.spent > most  # noqa: E731
+            late = lambda most=evaluations * shared: log.spent > most
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
-    comparison.causes = together(comparison, _searched(comparison, searches, limit, rounding), recorded)
+    comparison.causes = together(comparison, _searched(comparison, searches, limit, rounding, log), recorded)
     return comparison.causes
 
 
-def _searched(comparison: Comparison, searches: list[CauseSearch], limit: int, rounding: bool) -> list[Cause]:
+def _searched(
+    comparison: Comparison, searches: list[CauseSearch], limit: int, rounding: bool, log: SearchLog
+) -> list[Cause]:
     """What chance and facts explain first, on either side; then hypotheses, the reference's side first."""
     best: list[Cause] = []
     chance = [cause for search in searches for cause in unrepeatable(search, comparison)]
@@ -77,6 +82,7 @@ def _searched(comparison: Comparison, searches: list[CauseSearch], limit: int, r
         causes = search.all_causes(comparison, limit, begun[search.turned])
         if rounding:
             causes += search.roundings(comparison)
+        log.runs += search.runs
         if not best or _standing(causes) > _standing(best):
             best, comparison.explained = causes, search.explained
         if _standing(best) == PROVEN:
@@ -103,4 +109,4 @@ def together(comparison: Comparison, causes: list[Cause], recorded: list[Cause])
     if strong:
         return [*strong, *[c for c in causes if c.standing is Standing.FITS]]
     fitting = [c for c in [*causes, *recorded] if c.standing is Standing.FITS]
-    return fitting or causes or [not_found(comparison)]
+    return fitting or causes or ([not_found(comparison)] if comparison.first is not None else [])

@@ -35,7 +35,7 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
     for count, edit in enumerate(_edits(search, comparison)):
         if count >= MOST or search.late():
             break
-        search.log.tried[edit.name] = search.log.tried.get(edit.name, 0) + 1
+        search.log.trying(edit.name, "the whole run")
         for closing in search.whole.closings(edit, search.held, None, comparison):
             trial = _trial(search, edit, comparison, closing)
             if trial is None:
@@ -134,7 +134,8 @@ def written_in_place(search: Any) -> Iterator[Edit]:
         first = members[0]
         changes = tuple(OperationChange(frozenset([w.site]), _on_copy(w.index)) for w in members)
         words = f"`{first.site}` writes into {first.maker}, which is used again" + (f" (in {len(members)} places)" if len(members) > 1 else "")  # fmt: skip
-        yield Edit("in_place", f"{words}; the {side} does so", changes, rank=1)
+        undone = f"`{first.site}` on a copy of its input"
+        yield Edit("in_place", undone, changes, rank=1, fault=f"{words}, in the {side}")
 
 
 def _writes(search: Any) -> list[_Write]:

@@ -46,9 +46,7 @@ def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judge
     return Judgement(trial, closing, moved, [t for t in accepted if t is not trial][:4])
 
 
-def _closed(
-    search: Any, trial: Trial, closing: Closing, accepted: list[Trial], comparison: Comparison
-) -> Judgement:
+def _closed(search: Any, trial: Trial, closing: Closing, accepted: list[Trial], comparison: Comparison) -> Judgement:
     """The run agrees; so it may with a rival that says something else of another place."""
     rivals = [t for t in accepted if _is_rival(t, trial)]
     alike = []

@@ -24,6 +24,7 @@ from ..trace.reader import Trace
 from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
 from .examples import example_of
 from .goals import Goal
+from .hypotheses.code_numbers import NumberChange, set_number
 from .hypotheses.method_calls import MethodChange
 from .hypotheses.state import StateChange, states_in_force
 from .probe import Probe, Reached, Survey, cost_of
@@ -96,7 +97,11 @@ class PipelineProbe(Probe):
         with ExitStack() as stack:
             for change in changes:
                 _set_scheduler(stack, live.parts.schedulers[change.name], change)
-            stack.enter_context(states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)]))
+            for number in (c for e in edits for c in e.changes if isinstance(c, NumberChange)):
+                set_number(stack, live.parts.schedulers[number.part], number)
+            stack.enter_context(
+                states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
+            )
             inside = Edited(live.parts.named_modules(), edits, observe)
             inside.frames = PipelineFrames(_places(live))
             for name, scheduler in live.parts.schedulers.items():
@@ -160,7 +165,7 @@ class PipelineProbe(Probe):
         return all(self._is_between(change) for edit in edits for change in edit.changes)
 
     def _is_between(self, change: Any) -> bool:
-        if isinstance(change, (SchedulerChange, MethodChange)):
+        if isinstance(change, (SchedulerChange, MethodChange, NumberChange)):
             return True
         if isinstance(change, ModuleChange):
             return change.path in self.live.parts.modules

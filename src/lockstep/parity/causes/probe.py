@@ -257,7 +257,7 @@ class Probe:
 
     def attempt(self, edit: Edit) -> Trial | None:
         """Run with one more edit; None if that cannot run."""
-        self.log.tried[edit.name] = self.log.tried.get(edit.name, 0) + 1
+        self.log.trying(edit.name, self.path)
         value = self._tried([edit])
         if value is None:
             return None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Verdict
+from ..recording.targets import takes_time
 from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
@@ -29,6 +30,7 @@ from .hypotheses.catalogue import (
     rotary_edits,
     swapped_weights,
 )
+from .hypotheses.code_numbers import number_edits
 from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .hypotheses.orders import order_edits, resized_edits
 from .judgement import Judgement, judge
@@ -63,17 +65,27 @@ class CauseSearch(RecordedCalls):
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
         """The first cause, then with it in force the next one, until nothing is over the floor."""
+        self.whole.without = comparison.without
         found: list[Cause] = []
         current: Comparison | None = comparison
         while current is not None and current.first is not None and len(found) < limit:
             known = begun if not found else from_facts(self, current)
-            judgement = known or judge(self, self._explain(current, current.first), current)
+            judgement = known or judge(self, self._interruptible(current, current.first), current)
             if judgement.chosen is None:
                 found.append(unknown_cause(self, current, judgement))
                 break
             found.append(found_cause(self, current, judgement))
             current = self._behind(judgement)
         return settled(found, self.explained)
+
+    def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
+        """An interrupt ends the search, not the answer."""
+        tried: list[Trial] = []
+        try:
+            self._explain(current, node, tried)
+        except KeyboardInterrupt:
+            self.log.interrupted = True
+        return tried
 
     def _behind(self, judgement: Judgement) -> Comparison | None:
         """What is left with this cause in force, if the cause stands so far."""
@@ -120,21 +132,21 @@ class CauseSearch(RecordedCalls):
         trial.goal = replace(trial.goal, before=before)
         return proven_cause(self, trial, node)
 
-    def _explain(self, comparison: Comparison, node: NodeResult) -> list[Trial]:
+    def _explain(self, comparison: Comparison, node: NodeResult, tried: list[Trial]) -> None:
+        """Every probe around the first bad value, until a hypothesis makes all of its results right."""
         own_key, foreign_key = (node.other, node.key) if self.turned else (node.key, node.other)
-        if own_key is None or foreign_key is None:
-            return []
-        entry = self.foreign.get(foreign_key)
-        if entry is None:
-            return []
+        entry = self.foreign.get(foreign_key) if foreign_key is not None else None
+        if own_key is None or entry is None:
+            return
         reference = self.foreign if self.turned else self.own
         goal = goal_of(node, reference, self.foreign, entry)
-        tried: list[Trial] = []
         for probe, focus, deep in self._probes(own_key, goal, comparison, reference):
-            tried += self._try(probe, focus, deep, comparison)
+            try:
+                self._try(probe, focus, deep, comparison)
+            finally:
+                tried += probe.trials
             if any(t.accepted and t.whole and not t.broken for t in tried) or self.late():
                 break
-        return tried
 
     def _probes(
         self, key: Key, goal: Goal, comparison: Comparison, reference: Trace
@@ -196,17 +208,19 @@ class CauseSearch(RecordedCalls):
             if entry is not None and node.error is not None:
                 yield goal_of(node, reference, self.foreign, entry), Read(path, own.slot)
 
-    def _try(self, probe: Any, focus: Site | None, deep: bool, comparison: Comparison) -> list[Trial]:
+    def _try(self, probe: Any, focus: Site | None, deep: bool, comparison: Comparison) -> None:
         survey = None
         with noted(self.log, self.held, probe.path):
             survey = probe.survey()
         if survey is None:
-            return []
+            return
         for stage in self._stages(probe, survey, focus, deep, comparison):
             left = TRIALS
             for edit in stage:
                 if not left or self.late():
                     break
+                if edit.name == "timestep_dtype" and not _about_time(probe):
+                    continue
                 trial = probe.attempt(edit)
                 if trial is not None and trial.accepted and trial.residual == 0:
                     left = min(left, AFTER_EXACT)
@@ -221,7 +235,6 @@ class CauseSearch(RecordedCalls):
             if any(t.decisive for t in probe.trials):
                 break
         self.runs += probe.runs
-        return probe.trials
 
     def _stages(
         self, probe: Any, survey: Any, focus: Site | None, deep: bool, comparison: Comparison
@@ -229,9 +242,10 @@ class CauseSearch(RecordedCalls):
         differing = [{**d, "other": d["a"] if self.turned else d["b"]} for d in comparison.attributes]
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
+            yield number_edits(self.live.parts.schedulers)
             yield own_frame_edits(probe, survey, focus)
             yield root_edits(probe)
-            if not probe.key.is_operation:
+            if probe.key.path in self.modules:  # between the models nothing inside of them can be the cause
                 yield deep_edits(probe.everywhere, singly=False)
             yield operand_edits(probe, survey)
             return
@@ -263,3 +277,10 @@ class CauseSearch(RecordedCalls):
         """Modules that the other side does not call: it does their work in some other way."""
         known = {entry.key.path for entry in self.foreign.entries}
         return frozenset(site.path for site in survey.sites if site.path in self.modules and site.path not in known)
+
+
+def _about_time(probe: Any) -> bool:
+    """True where timesteps go in: only these are cut to integers."""
+    if isinstance(probe, PipelineProbe):
+        return "timestep" in f"{probe.key.path}|{probe.key.slot}"
+    return takes_time(probe.module) or "time" in type(probe.module).__name__.lower()

@@ -19,9 +19,12 @@ def proven_cause(search: Any, trial: Trial, node: NodeResult) -> Cause:
     goal = trial.goal
     run, meant = ("candidate", "reference") if search.turned else ("reference", "candidate")
     tail = f", floor {goal.node.floor:.1e}" if goal.node.floor is not None else f", threshold {goal.tau:.1e}"
-    proof = f"doing so in the {run}, too, takes the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
+    takes = f"takes the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
+    why = f"{trial.edit.detail} in the {meant}: doing so in the {run}, too, {takes}"
+    if trial.edit.fault:
+        why = f"{trial.edit.fault}: {trial.edit.detail} {takes}"
     return Cause(
-        cause_name(trial.edit, search.turned), f"{trial.edit.detail} in the {meant}: {proof}", str(node.key),
+        cause_name(trial.edit, search.turned), why, str(node.key),
         goal.before, trial.residual, goal.node.floor, repair(trial.edit, node, search.turned),
         {
             "accepted": True, "measured_at": str(goal.node.key), "threshold": goal.tau,
@@ -33,7 +36,8 @@ def proven_cause(search: Any, trial: Trial, node: NodeResult) -> Cause:
 def found_cause(search: Any, comparison: Comparison, judgement: Judgement) -> Cause:
     """What was chosen, as the cause if it stands, else as one that fits this value."""
     node, trial, closing = comparison.first, judgement.chosen, judgement.closing
-    assert node is not None and trial is not None
+    assert node is not None
+    assert trial is not None
     cause = proven_cause(search, search.at_the_node(trial, comparison, node), node)
     cause.evidence["alternatives"] = [_alternative(t, search.turned) for t in judgement.alike or judgement.rivals]
     if closing is not None and judgement.stands:
@@ -74,7 +78,9 @@ def unknown_cause(search: Any, comparison: Comparison, judgement: Judgement) -> 
     why = f"cause not found: {tried_words(search.log)}; {inputs_words(comparison, node)}"
     nearest = judgement.nearest
     if nearest is not None and nearest.residual < 0.7 * nearest.goal.before:
-        why += f"; nearest: {nearest.edit.detail}, which leaves {nearest.residual / nearest.goal.before:.0%} of the error"
+        why += (
+            f"; nearest: {nearest.edit.detail}, which leaves {nearest.residual / nearest.goal.before:.0%} of the error"
+        )
     evidence = {"accepted": False, "tried": dict(search.log.tried), "runs": search.runs + search.log.runs}
     before = node.error if node.error is not None else float("inf")
     return Cause(
@@ -125,11 +131,23 @@ def cause_name(edit: Edit, turned: bool) -> str:
 
 
 def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
-    """What to change in the port. An edit of the reference imitates the port; one of the candidate repairs it."""
+    """What to change in the port. An edit of the candidate is the repair itself; one of the reference imitates the fault."""
     at = f"`{place_of(edit) or node.key.path}`"
     if turned:
-        return f"in the port, at {at}: {edit.detail}"
-    return f"in the port, at what the reference calls {at}, undo this: {edit.detail}"
+        return f"at {at} in the port: {edit.detail}"
+    words, _, many = edit.detail.partition(" (in all ")
+    many = f" (in all {many}" if many else ""
+    wrong, instead, right = words.partition(" instead of ")
+    if instead:
+        setting, is_, value = wrong.partition(" is ")
+        if is_ and setting.startswith("`"):
+            return f"set {setting} to {right} in the port, where it is {value}{many}"
+        return f"in the port, at what the reference calls {at}: {right}, not {wrong}{many}"
+    for ending, verb in ((" left out", "do"), (" run twice", "run once"), (" applied twice", "apply once")):
+        head, found, tail = words.partition(ending)
+        if found:
+            return f"{verb} {head} in the port{tail.partition(' (')[0]}{many}"
+    return f"in the port, at what the reference calls {at}, it must not be so: {words}{many}"
 
 
 def place_of(edit: Edit) -> str:

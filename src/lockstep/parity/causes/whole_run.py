@@ -50,10 +50,13 @@ class Closing:
 class WholeRun:
     """One live side, run again as it was recorded, with edits."""
 
-    def __init__(self, live: Live, own: Trace, foreign: Trace, turned: bool, floor: Any, map: Any, log: SearchLog) -> None:
+    def __init__(
+        self, live: Live, own: Trace, foreign: Trace, turned: bool, floor: Any, map: Any, log: SearchLog
+    ) -> None:
         self.live, self.own, self.foreign, self.turned = live, own, foreign, turned
         self.floor, self.map, self.log = floor, map, log
         self.modules = live.parts.named_modules()
+        self.without: list[str] = []
         self.cost = cost_of(live.parts.modules.values())
         self._known: dict[tuple[str, ...], Closing | None] = {}
         self._sites: dict[Site, Example] | None = None
@@ -125,7 +128,7 @@ class WholeRun:
             if not done:
                 return None
             pair = (self.foreign, Trace.open(path)) if self.turned else (Trace.open(path), self.foreign)
-            return compare(*pair, floor=self.floor, map=self.map)
+            return compare(*pair, floor=self.floor, map=self.map, without=self.without)
 
     def _full(self) -> dict[str, str]:
         """Values that the other side holds whole are compared whole, if that is not a matter of gigabytes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,12 @@ _NEVER_LEFT_OUT = ("step", "set_timesteps")
 
 
 def call_count_edits(search: Any) -> Iterator[Edit]:
-    """Every path that the two runs call a different number of times, though what contains it is called as often."""
+    """Every path that the two runs call a different number of times, though what contains it is called as often.
+
+    Those of the same name in alike places (`blocks.*.norm`) are one fault.
+    """
     mine, theirs = _counts(search.own), _counts(search.foreign)
+    alike: dict[tuple[str, str], list[Edit]] = defaultdict(list)
     for path, count in mine.items():
         other = theirs.get(path, 0)
         if other == count or (not other and not _is_known(path, theirs)):
@@ -27,7 +32,11 @@ def call_count_edits(search: Any) -> Iterator[Edit]:
             continue
         edit = _edit(search, path, count, other)
         if edit is not None:
-            yield edit
+            alike[edit.name, re.sub(r"\d+", "*", path)].append(edit)
+    for members in alike.values():
+        more = f" (in all {len(members)} such places)" if len(members) > 1 else ""
+        changes = tuple(change for edit in members for change in edit.changes)
+        yield Edit(members[0].name, f"{members[0].detail}{more}", changes, rank=0)
 
 
 def _is_known(path: str, counts: Counter[str]) -> bool:
@@ -48,9 +57,10 @@ def _edit(search: Any, path: str, count: int, other: int) -> Edit | None:
     module = search.modules.get(path)
     if module is None or (not twice and other):
         return None
-    return Edit(name, detail, (ModuleChange(path, again(module) if twice else same_as_input),), rank=0)
+    change = ModuleChange(path, again(module) if twice else same_as_input)
+    return Edit("call_twice" if twice else "left_out", detail, (change,), rank=0)
 
 
 def _counts(trace: Trace) -> Counter[str]:
-    nodes = {entry.key.node for entry in trace.entries if not entry.key.is_operation and entry.key.slot != "rng"}
-    return Counter(path for _, path, _ in nodes)
+    counted = [e.key.node for e in trace.entries if not e.key.is_operation and e.key.slot != "rng"]
+    return Counter(path for _, path, _ in dict.fromkeys(counted))

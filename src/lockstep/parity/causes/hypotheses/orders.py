@@ -93,21 +93,24 @@ def _name(unit: str | Site, probe: Probe) -> str:
 
 def _summed_earlier(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """What is added behind a child is added to the input of an earlier one instead."""
-    for site in [s for s in survey.sites if s.path == probe.path and s.op == "add" and len(survey.sites[s].operands) > 1]:
+    for site in [
+        s for s in survey.sites if s.path == probe.path and s.op == "add" and len(survey.sites[s].operands) > 1
+    ]:
         when = survey.order.get(site, 1 << 30)
         for path in survey.children:
             if survey.values.get(f"{path}|out", (1 << 30, ()))[0] < when:
                 for operand in (1, 0):
-                    yield _added_before(probe, site, path, operand)
+                    summand = probe.plain_operand(site, operand)
+                    if summand is not None:
+                        yield _added_before(probe, site, path, operand, summand)
 
 
-def _added_before(probe: Probe, site: Site, path: str, operand: int) -> Edit:
-    """The summand of the run without changes: it is known only after the child has run."""
+def _added_before(probe: Probe, site: Site, path: str, operand: int, summand: torch.Tensor) -> Edit:
+    """With the summand of the run without changes: it is known only after the child has run."""
     name = path[len(probe.owner) + 1 :]
 
     def before(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        summand = probe.plain_operand(site, operand)
-        if summand is None or not args or torch.broadcast_shapes(args[0].shape, summand.shape) != args[0].shape:
+        if not args or torch.broadcast_shapes(args[0].shape, summand.shape) != args[0].shape:
             raise NotApplicable("another shape")
         return (args[0] + summand, *args[1:]), kwargs
 
@@ -121,7 +124,7 @@ def _added_before(probe: Probe, site: Site, path: str, operand: int) -> Edit:
 def resized_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """A joined or added feature map that was made small and large again."""
     for site in [s for s in survey.sites if s.path == probe.path and s.op in ("cat", "add")]:
-        for place, shape in _maps(survey.sites[site]):
+        for place in _maps(survey.sites[site]):
             for words, change in _RESIZED.items():
                 yield Edit(
                     "resized", f"operand {place[-1]} of `{site.op}.{site.index}` {words}",
@@ -129,12 +132,17 @@ def resized_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
                 )  # fmt: skip
 
 
-def _maps(example: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _maps(example: Any) -> Iterator[tuple[int, ...]]:
     for index, operand in enumerate(example.operands[:2]):
         parts = enumerate(operand) if isinstance(operand, list) else [(None, operand)]
         for part, shape in parts:
-            if isinstance(shape, tuple) and len(shape) == 4 and min(shape[2:]) >= 4 and not any(s % 2 for s in shape[2:]):
-                yield ((index,) if part is None else (index, part)), shape
+            if (
+                isinstance(shape, tuple)
+                and len(shape) == 4
+                and min(shape[2:]) >= 4
+                and not any(s % 2 for s in shape[2:])
+            ):
+                yield (index,) if part is None else (index, part)
 
 
 def _changed(place: tuple[int, ...], change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Call], Any]:

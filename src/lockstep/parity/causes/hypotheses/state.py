@@ -15,7 +15,7 @@ from ...comparison.results import Comparison
 from ..edits import Edit
 from ..failures import noted
 
-MOST = 3  # attributes tried
+MOST_LOOKED = 200  # attributes
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,28 @@ class StateChange:
 
 
 def state_edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
-    """The first attributes that are not what the other side has at the same call of a model."""
-    other = search.other
-    if other is None or search.live.parts.pipeline is None or other.parts.pipeline is None:
+    """Attributes that are not what the other side has when the first bad value comes to be, though they were once."""
+    other, first = search.other, comparison.first
+    if other is None or first is None or search.live.parts.pipeline is None or other.parts.pipeline is None:
+        return
+    here = _calls_before(search, first.other if search.turned else first.key)
+    if not here:
         return
     mine, theirs = _visits(search.live, search), _visits(other, search)
-    done: set[tuple[str, str]] = set()
-    for visit, (here, there) in enumerate(zip(mine, theirs, strict=False)):
-        for key in [k for k in here if k in there and here[k] != there[k] and k not in done]:
-            done.add(key)
-            if len(done) > MOST:
-                return
-            yield _edit(key, visit, here[key], there[key])
+    last = min(here, len(mine), len(theirs)) - 1
+    for key in [k for k in mine[last] if k in theirs[last]][:MOST_LOOKED]:
+        differ = [mine[v].get(key) != theirs[v].get(key) for v in range(last + 1)]
+        if differ[-1] and not differ[0]:  # what differs from the very begin was there before the run
+            visit = max(v for v in range(last + 1) if not differ[v]) + 1
+            yield _edit(key, visit, mine[visit][key], theirs[visit][key])
+
+
+def _calls_before(search: Any, key: Any) -> int:
+    """How often a model was called before a value came to be."""
+    entry = search.own.get(key) if key is not None else None
+    roots = search.live.parts.modules
+    begun = {e.key.node for e in search.own.entries if entry is not None and e.key.path in roots and e.seq <= entry.seq}
+    return len(begun)
 
 
 def _edit(key: tuple[str, str], visit: int, before: Any, value: Any) -> Edit:

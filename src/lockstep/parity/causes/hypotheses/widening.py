@@ -18,7 +18,16 @@ from ..examples import Example, example_of
 from ..live import Live
 from ..pipeline_probe import PipelineProbe
 from ..probe import Probe, Read, Survey, children_of, note_child
-from .catalogue import alike_setting, child_edits, input_edits, module_as_activation, operand_edits, own_frame_edits, rotary_edits, swapped_weights  # fmt: skip
+from .catalogue import (  # fmt: skip
+    alike_setting,
+    child_edits,
+    input_edits,
+    module_as_activation,
+    operand_edits,
+    own_frame_edits,
+    rotary_edits,
+    swapped_weights,
+)
 from .frames import repeated_children, several_edits, sines_and_cosines
 
 MOST_SIBLINGS = 64
