@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import time
 from collections.abc import Callable
@@ -124,7 +123,7 @@ def reference(name: str, dtype: str, seed: int, folder: Path, steps: int = STEPS
 
 
 def run_case(ref: Reference, fault: Fault, folder: Path) -> Outcome:
-    candidate = copy.deepcopy(ref.target)
+    candidate = make(ref.name, ref.seed, DTYPES[ref.dtype])  # anew: the reference's parts have run before
     paths = fault.plant(candidate)
     trace = folder / "candidate.trace"
     shutil.rmtree(trace, ignore_errors=True)

@@ -94,7 +94,7 @@ VAE = [
 
 CLIP = [
     _f("final norm twice", "clip", line(m.CLIP, ("x = self.final_layer_norm(x)", "x = self.final_layer_norm(self.final_layer_norm(x))")), "call_twice", "extra_step", where=("*final_layer_norm*", "model|*")),
-    _f("residual from behind the norm", "clip", line(m.ClipLayer, ("return x + self.fc2(self.act(self.fc1(self.layer_norm2(x))))", "x = self.layer_norm2(x)\n    return x + self.fc2(self.act(self.fc1(x)))")), "wrong_operand"),
+    _f("residual from behind the norm", "clip", line(m.ClipLayer, ("return x + self.fc2(self.act(self.fc1(self.layer_norm2(x))))", "x = self.layer_norm2(x)\n    return x + self.fc2(self.act(self.fc1(x)))")), "wrong_operand", "norm_placement"),
     _f("positions added behind the first layer", "clip", line(m.CLIP, ("x = self.token_embedding(input_ids) + self.position_embedding(positions)", "x = self.token_embedding(input_ids)"), ("x = layer(x)", "x = layer(x) + (self.position_embedding(positions) if layer is self.layers[0] else 0)")), "order_exchanged", "left_out", where=("model/add*", "*layers.0|in*", "*position*")),
     _f("jitter that nobody asked for", "clip", line(m.ClipAttention, ("weights = torch.softmax(", "scores = scores + 0.001 * torch.rand_like(scores)\n    weights = torch.softmax(")), "non_deterministic"),
     _f("layer left out", "clip", line(m.CLIP, ("for layer in self.layers:", "for layer in self.layers[:1]:")), "left_out", "call_left_out", where=("*layers.1*", "*final_layer_norm|in*", "model*")),

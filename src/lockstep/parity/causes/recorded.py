@@ -72,7 +72,7 @@ def _of_arrays(
         found += schedule_findings("timestep", x, y)
     if x.size == y.size:
         found += value_findings(x, y)
-        found += _pooled(a, left, y)
+        found += _pooled(a, left, x, y)
         found += _combined(node, a, b, left, right, x, y)
         found += _sampled(a, b, left, right, x, y)
     return found
@@ -149,23 +149,31 @@ def _twin(a: Trace, left: Entry, key: Key) -> bool:
     return sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
 
 
-def _pooled(a: Trace, left: Entry, y: Array) -> list[ValueFinding]:
-    """Another token of a recorded sequence was taken."""
+def _pooled(a: Trace, left: Entry, x: Array, y: Array) -> list[ValueFinding]:
+    """Another token of a recorded sequence was taken, or the same token of another sequence."""
     if y.ndim != 2:
         return []
     found = []
-    for entry in a.entries:
-        if entry.seq < left.seq and len(entry.shape) == 3 and entry.shape[::2] == y.shape and entry.has_data:
-            tokens = np.asarray(a.array(entry)).astype(np.float64)
-            distance = ((tokens - y[:, None]) ** 2).sum(-1)
-            index = distance.argmin(1)
-            picked = tokens[np.arange(len(index)), index]
-            found.append(
-                ValueFinding(
-                    "pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1
-                )
-            )
+    places = [_token_of(a, entry, x) for entry in _sequences(a, left, x)]
+    wanted = min(places, key=lambda place: place[1], default=None)
+    for entry in _sequences(a, left, y):
+        index, residual = _token_of(a, entry, y)
+        same = wanted is not None and wanted[1] < 1e-6 and index == wanted[0]
+        name = "wrong_operand" if same else "pooling_index"
+        found.append(ValueFinding(name, f"the value is tokens {index} of `{entry.key}`", residual, 1))
     return found
+
+
+def _sequences(a: Trace, left: Entry, pooled: Array) -> list[Entry]:
+    before = [e for e in a.entries if e.seq < left.seq and e.has_data and len(e.shape) == 3]
+    return [e for e in before if e.shape[::2] == pooled.shape]
+
+
+def _token_of(a: Trace, entry: Entry, pooled: Array) -> tuple[list[int], float]:
+    """Which token of each row is nearest, and what is left."""
+    tokens = np.asarray(a.array(entry)).astype(np.float64)
+    index = ((tokens - pooled[:, None]) ** 2).sum(-1).argmin(1)
+    return index.tolist(), relative_l2(pooled, tokens[np.arange(len(index)), index])
 
 
 def _sampled(a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[ValueFinding]:

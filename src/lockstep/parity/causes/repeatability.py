@@ -55,7 +55,7 @@ def _again(search: Any, node: NodeResult) -> tuple[Goal | None, list[torch.Tenso
 
 
 def _relative(values: list[torch.Tensor]) -> float:
-    first, second = (value.double() for value in values[:2])
+    first, second = (value.double().nan_to_num(0.0, 0.0, 0.0) for value in values[:2])
     return float((first - second).norm() / first.norm().clamp_min(1e-300))
 
 

@@ -62,5 +62,5 @@ def _edit(search: Any, path: str, count: int, other: int) -> Edit | None:
 
 
 def _counts(trace: Trace) -> Counter[str]:
-    counted = [e.key.node for e in trace.entries if not e.key.is_operation and e.key.slot != "rng"]
+    counted = [e.key.node for e in trace.entries if "/" not in e.key.path and e.key.slot != "rng"]
     return Counter(path for _, path, _ in dict.fromkeys(counted))
