@@ -30,7 +30,11 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
         return found
     # an operation on a few numbers proves nothing: what it led to may
     later = [n for n in comparison.nodes if n.bad and n.order > node.order and not n.key.is_operation]
-    return next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
+    found = next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
+    for cause in found:
+        if cause.name == "coefficients":  # of a value behind: other inputs make other sums
+            cause.standing, cause.evidence["accepted"] = Standing.FITS, False
+    return found
 
 
 def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> list[Cause]:
@@ -182,7 +186,7 @@ def _sampled(a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) 
     if len(draws[1]) <= len(draws[0]) or x.size < LEAST_SAMPLED:
         return []
     difference = (y.astype(np.float64) - x.astype(np.float64)).reshape(-1)
-    for draw in draws[1][len(draws[0]) :]:
+    for draw in draws[1]:
         if draw.has_data and int(np.prod(draw.shape)) == difference.size:
             noise = np.asarray(b.array(draw)).astype(np.float64).reshape(-1)
             moved = (difference != 0) & (noise != 0)

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from ..comparison.answer import compare
-from ..comparison.results import Comparison, NodeResult, SearchLog, Verdict
+from ..comparison.results import Comparison, NodeResult, Role, SearchLog, Verdict
 from ..recording.recorder import record
 from ..trace.names import literal
 from ..trace.reader import Trace
-from .edits import Edit, Site
+from .edits import Edit, ModuleChange, Site
 from .examples import Example, example_of
 from .failures import noted
 from .hypotheses.widening import everywhere_alike, in_alike_modules
@@ -40,7 +40,13 @@ class Closing:
 
     @property
     def closes(self) -> bool:
-        return self.again.verdict in (Verdict.PASS, Verdict.NOISE)
+        """Nothing is different any more, but for names that two values have exchanged and the inside of what was moved."""
+        if self.again.verdict in (Verdict.PASS, Verdict.NOISE):
+            return True
+        moved = tuple(f"{c.path}{end}" for c in self.edit.changes if isinstance(c, ModuleChange) and "." in c.path for end in ("|", ".", "/"))  # fmt: skip
+        bad = [n for n in self.again.nodes if n.bad and n.role is not Role.HEALED and not n.key.is_operation]
+        left = [n for n in bad if not f"{n.key.path}|".startswith(moved)]
+        return bool(self.again.nodes) and not left and (bool(moved) or self.again.verdict is Verdict.INVALID)
 
     @property
     def first(self) -> NodeResult | None:
