@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from . import held_out
 from .cases import Outcome, reference, run_case
 from .catalogue import ALL, FIRST
 from .pipeline import STEPS
@@ -21,7 +22,10 @@ from .summary import print_summary
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, and a pipeline of three steps instead of eight")
-    parser.add_argument("--models", default="unet,dit,vae,clip,pipeline")
+    parser.add_argument(
+        "--list", choices=("first", "held-out"), default="first", help="faults for the work, or for the measurement"
+    )
+    parser.add_argument("--models", default="unet,dit,vae,clip,pipeline,stages,mmdit,t5,edm")
     parser.add_argument("--dtypes", default="fp32,bf16")
     parser.add_argument("--seeds", default="", help="numbers, such as 0,1 (default 0,1,2; quick 0)")
     parser.add_argument("--only", default="", help="cases whose name contains one of these (separated by |)")
@@ -53,7 +57,8 @@ def _wanted(fault: Fault, model: str, dtype: str, only: str) -> bool:
 
 
 def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Outcome]:
-    cases = [f for f in (ALL if seed == 0 else FIRST) if _wanted(f, model, dtype, options.only)]
+    listed = held_out.ALL if options.list == "held-out" else ALL if seed == 0 else FIRST
+    cases = [f for f in listed if _wanted(f, model, dtype, options.only)]
     if not cases:
         return []
     ref = reference(model, dtype, seed, folder, steps=3 if options.quick else STEPS)
@@ -67,8 +72,9 @@ def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse
         if options.verbose:
             print(
                 f"{model} {dtype} {seed} {fault.name}: {outcome.verdict} {outcome.first} node={outcome.node_rank} "
-                f"cause={outcome.cause_rank} {outcome.causes} {outcome.forwards} forwards {outcome.seconds:.1f}s | "
-                f"{outcome.why[:230]}",
+                f"cause={outcome.cause_rank} {'told' if outcome.told else 'silent'} {outcome.causes} "
+                f"{outcome.forwards} "
+                f"forwards {outcome.seconds:.1f}s | {outcome.why[:230]}",
                 flush=True,
             )
     return found
@@ -82,7 +88,7 @@ def _line(outcome: Outcome) -> str:
 def _read(line: str) -> Outcome:
     row = json.loads(line)
     model, name, harmless = row.pop("model"), row.pop("fault"), row.pop("harmless")
-    fault = next(f for f in ALL if (f.model, f.name, f.harmless) == (model, name, harmless))
+    fault = next(f for f in [*ALL, *held_out.ALL] if (f.model, f.name, f.harmless) == (model, name, harmless))
     row["baselines"] = {rule: tuple(found) for rule, found in row["baselines"].items()}
     return Outcome(fault, **row)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from . import further
+from . import further, reported
 from . import models as m
 from .pipeline import Pipeline, Scheduler
 from .planting import Fault, line, setting, several, weight
@@ -219,6 +219,6 @@ HARMLESS = [
 ]  # fmt: skip
 
 FIRST = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE, *HARMLESS]  # with every seed
-HARMLESS += further.HARMLESS
-FAULTS = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE, *further.FAULTS]
+HARMLESS += [*further.HARMLESS, *reported.HARMLESS]
+FAULTS = [*UNET, *DIT, *VAE, *CLIP, *PIPELINE, *further.FAULTS, *reported.FAULTS]
 ALL = [*FAULTS, *HARMLESS]

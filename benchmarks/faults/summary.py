@@ -18,6 +18,15 @@ def _said(outcome: Outcome) -> bool:
     return outcome.verdict in ("BUG", "DRIFT")
 
 
+def _named(outcome: Outcome) -> bool:
+    return _said(outcome) and outcome.told and outcome.cause_rank == 1
+
+
+def _wrong(outcome: Outcome) -> bool:
+    """Confidently wrong: a name is told as the cause, and it is none of the right ones."""
+    return _said(outcome) and outcome.told and outcome.cause_rank != 1
+
+
 def print_summary(outcomes: list[Outcome], seconds: float) -> None:
     harmless = [o for o in outcomes if o.fault.harmless]
     print(
@@ -25,7 +34,7 @@ def print_summary(outcomes: list[Outcome], seconds: float) -> None:
         f"({_percent(len(harmless), len(outcomes)).strip()}) are harmless\n"
     )
     print(
-        f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'cause 3':>9}   "
+        f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'wrong':>9}{'silent':>9}   "
         f"{'harmless':>8}{'false BUG':>11}"
     )
     for dtype in dict.fromkeys(o.dtype for o in outcomes):
@@ -43,8 +52,9 @@ def _row(label: str, outcomes: list[Outcome]) -> None:
         sum(_said(o) for o in faults),
         sum(o.node_rank == 1 for o in faults if _said(o)),
         sum(o.node_rank is not None for o in faults if _said(o)),
-        sum(o.cause_rank == 1 for o in faults if _said(o)),
-        sum(o.cause_rank is not None for o in faults if _said(o)),
+        sum(_named(o) for o in faults),
+        sum(_wrong(o) for o in faults),
+        sum(_said(o) and not o.told for o in faults),
     ]
     false = sum(o.verdict == "BUG" for o in harmless)
     cells = "".join(f"{_percent(c, n):>9}" for c in counts[1:])
@@ -90,8 +100,8 @@ def _failures(outcomes: Iterable[Outcome]) -> None:
             groups["not detected"][label].append(o)
         elif not o.fault.harmless and o.node_rank != 1:
             groups["first node not right"][label].append(o)
-        if not o.fault.harmless and _said(o) and o.cause_rank != 1:
-            groups["cause not first"][label].append(o)
+        if not o.fault.harmless and _said(o) and not _named(o):
+            groups["confidently wrong" if o.told else "cause not told"][label].append(o)
     for title, cases in groups.items():
         print(f"\n{title}:")
         for label, found in cases.items():

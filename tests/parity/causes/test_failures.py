@@ -108,7 +108,7 @@ def test_it_is_in_every_report(pair, monkeypatch):
 
 
 def test_a_bug_in_a_change_of_modules_is_told_too(pair, monkeypatch):
-    plant(monkeypatch, catalogue, "_same_as_input", "values, args, kwargs, result", "result.no_such_name")
+    plant(monkeypatch, catalogue, "same_as_input", "values, args, kwargs, result", "result.no_such_name")
     model, folder, floor = pair
     candidate = copy.deepcopy(model)
     with torch.no_grad():

@@ -137,7 +137,7 @@ def test_terminal_says_everything_that_matters(different):
         "net.norm",
         "norm_eps",
         "0.2 → 1.0e-07",
-        "fix: set it to 1e-5",
+        "to repair: set it to 1e-5",
         "Coverage",
         "not compared: denoise:02|net.attn|out",
     ):

@@ -16,6 +16,7 @@ from ..exit_codes import exit_code_of_verdict
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
+    Evaluations,
     Floor,
     Floors,
     Guidance,
@@ -35,6 +36,7 @@ from .options import (
     Traces,
     Verbose,
     Width,
+    Without,
     examples,
     there,
 )  # fmt: skip
@@ -177,22 +179,28 @@ def diff(
     json: Json = False,
     strict: Strict = False,
     explain: Annotated[bool, typer.Option("--explain", help="Load both sides again and try causes on them.")] = False,
+    without: Without = None,
     verbose: Verbose = False,
 ) -> None:
     """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
-    comparison = compared(reference, candidate, floor, map)
+    comparison = compared(reference, candidate, floor, map, without)
     sides = [load(run) if explain and (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
     name_causes(comparison, *sides, map=map)
     show(comparison, html, junit, json, strict, verbose)
 
 
-def compared(reference: Path, candidate: Path, floor: Path | None = None, map: Path | None = None) -> Any:
+def compared(
+    reference: Path,
+    candidate: Path,
+    floor: Path | None = None,
+    map: Path | None = None,
+    without: list[str] | None = None,
+) -> Any:
     from ... import parity
 
     beside = reference.with_suffix(".floor")
-    return parity.compare(
-        reference, candidate, floor=floor or (beside if beside.is_file() else None), map=map or "auto"
-    )
+    floor = floor or (beside if beside.is_file() else None)
+    return parity.compare(reference, candidate, floor=floor, map=map or "auto", without=without or ())
 
 
 def name_causes(
@@ -214,8 +222,12 @@ def name_causes(
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
     try:
-        with err.status("looking for the cause"):
-            diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", **options)
+        with err.status("looking for the cause") as status:
+
+            def tell(words: str) -> None:
+                status.update(f"looking for the cause: {escape(words)}")
+
+            diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
     except KeyboardInterrupt:
         err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
 
@@ -295,14 +307,15 @@ def prove(
     rounding: Annotated[
         bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to look for causes.")] = 120.0,
+    evaluations: Evaluations = 3000,
+    without: Without = None,
     verbose: Verbose = False,
 ) -> None:
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = RunRecipe(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
-    options = {"rounding": rounding, "seconds": seconds}
+    options: dict[str, Any] = {"rounding": rounding, "evaluations": evaluations, "without": without}
     for side in (reference, candidate or ""):
         if side.endswith((".safetensors", ".trace")) and not Path(side).exists():
             raise NotFoundError(f"There is no trace at {side}.")
@@ -339,7 +352,14 @@ def is_trace(reference: str) -> bool:
 
 
 def proof_against(
-    trace: Path, side: Side, folder: Path, runs: str, map: Path | None = None, turned: bool = False, **options: Any
+    trace: Path,
+    side: Side,
+    folder: Path,
+    runs: str,
+    map: Path | None = None,
+    turned: bool = False,
+    without: list[str] | None = None,
+    **options: Any,
 ) -> Any:
     """Like `proof` where one side is there as a trace alone: the floor is the live side's, and causes are tried on it.
 
@@ -353,21 +373,29 @@ def proof_against(
     pair = (path, trace) if turned else (trace, path)
     err.print(f"[dim]recording {side.run.label}, the {'reference' if turned else 'candidate'}[/]", highlight=False)
     if not side.record_or_end(path, name, level=level):  # a foreign trace has no operations to compare with
-        return parity.compare(*pair, map=map or "auto")
+        return parity.compare(*pair, map=map or "auto", without=without or ())
     err.print(f"[dim]measuring the floor of {side.run.label} ({runs})[/]", highlight=False)
     floor = measure_floor(side, path, runs)
-    comparison = parity.compare(*pair, floor=floor, map=map or "auto")
+    comparison = parity.compare(*pair, floor=floor, map=map or "auto", without=without or ())
     keep = _to_keep(comparison, path, turned)
     if keep:
         err.print(f"[dim]recording {_words(keep)} in full[/]", highlight=False)
         side.record(path, name, level=level, keep=keep)
-        comparison = parity.compare(*pair, floor=floor, map=map or "auto")
+        comparison = parity.compare(*pair, floor=floor, map=map or "auto", without=without or ())
     sides = (side, None) if turned else (None, side)
     name_causes(comparison, *sides, map=map, floor=floor, **options)
     return comparison
 
 
-def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path | None = None, **options: Any) -> Any:
+def proof(
+    reference: Side,
+    candidate: Side,
+    folder: Path,
+    runs: str,
+    map: Path | None = None,
+    without: list[str] | None = None,
+    **options: Any,
+) -> Any:
     """Record, measure, compare, and where they differ: zoom in and diagnose."""
     paths = folder / "ref.trace", folder / "cand.trace"
     ended = True
@@ -375,10 +403,10 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
         err.print(f"[dim]recording {side.run.label}[/]", highlight=False)
         ended = side.record_or_end(path, name) and ended
     if not ended:
-        return compared(*paths, map=map)
+        return compared(*paths, map=map, without=without)
     err.print(f"[dim]measuring the floor of {reference.run.label} ({runs})[/]", highlight=False)
     measure_floor(reference, paths[0], runs)
-    comparison = compared(*paths, map=map)
+    comparison = compared(*paths, map=map, without=without)
     again = [(reference, paths[0], "ref", True), (candidate, paths[1], "cand", False)]
     for side, path, name, of_reference in again:
         keep = _to_keep(comparison, path, of_reference)
@@ -386,7 +414,7 @@ def proof(reference: Side, candidate: Side, folder: Path, runs: str, map: Path |
             err.print(f"[dim]recording {_words(keep)} in full[/]", highlight=False)
             side.record(path, name, keep=keep)
     if any(_to_keep(comparison, path, of_reference) for _, path, _, of_reference in again):
-        comparison = compared(*paths, map=map)
+        comparison = compared(*paths, map=map, without=without)
     name_causes(comparison, reference, candidate, map=map, **options)
     return comparison
 

@@ -55,6 +55,13 @@ Verbose = Annotated[
 Floor = Annotated[
     Path | None, typer.Option("--floor", help="A measured floor; REFERENCE.floor is taken if it is there.")
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="A value that does not count, by path, output name or pattern; may be repeated."),
+]
+Evaluations = Annotated[
+    int, typer.Option(min=1, help="How many hypotheses to try on the suspect part; large parts count as several.")
+]
 Map = Annotated[
     Path | None, typer.Option("--map", help="A TOML file that names partners, where names and weights do not tell.")
 ]

@@ -64,7 +64,7 @@ class CLIPImageProcessor(ConfigMixin):
 
     def __call__(self, images: Image.Image | Sequence[Image.Image], return_tensors: str = "pt") -> PixelValues:
         """PIL pictures (one, or a list) to a batch of pixels."""
-        pictures = list(images) if isinstance(images, (list, tuple)) else [images]
+        pictures: list[Image.Image] = [images] if isinstance(images, Image.Image) else list(images)
         if not all(isinstance(picture, Image.Image) for picture in pictures):
             raise InputError(f"CLIPImageProcessor wants PIL pictures, got {type(pictures[0]).__name__}.")
         return PixelValues(pixel_values=torch.from_numpy(np.stack([self.pixels(one) for one in pictures])))

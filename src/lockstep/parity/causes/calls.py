@@ -52,13 +52,22 @@ class RecordedCalls:
         return "@pipeline"
 
     def _method_of(self, root: str, below: str) -> str:
-        """`vae.decode` for what only that method calls, `vae` where the model itself was called."""
-        if self._calls(root):
-            return root
+        """`vae.decode` for what is called inside of that method, also where the model itself was called."""
+        places = [seq for seq, _ in self._calls(below)]
         for method in METHODS:
-            if self._calls(f"{root}.{method}") and self._callable(f"{root}.{method}") is not None:
+            spans = self._spans(f"{root}.{method}") if self._callable(f"{root}.{method}") is not None else []
+            if places and spans and all(any(a <= seq <= b for a, b in spans) for seq in places):
                 return f"{root}.{method}"
         return root
+
+    def _spans(self, path: str) -> list[tuple[int, int]]:
+        """First and last seq of every recorded call."""
+        found: dict[tuple[str, str, int], tuple[int, int]] = {}
+        for entry in self.own.entries:
+            if entry.key.path == path:
+                first, _ = found.get(entry.key.node, (entry.seq, entry.seq))
+                found[entry.key.node] = (first, entry.seq)
+        return list(found.values())
 
     def _calls(self, path: str) -> list[tuple[int, Key]]:
         """(first seq, key) of every recorded call of a module, in order."""

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..comparison.results import Cause, Comparison, SearchLog, Verdict
+from ..comparison.results import Cause, Comparison, SearchLog, Standing, Verdict
 from ..floors.file import Floor
 from ..trace.reader import Trace
+from .facts import from_facts
 from .live import Live, live_side
 from .recorded import recorded_causes
+from .repeatability import unrepeatable
 from .search import CauseSearch
+from .sentences import not_found
 
 __all__ = ["Live", "diagnose"]
 
 LIMIT = 4  # causes looked for, one behind the other
-SECONDS = 120.0
+EVALUATIONS = 3000  # runs of the suspect part, a part of millions of weights counted as several
 GENERIC = ("wrong_operand", "random_offset")  # "some other value": true of many faults
 TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index")  # recorded, and more than that
-FIRST_SIDE = 0.6  # of the time, so that something is left for the other side
+PROVEN = 2
+FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
 
 def diagnose(
@@ -30,17 +34,18 @@ def diagnose(
     candidate: Any = None,
     floor: str | Path | Floor | None = None,
     limit: int = LIMIT,
-    seconds: float = SECONDS,
+    evaluations: int = EVALUATIONS,
     map: Any = "auto",
     traces: tuple[Trace, Trace] | None = None,
     rounding: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
+    tell: Callable[[str], None] = lambda words: None,
 ) -> list[Cause]:
     """Name the causes of a BUG or DRIFT with their proof, and put them into `comparison.causes`.
 
     `reference` and `candidate` are what was recorded (a module, a pipeline, or `Live(target, call)`); give the one, the
     other, or both. With neither, only what the recorded values themselves prove is found. `rounding` also looks for
-    causes of what lies inside the floor. `clock` is what `seconds` are measured by.
+    causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet
+    one; `tell` is given what is being tried, and an interrupt ends the search with what it has.
     """
     differs = comparison.verdict in (Verdict.BUG, Verdict.DRIFT) and comparison.first is not None
     if not differs and not (rounding and comparison.verdict is Verdict.NOISE):
@@ -53,26 +58,60 @@ def diagnose(
     sides = [(live_side(reference, a), a, b, False), (live_side(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
     other = [live.weights() if live is not None else None for live in (sides[1][0], sides[0][0])]
-    causes: list[Cause] = []
-    comparison.search = log = SearchLog()
-    began, count = clock(), sum(side[0] is not None for side in sides)
+    comparison.search = log = SearchLog(tell=tell)
+    searches = []
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
         if live is not None:
-            deadline = began + seconds * (FIRST_SIDE if count > 1 and not turned else 1)
-            search = CauseSearch(
-                live, own, foreign, turned, weights, floor, map, lambda end=deadline: clock() > end, log  # type: ignore[misc]
-            )  # fmt: skip
-            causes = search.unrepeatable(comparison) or search.all_causes(comparison, limit)
-            if rounding:
-                causes += search.roundings(comparison)
-            comparison.explained = search.explained
-            log.runs += search.runs
-            if causes and causes[0].evidence.get("accepted"):
-                break
-    proven = [c for c in causes if c.evidence.get("accepted")]
-    recorded = [c for c in recorded if not proven or c.name != "wrong_operand"]
-    found = [*proven, *recorded, *[c for c in causes if c not in proven]]
-    if proven and proven[0].name in GENERIC:
-        found.sort(key=lambda c: c.name not in TELLING)
-    comparison.causes = found
+            shared = FIRST_SIDE if not turned and sides[1][0] is not None else 1
+            across = sides[0][0] if turned else sides[1][0]
+            late = partial(_spent, log, evaluations * shared)
+            searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
+    comparison.causes = together(comparison, _searched(comparison, searches, limit, rounding, log), recorded)
     return comparison.causes
+
+
+def _spent(log: SearchLog, most: int) -> bool:
+    return log.spent > most
+
+
+def _searched(
+    comparison: Comparison, searches: list[CauseSearch], limit: int, rounding: bool, log: SearchLog
+) -> list[Cause]:
+    """What chance and facts explain first, on either side; then hypotheses, the reference's side first."""
+    best: list[Cause] = []
+    chance = [cause for search in searches for cause in unrepeatable(search, comparison)]
+    if chance:
+        return chance
+    begun = {search.turned: from_facts(search, comparison) for search in searches}
+    for search in sorted(searches, key=lambda s: begun[s.turned] is None):
+        causes = search.all_causes(comparison, limit, begun[search.turned])
+        if rounding:
+            causes += search.roundings(comparison)
+        log.runs += search.runs
+        if not best or _standing(causes) > _standing(best):
+            best, comparison.explained = causes, search.explained
+        if _standing(best) == PROVEN:
+            break
+    return best
+
+
+def _standing(causes: list[Cause]) -> int:
+    """2 for a cause that stands, 1 for one that fits, 0 for none."""
+    if not causes or causes[0].standing is Standing.UNKNOWN:
+        return 0
+    return PROVEN if causes[0].standing is Standing.PROVEN else 1
+
+
+def together(comparison: Comparison, causes: list[Cause], recorded: list[Cause]) -> list[Cause]:
+    """What the live models prove, else what the recorded values prove, else what fits, else that nothing was found."""
+    proven = [c for c in causes if c.standing is Standing.PROVEN]
+    behind = causes[len(proven) :] if proven else []
+    strong = [c for c in recorded if c.standing is Standing.PROVEN]
+    if proven:
+        if proven[0].name in GENERIC and (telling := [c for c in strong if c.name in TELLING]):
+            return [*telling, *proven, *behind]
+        return [*proven, *behind]
+    if strong:
+        return [*strong, *[c for c in causes if c.standing is Standing.FITS]]
+    fitting = [c for c in [*causes, *recorded] if c.standing is Standing.FITS]
+    return fitting or causes or ([not_found(comparison)] if comparison.first is not None else [])

@@ -141,6 +141,7 @@ class Edit:
     needs: tuple[str, ...] = ()  # labels of values that the changes read
     parameter: float | None = None  # for fits: the value tried
     refit: Callable[[float], Edit] | None = None  # the same hypothesis with another value
+    fault: str = ""  # what the live side does wrong, where the edit undoes a fault instead of imitating it
 
     def label(self) -> str:
         return f"{self.name}: {self.detail}"

@@ -24,7 +24,10 @@ from ..trace.reader import Trace
 from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
 from .examples import example_of
 from .goals import Goal
-from .probe import Probe, Reached, Survey
+from .hypotheses.code_numbers import NumberChange, set_number
+from .hypotheses.method_calls import MethodChange
+from .hypotheses.state import StateChange, states_in_force
+from .probe import Probe, Reached, Survey, cost_of
 from .remembered import Remembered
 
 PIPELINE = "@pipeline"
@@ -42,7 +45,8 @@ class SchedulerChange:
 
 
 class PipelineFrames(EditFrames):
-    """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step has the same ones."""
+    """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step
+    has the same ones."""
 
     def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
         super().__init__()
@@ -83,6 +87,7 @@ class PipelineProbe(Probe):
         self.log = log if log is not None else SearchLog()
         self._here = None
         self._remembered = Remembered(live.parts.modules)
+        self.cost = cost_of(live.parts.modules.values())
 
     @staticmethod
     @contextmanager
@@ -93,10 +98,18 @@ class PipelineProbe(Probe):
         with ExitStack() as stack:
             for change in changes:
                 _set_scheduler(stack, live.parts.schedulers[change.name], change)
+            for number in (c for e in edits for c in e.changes if isinstance(c, NumberChange)):
+                set_number(stack, live.parts.schedulers[number.part], number)
+            stack.enter_context(
+                states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
+            )
             inside = Edited(live.parts.named_modules(), edits, observe)
             inside.frames = PipelineFrames(_places(live))
             for name, scheduler in live.parts.schedulers.items():
-                arounds = {method: _framed(inside.frames, f"@{name}.{method}") for method in _SCHEDULER_METHODS}
+                arounds = {
+                    method: _framed(inside.frames, f"@{name}.{method}", _method_change(edits, name, method))
+                    for method in _SCHEDULER_METHODS
+                }
                 watch_methods(stack, scheduler, arounds)
             for root, module in live.parts.modules.items():
                 for method in ("encode", "decode"):
@@ -108,6 +121,7 @@ class PipelineProbe(Probe):
     def value(self, edits: Iterable[Edit] = (), observe: Any = None) -> torch.Tensor | None:
         self.runs += 1
         edits = list(edits)
+        self.log.spent += 1.0 if observe is None and self._between_modules(edits) else self.cost
         seen: list[torch.Tensor] = []
 
         def adjust(key: Key, tensor: torch.Tensor) -> torch.Tensor:
@@ -132,8 +146,14 @@ class PipelineProbe(Probe):
         ):
             warnings.simplefilter("ignore")
             recorder = record(
-                self.live.target, Path(folder, "t.trace"), keep=keep, level=level, weights=False, name=self.live.name, adjust=adjust
-            )  # fmt: skip
+                self.live.target,
+                Path(folder, "t.trace"),
+                keep=keep,
+                level=level,
+                weights=False,
+                name=self.live.name,
+                adjust=adjust,
+            )
             if self._between_modules(edits):
                 self._remembered.in_force(stack, writing=observe is not None)
                 if observe is None:
@@ -152,7 +172,7 @@ class PipelineProbe(Probe):
         return all(self._is_between(change) for edit in edits for change in edit.changes)
 
     def _is_between(self, change: Any) -> bool:
-        if isinstance(change, SchedulerChange):
+        if isinstance(change, (SchedulerChange, MethodChange, NumberChange)):
             return True
         if isinstance(change, ModuleChange):
             return change.path in self.live.parts.modules
@@ -179,11 +199,16 @@ def _places(live: Any) -> dict[tuple[int, int, str], int]:
     return live.__dict__.setdefault("_places", {})
 
 
-def _framed(frames: EditFrames, path: str) -> Any:
+def _method_change(edits: Iterable[Edit], part: str, method: str) -> MethodChange | None:
+    changes = (c for e in edits for c in e.changes if isinstance(c, MethodChange))
+    return next((c for c in changes if (c.part, c.method) == (part, method)), None)
+
+
+def _framed(frames: EditFrames, path: str, change: MethodChange | None = None) -> Any:
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frames.push(path)
         try:
-            return original(*args, **kwargs)
+            return original(*args, **kwargs) if change is None else change.apply(original, args, kwargs)
         finally:
             frames.pop(path)
 

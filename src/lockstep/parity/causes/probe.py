@@ -26,6 +26,7 @@ from .remembered import Remembered
 FIT_STEPS = 8
 SIGNED = ("scale", "sign")  # quantities that may be fitted to a negative number
 FIT_NEAR = 1e-3  # relative step of the slope
+COST_UNIT = 1 << 22  # weights
 EXACT = 1.0  # times the rounding prior: a residual that nothing can be better than
 
 
@@ -59,6 +60,11 @@ class Trial:
     broken: bool = False  # a result that was right before is wrong with it
     checked: bool = False
     fitted: bool = False  # to a number that nobody would write: anything with a free number may come near
+    probe: Any = None  # the part that was run
+
+    @property
+    def part(self) -> str:
+        return self.probe.path if self.probe is not None else ""
 
     @property
     def decisive(self) -> bool:
@@ -75,7 +81,8 @@ class Trial:
 
     @property
     def order(self) -> tuple[float, ...]:
-        """Equal to the last bit first, then what rounding explains, then by residual in steps of a factor 2; the more specific name among equals."""
+        """Equal to the last bit first, then what rounding explains, then by residual in steps of a factor 2; the
+        more specific name among equals."""
         level = (
             -1.0
             if self.residual == 0
@@ -124,9 +131,17 @@ class Probe:
     """One module of a live model with the arguments of one recorded call."""
 
     def __init__(
-        self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
-        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (), log: SearchLog | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        modules: Mapping[str, nn.Module],
+        path: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        read: Read,
+        goal: Goal,
+        held: Iterable[Edit] = (),
+        checks: Iterable[tuple[str, Goal]] = (),
+        log: SearchLog | None = None,
+    ) -> None:
         self.path, self.read, self.goal, self.everything = path, read, goal, modules
         self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
         self.modules = {p: m for p, m in modules.items() if p == self.owner or p.startswith(f"{self.owner}.")}
@@ -137,9 +152,11 @@ class Probe:
         self.runs = 0
         self._here: Any = None  # the difference without any change
         self._args, self._kwargs = args, kwargs
-        self.children = _children(self.modules, self.owner)
+        self.children = children_of(self.modules, self.owner)
         self._called = {self.owner: self.modules[self.owner], **self.children}
         self._remembered = Remembered(self.children)
+        self._operands: dict[tuple[Site, int], torch.Tensor | None] = {}
+        self.cost = cost_of([self.modules[self.owner]])
 
     @property
     def module(self) -> nn.Module:
@@ -176,6 +193,7 @@ class Probe:
         try:
             outside = self._is_outside(edits)
             edited = Edited(self._called if outside and observe is None else self.modules, edits, observing)
+            self.log.spent += 1.0 if outside and observe is None else self.cost
             with warnings.catch_warnings(), torch.no_grad(), ExitStack() as stack, edited, self._watched():
                 warnings.simplefilter("ignore")
                 if outside:
@@ -221,7 +239,7 @@ class Probe:
 
         handles = []
         for path, module in self.children.items():
-            handles.append(module.register_forward_hook(_note_child(survey, path, counter)))
+            handles.append(module.register_forward_hook(note_child(survey, path, counter)))
         for index, tensor in enumerate(self.tensors_in()):
             survey.values[f"{self.path}|in.{index}"] = (-1, tuple(tensor.shape))
         began = time.perf_counter()
@@ -233,8 +251,22 @@ class Probe:
         survey.seconds = time.perf_counter() - began
         return survey
 
+    def plain_operand(self, site: Site, index: int) -> torch.Tensor | None:
+        """What goes into an operation when nothing is changed."""
+        if (site, index) not in self._operands:
+            seen: list[torch.Tensor] = []
+
+            def observe(at: Site, call: Call, result: Any) -> None:
+                if at == site and len(call.args) > index and isinstance(call.args[index], torch.Tensor) and not seen:
+                    seen.append(call.args[index])
+
+            self.value(observe=observe)
+            self._operands[site, index] = seen[0] if seen else None
+        return self._operands[site, index]
+
     def attempt(self, edit: Edit) -> Trial | None:
         """Run with one more edit; None if that cannot run."""
+        self.log.trying(edit.name, self.path)
         value = self._tried([edit])
         if value is None:
             return None
@@ -243,7 +275,8 @@ class Probe:
         return trial
 
     def _tried(self, edits: list[Edit]) -> torch.Tensor | None:
-        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply wrong."""
+        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply
+        wrong."""
         value = None
         with noted(self.log, [*self.held, *edits], self.path):
             value = self.value(edits)
@@ -255,6 +288,7 @@ class Probe:
         if not self.checks:
             return
         self.runs += 1
+        self.log.spent += self.cost
         found: dict[str, torch.Tensor] | None = None
         edited = Edited(self.modules, [*self.held, trial.edit])
         with noted(self.log, edited.edits, self.path), warnings.catch_warnings(), torch.no_grad(), edited:
@@ -270,7 +304,7 @@ class Probe:
             trial.broken = trial.broken or (goal.before <= goal.tau < residual / 4)
 
     def _trial(self, edit: Edit, residual: float) -> Trial:
-        return Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior)
+        return Trial(edit, residual, self.goal, residual <= EXACT * self.goal.node.prior, probe=self)
 
     def fit(self, family: list[Trial]) -> Trial | None:
         """The best value of a one-parameter hypothesis: Gauss-Newton steps from the best one tried."""
@@ -302,7 +336,8 @@ class Probe:
         return best
 
     def screen(self, edit: Edit) -> float:
-        """How much of the error is left, to first order, for the best value of a quantity that is one now; 1 for nothing."""
+        """How much of the error is left, to first order, for the best value of a quantity that is one now; 1 for
+        nothing."""
         if edit.refit is None or not math.isfinite(self.goal.before):
             return 1.0
         if self._here is None:
@@ -324,7 +359,12 @@ class Probe:
         return found
 
 
-def _children(modules: Mapping[str, nn.Module], owner: str) -> dict[str, nn.Module]:
+def cost_of(modules: Iterable[nn.Module]) -> float:
+    """Evaluations that one run of these modules counts as: one, and one more for every four million weights."""
+    return 1 + sum(p.numel() for module in modules for p in module.parameters()) / COST_UNIT
+
+
+def children_of(modules: Mapping[str, nn.Module], owner: str) -> dict[str, nn.Module]:
     """Modules that the owner calls itself; those of a list count as its own."""
     children = {p: m for p, m in modules.items() if p != owner and "." not in p[len(owner) + 1 :]}
     listed = {p for p, m in children.items() if isinstance(m, (nn.ModuleList, nn.ModuleDict))}
@@ -363,7 +403,7 @@ def watching(module: nn.Module | None, read: Read, own: bool) -> Any:
     return stack
 
 
-def _note_child(survey: Survey, path: str, counter: Iterator[int]) -> Callable[..., None]:
+def note_child(survey: Survey, path: str, counter: Iterator[int]) -> Callable[..., None]:
     def note(module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
         if path not in survey.children:
             survey.children.append(path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comparison.results import Cause, Comparison, NodeResult
+from ..comparison.results import Cause, Comparison, NodeResult, Standing
 from ..trace.container import Array
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
@@ -15,12 +15,14 @@ from .value_tests import ValueFinding, combination, draw_findings, schedule_find
 
 MAX_SOURCES = 5
 LATER = 3  # values behind the first one that are looked at
+LEAST_SAMPLED = 32  # elements whose signs agree: chance gives one in four thousand millions
 FITS = 1e-4  # a combination that explains a value to this is how it was made
 
 
 def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     """Hypotheses about the first bad value, best first; only those that reach the threshold."""
-    found = _causes_at(node, a, b)
+    right = {n.other for n in comparison.nodes if n.other is not None and not n.bad}
+    found = _causes_at(node, a, b, right)
     if node.other is None and b.exception is not None and a.exception is None:
         what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
         found = [Cause("exception", what, str(node.key), float("inf"), 0.0, None, what, {"accepted": True})]
@@ -28,16 +30,22 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
         return found
     # an operation on a few numbers proves nothing: what it led to may
     later = [n for n in comparison.nodes if n.bad and n.order > node.order and not n.key.is_operation]
-    return next((causes for causes in (_causes_at(n, a, b) for n in later[:LATER]) if causes), [])
+    found = next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
+    for cause in found:
+        if cause.name == "coefficients":  # of a value behind: other inputs make other sums
+            cause.standing, cause.evidence["accepted"] = Standing.FITS, False
+    return found
 
 
-def _causes_at(node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
+def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> list[Cause]:
     if node.other is None:
         return []
     left, right = a.get(node.key), b.get(node.other)
     if left is None or right is None:
         return []
-    found = [*_provenance(node, a, b, left, right)] if left.is_float else [*_other_integers(a, b, left, right)]
+    found = (
+        [*_provenance(node, a, b, left, right, right_keys)] if left.is_float else [*_other_integers(a, b, left, right)]
+    )
     if left.has_data and right.has_data:
         x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
         found += _of_arrays(node, a, b, left, right, x, y)
@@ -68,13 +76,19 @@ def _of_arrays(
         found += schedule_findings("timestep", x, y)
     if x.size == y.size:
         found += value_findings(x, y)
-        found += _pooled(a, left, y)
+        found += _pooled(a, left, x, y)
         found += _combined(node, a, b, left, right, x, y)
+        found += _sampled(a, b, left, right, x, y)
     return found
 
 
-def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
-    """The value is, element by element, another earlier value: a shadowed or stale variable."""
+def _provenance(
+    node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry, right_keys: set[Key]
+) -> list[ValueFinding]:
+    """The value is, element by element, another earlier value: a shadowed or stale variable.
+
+    One of its own counts only where it is right itself: of what else it was made says nothing new.
+    """
     found = []
     norm = a.stats(left).l2
     for trace, entry, side in ((b, right, "its own"), (a, right, "the reference's")):
@@ -86,6 +100,7 @@ def _provenance(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry)
                 or int(np.prod(other.shape or (1,))) != size
                 or not other.is_float
                 or other.key.node == node.key.node
+                or (trace is b and other.key not in right_keys)
             ):
                 continue
             residual = sketch_error(wanted, trace.sketch(other), norm)
@@ -138,23 +153,51 @@ def _twin(a: Trace, left: Entry, key: Key) -> bool:
     return sketch_error(a.sketch(left), a.sketch(other), a.stats(left).l2) < 1e-6
 
 
-def _pooled(a: Trace, left: Entry, y: Array) -> list[ValueFinding]:
-    """Another token of a recorded sequence was taken."""
+def _pooled(a: Trace, left: Entry, x: Array, y: Array) -> list[ValueFinding]:
+    """Another token of a recorded sequence was taken, or the same token of another sequence."""
     if y.ndim != 2:
         return []
     found = []
-    for entry in a.entries:
-        if entry.seq < left.seq and len(entry.shape) == 3 and entry.shape[::2] == y.shape and entry.has_data:
-            tokens = np.asarray(a.array(entry)).astype(np.float64)
-            distance = ((tokens - y[:, None]) ** 2).sum(-1)
-            index = distance.argmin(1)
-            picked = tokens[np.arange(len(index)), index]
-            found.append(
-                ValueFinding(
-                    "pooling_index", f"the value is tokens {index.tolist()} of `{entry.key}`", relative_l2(y, picked), 1
-                )
-            )
+    places = [_token_of(a, entry, x) for entry in _sequences(a, left, x)]
+    wanted = min(places, key=lambda place: place[1], default=None)
+    for entry in _sequences(a, left, y):
+        index, residual = _token_of(a, entry, y)
+        same = wanted is not None and wanted[1] < 1e-6 and index == wanted[0]
+        name = "wrong_operand" if same else "pooling_index"
+        found.append(ValueFinding(name, f"the value is tokens {index} of `{entry.key}`", residual, 1))
     return found
+
+
+def _sequences(a: Trace, left: Entry, pooled: Array) -> list[Entry]:
+    before = [e for e in a.entries if e.seq < left.seq and e.has_data and len(e.shape) == 3]
+    return [e for e in before if e.shape[::2] == pooled.shape]
+
+
+def _token_of(a: Trace, entry: Entry, pooled: Array) -> tuple[list[int], float]:
+    """Which token of each row is nearest, and what is left."""
+    tokens = np.asarray(a.array(entry)).astype(np.float64)
+    index = ((tokens - pooled[:, None]) ** 2).sum(-1).argmin(1)
+    return index.tolist(), relative_l2(pooled, tokens[np.arange(len(index)), index])
+
+
+def _sampled(a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) -> list[ValueFinding]:
+    """The difference is, element by element, a positive multiple of a draw that only the candidate made before."""
+    draws = [[e for e in t.entries if e.key.slot == "rng" and e.seq < end.seq] for t, end in ((a, left), (b, right))]
+    if len(draws[1]) <= len(draws[0]) or x.size < LEAST_SAMPLED:
+        return []
+    difference = (y.astype(np.float64) - x.astype(np.float64)).reshape(-1)
+    for draw in draws[1]:
+        if draw.has_data and int(np.prod(draw.shape)) == difference.size:
+            noise = np.asarray(b.array(draw)).astype(np.float64).reshape(-1)
+            moved = (difference != 0) & (noise != 0)
+            if moved.mean() > 0.9 and bool(np.all(difference[moved] * noise[moved] > 0)):
+                words = (
+                    f"a random draw (`{draw.key}`) times a positive spread is added: a posterior is sampled where its "
+                    "mode is taken"
+                )
+                proof = f"all {int(moved.sum())} differences have the sign of the draw"
+                return [ValueFinding("posterior_sample", words, 0.0, 0, proof)]
+    return []
 
 
 def _combined(
@@ -218,9 +261,59 @@ def _combination_finding(labels: list[str], a: list[float], b: list[float], resi
     return ValueFinding(name, words, residual, 1)
 
 
+# True of the values by themselves, bit for bit or by their number; all others only describe the difference.
+_FACTS = {
+    "precision",
+    "timestep_dtype",
+    "timestep_offset",
+    "schedule_reversed",
+    "schedule_shift",
+    "schedule_end",
+    "random_stream",
+    "random_offset",
+    "patch_noise",
+    "dropout",
+    "wrong_operand",
+    "input_values",
+    "pooling_index",
+    "posterior_sample",
+    "exception",
+    "half_swap",
+    "reversed",
+    "shifted",
+    "axes_swapped",
+    "interleave",
+    "channel_order",
+    "permutation",
+    "guidance",
+    "value_range",
+}
+MANY = 16  # elements from which a rearrangement is no chance
+
+
+def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
+    size = int(np.prod(node.shape)) if node.shape else 1
+    if finding.name == "coefficients":
+        return node.key.path.startswith("@")
+    few = finding.name in (
+        "timestep_dtype",
+        "timestep_offset",
+        "schedule_end",
+        "schedule_shift",
+        "schedule_reversed",
+        "input_values",
+    )
+    return finding.name in _FACTS and (few or size >= MANY)
+
+
 def _cause(finding: ValueFinding, node: NodeResult, before: float) -> Cause:
     tail = f", floor {node.floor:.1e}" if node.floor is not None else f", threshold {node.tau:.1e}"
     proof = finding.proof or f"with that the error falls from {before:.2g} to {finding.residual:.2g}{tail}"
+    fact = _is_fact(finding, node)
     why = f"{finding.detail}: {proof}"
-    evidence: dict[str, Any] = {"accepted": True, "from": "recorded values", "threshold": node.tau}
-    return Cause(finding.name, why, str(node.key), before, finding.residual, node.floor, finding.detail, evidence)
+    if not fact:
+        why = f"cause not proven; this fits the value only: {why}"
+    evidence: dict[str, Any] = {"accepted": fact, "from": "recorded values", "threshold": node.tau}
+    standing = Standing.PROVEN if fact else Standing.FITS
+    fix = f"look for what makes it so before `{node.key}`: {finding.detail}"
+    return Cause(finding.name, why, str(node.key), before, finding.residual, node.floor, fix, evidence, standing)

@@ -58,11 +58,6 @@ def _roundings(x: Array, y: Array) -> Iterator[ValueFinding]:
             yield ValueFinding(
                 "precision", f"the reference's value is the candidate's rounded to {words}, bit for bit", 0.0, 0
             )
-    if np.abs(x).max(initial=0.0) > 2:
-        for words, moved in (("cut to integers", np.trunc(x)), ("rounded to integers", np.round(x))):
-            yield ValueFinding(
-                "timestep_dtype", f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 1
-            )
 
 
 def _rearranged(x: Array, y: Array) -> Iterator[ValueFinding]:
@@ -148,7 +143,12 @@ def _offsets(x: Array, y: Array) -> Iterator[ValueFinding]:
             continue
         others = tuple(i for i in range(x.ndim) if i != axis)
         vector = d.mean(axis=others, keepdims=True)
-        yield ValueFinding("missing_bias", f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing", relative_l2(x, x + (d - vector)), 4)  # fmt: skip
+        yield ValueFinding(
+            "missing_bias",
+            f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing",
+            relative_l2(x, x + (d - vector)),
+            4,
+        )
 
 
 def _clipped(x: Array, y: Array) -> Iterator[ValueFinding]:
@@ -256,7 +256,8 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
         ("rounded to integers", np.round(x)),
         ("rounded to bfloat16", _rounded_bf16(x)),
     ):
-        if np.array_equal(moved, y):
+        # numbers that were whole before prove nothing: only the last sigma may have become 0
+        if np.array_equal(moved, y) and 2 * np.count_nonzero(moved != x) >= x.size and "timestep" in name:
             found.append(ValueFinding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
     if np.array_equal(x[::-1], y):
         found.append(ValueFinding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
@@ -266,11 +267,12 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
         ):
             found.append(ValueFinding("schedule_shift", f"{name} is the reference's moved by {k} places", 0.0, 1))
     wrong = np.flatnonzero(~np.isclose(x, y, rtol=1e-6))
-    if 0 < wrong.size < x.size / 2 and set(wrong.tolist()) <= {0, x.size - 1, x.size - 2}:
+    if x.size > 3 and wrong.size == 1 and int(wrong[0]) in (0, x.size - 1):
         found.append(
             ValueFinding(
-                "schedule_ends",
-                f"only the ends of {name} differ: {x[wrong[0]]:.5g} and {y[wrong[0]]:.5g} at index {wrong[0]}",
+                "schedule_end",
+                f"only the {'first' if not wrong[0] else 'last'} of {name} differs: {y[wrong[0]]:.5g} instead of "
+                f"{x[wrong[0]]:.5g}",
                 0.0,
                 1,
             )
@@ -278,7 +280,10 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
     steps_x, steps_y = np.diff(x), np.diff(y)
     if not found and x.size > 2:
         even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]
-        words = f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        words = (
+            f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, "
+            f"{steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        )
         found.append(ValueFinding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
     return found
 

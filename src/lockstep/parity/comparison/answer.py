@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from .align import Alignment, Pair, align_traces
 from .guards import guard
 from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
-from .results import Comparison, Coverage, NodeResult, Status, Verdict
+from .results import Comparison, Coverage, NodeResult, Status, Verdict, is_without
 from .structure import from_arrays, from_sketches
 from .verdict import Thresholds, assign_roles, decide, threshold
 
@@ -47,13 +47,18 @@ def compare(
     map: str | Path | Mapping[str, Any] = "auto",
     thresholds: Thresholds | None = None,
     local: Mapping[str, float] | None = None,
+    without: Sequence[str] = (),
 ) -> Comparison:
-    """Are the two the same? `floor` was measured on either side; `local` are teacher-forced errors per key."""
+    """Are the two the same? `floor` was measured on either side; `local` are teacher-forced errors per key.
+
+    `without` are patterns of values that do not count, such as an output that the port does not have.
+    """
     limits = thresholds or Thresholds()
     try:
         a, b = Trace.open(reference), Trace.open(candidate)
         measured = Floor.load(floor) if isinstance(floor, (str, Path)) else floor
-        return _compare(a, b, measured, align_traces(a, b, map), limits, local)
+        alignment = _left_out(align_traces(a, b, map), without)
+        return _compare(a, b, measured, alignment, limits, local, list(without))
     except InvalidTrace as error:
         result = Comparison(Verdict.INVALID, [], Coverage(0, 0), reasons=[str(error)])
         result.reference_path, result.candidate_path = _name(reference), _name(candidate)
@@ -64,10 +69,19 @@ def _name(trace: str | Path | Trace) -> str:
     return str(trace.path if isinstance(trace, Trace) else trace)
 
 
+def _left_out(alignment: Alignment, without: Sequence[str]) -> Alignment:
+    if without:
+        alignment.pairs = [pair for pair in alignment.pairs if not is_without(pair.a.key, without)]
+        alignment.missing = [entry for entry in alignment.missing if not is_without(entry.key, without)]
+    return alignment
+
+
 def _compare(
-    a: Trace, b: Trace, floor: Floor | None, alignment: Alignment, limits: Thresholds, local: Mapping[str, float] | None
-) -> Comparison:
+    a: Trace, b: Trace, floor: Floor | None, alignment: Alignment, limits: Thresholds,
+    local: Mapping[str, float] | None, without: list[str],
+) -> Comparison:  # fmt: skip
     result = Comparison(Verdict.INVALID, [], _coverage(a, alignment), reference=a.meta, candidate=b.meta)
+    result.without = without
     result.reference_path, result.candidate_path = str(a.path), str(b.path)
     result.floor_path = str(floor.path) if floor is not None and floor.path else ""
     result.weights = [{"kind": m.kind, "a": list(m.a), "b": list(m.b)} for m in alignment.weights if m.kind != "same"]
@@ -393,10 +407,11 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
     different = [w for w in result.weights if w["kind"] == "different"]
     if different:
         result.reasons.append(f"{len(different)} parameters hold other values, first {different[0]['a'][0]}")
-    if result.attributes:
-        first = result.attributes[0]
+    suspects = result.suspects()
+    if suspects:
+        first = suspects[0]
         result.reasons.append(
-            f"{len(result.attributes)} effective settings differ, first {first['path']}.{first['name']}: "
+            f"{len(suspects)} effective settings differ, first {first['path']}.{first['name']}: "
             f"{first['a']!r} and {first['b']!r}"
         )
     for side, trace in (("reference", a), ("candidate", b)):

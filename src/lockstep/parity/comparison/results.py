@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +150,14 @@ class NodeResult:
         return f"{where}{when}: error {self.error:.2e}, threshold {self.tau:.1e}{floor} (R = {self.ratio:.2g})"
 
 
+class Standing(StrEnum):
+    """How far a cause may be relied on."""
+
+    PROVEN = "proven"  # with it imitated the whole run agrees, or the recorded values say it bit for bit
+    FITS = "fits this value only"  # one value agrees with it; the run as a whole does not, or rivals fit as well
+    UNKNOWN = "not found"
+
+
 @dataclass
 class Cause:
     """A named cause with its proof: the residual before and after the hypothesis is applied."""
@@ -160,6 +170,7 @@ class Cause:
     floor: float | None = None
     fix: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = Standing.PROVEN
 
 
 @dataclass
@@ -184,8 +195,19 @@ class SearchLog:
     """What a search for causes ran, and what it could not try."""
 
     runs: int = 0
+    spent: float = 0.0  # evaluations, a run of something large counted as several
+    tried: dict[str, int] = field(default_factory=dict)  # hypotheses by the cause that they would be
     misfits: dict[str, int] = field(default_factory=dict)  # runs that the model refused with the edit, by kind of error
     failed_hypotheses: list[FailedHypothesis] = field(default_factory=list)
+    tell: Callable[[str], None] | None = None
+    interrupted: bool = False
+
+    def trying(self, name: str, at: str) -> None:
+        """One more hypothesis; now and then somebody is told."""
+        self.tried[name] = self.tried.get(name, 0) + 1
+        count = sum(self.tried.values())
+        if self.tell is not None and count % 20 == 1:
+            self.tell(f"{count} hypotheses tried, now {name} at {at}")
 
     def add(self, failed: FailedHypothesis) -> None:
         for known in self.failed_hypotheses:
@@ -215,6 +237,12 @@ class Coverage:
         return f"{self.compared} of {self.captured} values compared ({self.fraction:.1%})"
 
 
+def is_without(key: Key, patterns: Iterable[str]) -> bool:
+    """True for a value that was left out on purpose: by its path, its slot, or both (`text_encoder|out.1`)."""
+    names = (key.path, f"{key.path}|{key.slot}", key.slot.partition(".")[2], str(key))
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names if name)
+
+
 @dataclass
 class Comparison:
     """The answer to "are they the same?"."""
@@ -234,12 +262,21 @@ class Comparison:
     weights: list[dict[str, Any]] = field(default_factory=list)  # parameters that differ, were fused, split, transposed
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
     unmeasured: list[str] = field(default_factory=list)  # candidate keys that only full tensors could compare
+    without: list[str] = field(default_factory=list)  # patterns of values that were left out on purpose
     explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
     search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis
 
     def node(self, key: str) -> NodeResult | None:
         """The result of one key, given as text (`step|path[#call]|slot`)."""
         return next((n for n in self.nodes if str(n.key) == key), None)
+
+    def suspects(self) -> list[dict[str, Any]]:
+        """Settings that differ and may matter: not those of a module whose every result is right."""
+        results: dict[str, bool] = {}
+        for node in self.nodes:
+            if not node.key.is_input and not node.key.is_operation:
+                results[node.key.path] = results.get(node.key.path, False) or node.bad
+        return [setting for setting in self.attributes if results.get(setting["path"], True)]
 
     def sentence(self) -> str:
         """The one sentence for a person."""
@@ -258,7 +295,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dump`; nodes in the reference's order."""
-        data = asdict(replace(self, explained=None))
+        quiet = replace(self.search, tell=None) if self.search is not None else None
+        data = asdict(replace(self, explained=None, search=quiet))
         data["explained"] = self.explained.sentence() if self.explained is not None else None
         data["schema"] = "pcompare/1"
         data["sentence"] = self.sentence()

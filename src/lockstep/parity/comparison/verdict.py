@@ -190,7 +190,7 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
         n for n in nodes if n.role is Role.ORIGIN and not n.key.is_operation
     ]  # paired by shape: says where at least
     origins = [_refine(n, by_key) for n in [s for s in strong if s.role is Role.ORIGIN] or weak]
-    comparison.origins = list({str(n.key): n for n in origins}.values())
+    comparison.origins = sorted({str(n.key): n for n in origins}.values(), key=lambda n: n.order)
     divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)
     if comparison.origins:
         comparison.verdict, comparison.first = Verdict.BUG, comparison.origins[0]
@@ -200,12 +200,16 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
         reason = f"the reference differs from itself by {divergent:.1%}: use float32, teacher forcing, or fewer steps"
     else:
         comparison.verdict = Verdict.DRIFT
-        comparison.first = max(strong, key=lambda n: n.ratio or 0.0)
+        comparison.first, worst = strong[0], max(strong, key=lambda n: n.ratio or 0.0)
         reason = (
-            f"{len(strong)} values over the floor without one origin (largest R {comparison.first.ratio:.2g} at "
-            f"{comparison.first.key}): typical of a systematic tiny difference"
+            f"{len(strong)} values over the floor without one origin (largest R {worst.ratio:.2g} at "
+            f"{worst.key}): typical of a systematic tiny difference"
         )
     comparison.reasons.insert(0, reason)
+    others = [n for n in comparison.origins[1:] if not n.key.is_operation]
+    if others:
+        shown = ", ".join(f"`{n.key}`" for n in others[:3])
+        comparison.reasons.append(f"independent of it another difference begins at {shown}")
 
 
 def _is_weak(node: NodeResult, by_shape_only: bool) -> bool:

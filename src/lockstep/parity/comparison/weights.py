@@ -11,6 +11,7 @@ import numpy as np
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import Stats
 
+ROUNDED = 2.0**-8  # of a parameter's norm
 _HALF = {"F16": 2.0**-11, "BF16": 2.0**-8, "F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-3}
 
 
@@ -18,9 +19,8 @@ _HALF = {"F16": 2.0**-11, "BF16": 2.0**-8, "F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-
 class WeightMatch:
     """One parameter (or several, fused) of A beside its partner of B."""
 
-    kind: (
-        str  # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), different
-    )
+    # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), rounded, different
+    kind: str
     a: tuple[str, ...]
     b: tuple[str, ...]
 
@@ -56,7 +56,7 @@ def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
     for whole, parts in _sums(left_b, left_a):
         take("fused", parts, (whole,))
     for path in [p for p in left_a if p in left_b]:
-        take("different", (path,), (path,))
+        take("rounded" if _is_near(a, left_a[path], b, left_b[path]) else "different", (path,), (path,))
     return found
 
 
@@ -66,6 +66,14 @@ def _measured(trace: Trace) -> dict[str, Entry]:
         path: entry if entry.stats is not None else replace(entry, stats=trace.stats(entry))
         for path, entry in trace.params.items()
     }
+
+
+def _is_near(trace_a: Trace, a: Entry, trace_b: Trace, b: Entry) -> bool:
+    """Other numbers, but no further away than a rounding to 16 bits takes them."""
+    if a.shape != b.shape or a.stats is None or not a.stats.l2:
+        return False
+    apart = float(np.linalg.norm(trace_a.sketch(a) - trace_b.sketch(b)))
+    return apart <= ROUNDED * a.stats.l2
 
 
 def tolerance(a: Entry, b: Entry) -> float:

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..comparison.results import Standing
 from . import svg
 from .parts import First, Report, build, cause_heading, number
 from .pictures import FramePair, PicturePair, data_uri
@@ -106,7 +107,8 @@ def _head(report: Report) -> str:
 def _causes(report: Report) -> str:
     made = []
     for place, cause in enumerate(report.causes[:6]):
-        fix = f'<p class="fix">To repair: {_marked(cause.fix)}</p>' if cause.fix else ""
+        what = "Next" if cause.standing is Standing.UNKNOWN else "To repair"
+        fix = f'<p class="fix">{what}: {_marked(cause.fix)}</p>' if cause.fix else ""
         made.append(
             f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: '
             f"{escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}"

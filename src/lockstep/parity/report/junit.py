@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from xml.etree import ElementTree
 
+from ..comparison.results import Standing
 from .parts import Report, number
 
 _UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd]")
@@ -43,7 +44,7 @@ def junit_properties(report: Report) -> dict[str, str]:
     return {
         "verdict": report.verdict,
         "first": report.first.key if report.first else "",
-        "cause": report.causes[0].name if report.causes else "",
+        "cause": report.causes[0].name if report.causes and report.causes[0].standing is Standing.PROVEN else "",
         "R": number(ratio) if ratio is not None else "",
         "coverage": f"{report.coverage.fraction:.4f}",
     }

@@ -17,6 +17,7 @@ from ..comparison.results import (
     FailedHypothesis,
     NodeResult,
     Role,
+    Standing,
     Status,
     Structure,
     Verdict,
@@ -153,21 +154,24 @@ def _explained(comparison: Comparison) -> str:
 
 
 def shown_causes(causes: list[Cause]) -> list[Cause]:
-    """The proven ones, one behind the other; mere suspicions only where nothing was proven."""
-    return [cause for cause in causes if cause.evidence.get("accepted")] or list(causes)
+    """The proven ones, one behind the other, and what is not known behind them; what merely fits only without any."""
+    proven = any(cause.standing is Standing.PROVEN for cause in causes)
+    return [cause for cause in causes if not proven or cause.standing is not Standing.FITS]
 
 
 def cause_heading(report: Report, place: int) -> str:
-    accepted = report.causes[place].evidence.get("accepted")
-    if accepted is False:
-        return "Suspicion"
-    return "Cause" if place == 0 else "Behind it" if accepted else "Or"
+    standing = report.causes[place].standing
+    if standing is Standing.FITS:
+        return "Fits this value only"
+    if standing is Standing.UNKNOWN:
+        return "Not found"
+    return "Cause" if place == 0 else "Behind it"
 
 
 def _settings(comparison: Comparison) -> list[dict[str, Any]]:
     """Settings of the first bad module before all others."""
     site = comparison.first.site if comparison.first is not None else ""
-    return sorted(comparison.attributes, key=lambda setting: setting["path"] != site)
+    return sorted(comparison.suspects(), key=lambda setting: setting["path"] != site)
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

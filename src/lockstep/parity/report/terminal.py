@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ..comparison.results import Standing
 from .parts import Report, cause_heading, number
 
 COLOURS = {
@@ -56,10 +57,13 @@ def _causes(report: Report) -> list[Any]:
         head = cause_heading(report, place)
         floor = f", floor {number(cause.floor)}" if cause.floor is not None else ""
         made.append(Text.assemble((f"{head}: ", "bold"), (cause.name, "bold yellow"), f" — {cause.why}"))
-        proof = f"residual {number(cause.residual_before)} → {number(cause.residual_after)}{floor}"
-        made.append(Text(f"  {proof} at {cause.at}", "dim"))
+        if cause.standing is not Standing.UNKNOWN:
+            proof = f"residual {number(cause.residual_before)} → {number(cause.residual_after)}{floor}"
+            made.append(Text(f"  {proof} at {cause.at}", "dim"))
         if cause.fix:
-            made.append(Text(f"  fix: {cause.fix}", "green"))
+            made.append(
+                Text(f"  to repair: {cause.fix}" if cause.name != "unknown" else f"  next: {cause.fix}", "green")
+            )
     if report.explained:
         made.append(Text.assemble(("With all of it imitated: ", "bold"), report.explained))
     return made

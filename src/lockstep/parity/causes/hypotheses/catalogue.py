@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -26,9 +26,21 @@ from .tensors import (
 )
 
 _MAKERS = (
-    activation_edits, norm_edits, linear_edits, convolution_edits, embedding_edits, attention_edits, split_edits, join_edits,
-    trigonometry_edits, resize_edits, index_edits, arithmetic_edits, layout_edits, precision_edits,
-)  # fmt: skip
+    activation_edits,
+    norm_edits,
+    linear_edits,
+    convolution_edits,
+    embedding_edits,
+    attention_edits,
+    split_edits,
+    join_edits,
+    trigonometry_edits,
+    resize_edits,
+    index_edits,
+    arithmetic_edits,
+    layout_edits,
+    precision_edits,
+)
 MAX_OPERANDS = 400
 
 
@@ -41,7 +53,8 @@ def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
 def own_frame_edits(
     probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()
 ) -> Iterator[Edit]:
-    """Operations that the probed module itself calls, the suspect one first; and those of children that only this side has."""
+    """Operations that the probed module itself calls, the suspect one first; and those of children that only this
+    side has."""
     own = [site for site in survey.sites if _is_own(site.path, probe) or site.path in unseen]
     own.reverse()  # the nearest to the bad value first
     own.sort(key=lambda site: site != focus)
@@ -93,42 +106,14 @@ def alike(sites: dict[Site, Example]) -> list[list[Site]]:
     wide: dict[Any, list[Site]] = defaultdict(list)
     named: dict[Any, list[Site]] = defaultdict(list)
     for site, example in sites.items():
-        wide[example.op, _setting(example)].append(site)
-        named[re.sub(r"\d+", "*", site.path), site.op, site.index, _setting(example)].append(site)
+        wide[example.op, alike_setting(example)].append(site)
+        named[re.sub(r"\d+", "*", site.path), site.op, site.index, alike_setting(example)].append(site)
     groups = [*wide.values(), *named.values()]
     return sorted(groups, key=lambda g: _FIRST_KINDS.index(g[0].op) if g[0].op in _FIRST_KINDS else len(_FIRST_KINDS))
 
 
-def widened(edit: Edit, sites: dict[Site, Example], differing: list[dict[str, Any]]) -> Edit | None:
-    """The same hypothesis at every alike place of the whole model: what was ported once was ported so everywhere."""
-    if len(edit.changes) != 1 or edit.needs:
-        return None
-    change = edit.changes[0]
-    if isinstance(change, AttributeChange):
-        return _widened_setting(edit, change, differing)
-    if not isinstance(change, OperationChange):
-        return None
-    kinds = {(s.op, _setting(sites[s])) for s in change.sites if s in sites}
-    everywhere = frozenset(s for s, example in sites.items() if (s.op, _setting(example)) in kinds)
-    if len(everywhere) <= len(change.sites):
-        return None
-    words = f"{edit.detail} (in all {len(everywhere)} such places)"
-    return Edit(edit.name, words, (OperationChange(everywhere, change.apply),), edit.rank)
-
-
-def _widened_setting(edit: Edit, change: AttributeChange, differing: list[dict[str, Any]]) -> Edit | None:
-    """The setting in every module where the two sides have these same two values of it."""
-    here = next((d for d in differing if (d["path"], d["name"]) == (change.path, change.name)), None)
-    if here is None:
-        return None
-    alike = [d for d in differing if all(d[key] == here[key] for key in ("name", "a", "b"))]
-    if len(alike) == 1:
-        return None
-    changes = tuple(AttributeChange(d["path"], change.name, change.value) for d in alike)
-    return Edit(edit.name, f"{edit.detail} (in all {len(alike)} such places)", changes, edit.rank)
-
-
-def _setting(example: Example) -> str:
+def alike_setting(example: Example) -> str:
+    """What an operation was told, as far as that makes it another kind."""
     shown = ("eps", "approximate", "scale", "mode", "is_causal")
     return ", ".join(f"{k}={example.settings[k]}" for k in shown if k in example.settings)
 
@@ -149,11 +134,25 @@ def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[E
 
 
 _ATTRIBUTES = {
-    "eps": "norm_eps", "variance_epsilon": "norm_eps", "num_groups": "norm_groups", "heads": "attention_heads", "num_heads": "attention_heads",
-    "approximate": "gelu_variant", "act": "activation", "activation": "activation", "act_fn": "activation", "scale": "attention_scale",
-    "is_causal": "causal_mask", "causal": "causal_mask", "padding": "padding_sides", "padding_mode": "padding_mode", "mode": "upsample_mode",
-    "flip_sin_to_cos": "flip_sin_to_cos", "downscale_freq_shift": "freq_shift", "freq_shift": "freq_shift",
-}  # fmt: skip
+    "eps": "norm_eps",
+    "variance_epsilon": "norm_eps",
+    "num_groups": "norm_groups",
+    "heads": "attention_heads",
+    "num_heads": "attention_heads",
+    "approximate": "gelu_variant",
+    "act": "activation",
+    "activation": "activation",
+    "act_fn": "activation",
+    "scale": "attention_scale",
+    "is_causal": "causal_mask",
+    "causal": "causal_mask",
+    "padding": "padding_sides",
+    "padding_mode": "padding_mode",
+    "mode": "upsample_mode",
+    "flip_sin_to_cos": "flip_sin_to_cos",
+    "downscale_freq_shift": "freq_shift",
+    "freq_shift": "freq_shift",
+}
 
 
 def _attribute_cause(name: str, module: nn.Module) -> str:
@@ -169,18 +168,20 @@ def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None, differ:
             full = f"{path}.{name}"
             theirs = other.get(full) if other is not None else None
             if theirs is not None and theirs.shape == tensor.shape and not torch.equal(theirs.to(tensor.dtype), tensor):
-                cause, words = _weight_words(full, tensor, theirs, probe)
+                cause, words = weight_words(full, tensor, theirs, probe.everything)
                 yield Edit(cause, words, (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)
     if differ:
         yield from swapped_weights(probe)
 
 
-def _weight_words(full: str, ours: torch.Tensor, theirs: torch.Tensor, probe: Probe) -> tuple[str, str]:
+def weight_words(
+    full: str, ours: torch.Tensor, theirs: torch.Tensor, modules: Mapping[str, nn.Module]
+) -> tuple[str, str]:
     """What the other weight is: a rearrangement of ours, another parameter, a rounded one, or simply other numbers."""
     for cause, words, moved in _moved(ours):
         if torch.equal(moved, theirs.to(ours.dtype)):
             return cause, f"`{full}` holds {words}"
-    for path, module in probe.everything.items():
+    for path, module in modules.items():
         for name, tensor in module._parameters.items():
             if (
                 tensor is not None
@@ -262,17 +263,35 @@ def input_edits(probe: Probe) -> Iterator[Edit]:
             for words, function in (("cut", torch.trunc), ("rounded", torch.round)):
                 yield _changed_input("timestep_dtype", f"input {index} {words} to integers", probe, index, function)
         if "norm" in type(probe.module).__name__.lower():
-            yield _changed_input("norm_kind", f"the mean subtracted from input {index} first", probe, index, lambda x: x - x.mean(-1, keepdim=True))  # fmt: skip
+            yield _changed_input(
+                "norm_kind",
+                f"the mean subtracted from input {index} first",
+                probe,
+                index,
+                lambda x: x - x.mean(-1, keepdim=True),
+            )
         for axis in range(1, tensor.ndim):
             name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
             yield _changed_input(
                 name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
             )
             if tensor.shape[axis] % 2 == 0:
-                yield _changed_input("half_swap", f"input {index} with its halves swapped along axis {axis}", probe, index, lambda x, a=axis: x.roll(x.shape[a] // 2, a))  # fmt: skip
+                yield _changed_input(
+                    "half_swap",
+                    f"input {index} with its halves swapped along axis {axis}",
+                    probe,
+                    index,
+                    lambda x, a=axis: x.roll(x.shape[a] // 2, a),
+                )
             for other in range(axis + 1, tensor.ndim):
                 if tensor.shape[axis] == tensor.shape[other]:
-                    yield _changed_input("axes_swapped", f"input {index} with axes {axis} and {other} swapped", probe, index, lambda x, a=axis, b=other: x.transpose(a, b))  # fmt: skip
+                    yield _changed_input(
+                        "axes_swapped",
+                        f"input {index} with axes {axis} and {other} swapped",
+                        probe,
+                        index,
+                        lambda x, a=axis, b=other: x.transpose(a, b),
+                    )
         for words, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
             yield _changed_input(
                 "precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype)
@@ -284,11 +303,25 @@ def _index_edits(probe: Probe, index: int, tensor: torch.Tensor) -> Iterator[Edi
         yield _changed_input(
             "index_offset", f"input {index} {by:+d}", probe, index, lambda x, b=by: (x + b).clamp_min(0)
         )
-        yield _changed_input("index_offset", f"input {index} {by:+d}, no larger than before", probe, index, lambda x, b=by: (x + b).clamp(0, int(x.max())))  # fmt: skip
+        yield _changed_input(
+            "index_offset",
+            f"input {index} {by:+d}, no larger than before",
+            probe,
+            index,
+            lambda x, b=by: (x + b).clamp(0, int(x.max())),
+        )
     for axis in range(1, tensor.ndim):
-        yield _changed_input("reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a))  # fmt: skip
+        yield _changed_input(
+            "reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
+        )
         for by in (1, -1):
-            yield _changed_input("shifted", f"input {index} moved by {by} along axis {axis}", probe, index, lambda x, b=by, a=axis: x.roll(b, a))  # fmt: skip
+            yield _changed_input(
+                "shifted",
+                f"input {index} moved by {by} along axis {axis}",
+                probe,
+                index,
+                lambda x, b=by, a=axis: x.roll(b, a),
+            )
 
 
 def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
@@ -308,7 +341,7 @@ def child_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     for path in survey.children:
         name = path[len(probe.owner) + 1 :]
         module = probe.modules[path]
-        yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, _same_as_input),), rank=3)
+        yield Edit("left_out", f"`{name}` left out", (ModuleChange(path, same_as_input),), rank=3)
         if not any(True for _ in module.parameters()) and not any(True for _ in module.children()):
             yield from _whole_activations(path, name)
         if isinstance(getattr(module, "bias", None), torch.Tensor):
@@ -342,7 +375,7 @@ def module_as_activation(probe: Probe) -> Iterator[Edit]:
         yield from _whole_activations(probe.path, probe.path.rpartition(".")[2])
 
 
-def _same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+def same_as_input(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
     first = next((v for v in [*args, *kwargs.values()] if isinstance(v, torch.Tensor)), None)
     if first is None or not isinstance(result, torch.Tensor) or first.shape != result.shape:
         raise NotApplicable("not a module that can be left out")
@@ -367,7 +400,8 @@ def _norm_behind_sum(path: str, name: str, module: nn.Module, site: Site) -> Edi
 
 
 def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
-    """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong thing."""
+    """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong
+    thing."""
     count = 0
     for site, example in reversed(survey.sites.items()):  # the nearest to the bad value first
         if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "to"):

@@ -1,4 +1,5 @@
-"""What other implementations do with several operations of one module at once: their order, their number, their size."""
+"""What other implementations do with several operations of one module at once: their order, their number, their
+size."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def _exchanged(first: Site, second: Site) -> Edit:
 
     changes = (OperationChange(frozenset([first]), skip), OperationChange(frozenset([second]), both))
     words = f"`{second.op}.{second.index}` before `{first.op}.{first.index}`"
-    return Edit("operation_order", words, changes, rank=3)
+    return Edit("order_exchanged", words, changes, rank=3)
 
 
 def _order_with_children(probe: Probe, survey: Survey) -> Iterator[Edit]:
@@ -98,7 +99,7 @@ def _behind_child(site: Site, path: str, name: str) -> Edit:
         return waiting[0].operand(0, result)
 
     changes = (OperationChange(frozenset([site]), skip), ModuleChange(path, behind))
-    return Edit("operation_order", f"`{site.op}` behind `{name}` instead of before it", changes, rank=3)
+    return Edit("order_exchanged", f"`{site.op}` behind `{name}` instead of before it", changes, rank=3)
 
 
 def _norms_moved(probe: Probe, survey: Survey) -> Iterator[Edit]:
@@ -191,10 +192,10 @@ def _both_replaced(site: Site, first: str, second: str, probe: Probe) -> Edit:
 def repeated_children(probe: Probe, survey: Survey) -> Iterator[Edit]:
     for path in survey.children:
         module, name = probe.modules[path], path[len(probe.owner) + 1 :]
-        yield Edit("called_twice", f"`{name}` run twice", (ModuleChange(path, _again(module)),), rank=4)
+        yield Edit("call_twice", f"`{name}` run twice", (ModuleChange(path, again(module)),), rank=4)
 
 
-def _again(module: nn.Module) -> Callable[..., Any]:
+def again(module: nn.Module) -> Callable[..., Any]:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         if not args or not isinstance(result, torch.Tensor) or args[0].shape != result.shape:
             raise NotApplicable("not a module that can be run on its own result")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..edits import Call, Edit, Site
+from ..edits import Call, Edit, NotApplicable, Site
 from ..examples import Example, edit
 
 Sites = frozenset[Site]
@@ -45,6 +45,15 @@ def activation_edits(example: Example, sites: Sites) -> Iterator[Edit]:
             cause = "gelu_variant" if name in _GELUS and before in _GELUS else "activation"
             yield edit(cause, f"{name} instead of {before}", sites, lambda call, f=function: f(call.args[0]), rank=2)
     yield edit("activation", f"no activation instead of {before}", sites, lambda call: call.args[0], rank=3)
+    yield edit("call_twice", f"{before} applied twice", sites, twice, rank=2)
+
+
+def twice(call: Call) -> Any:
+    """The operation once more on its own result."""
+    result = call.run()
+    if not isinstance(result, torch.Tensor) or result.shape != call.args[0].shape:
+        raise NotApplicable("not an operation that can be done on its own result")
+    return call.function(result, *call.args[1:], **call.kwargs)
 
 
 def _current_activation(example: Example) -> str:
@@ -85,6 +94,10 @@ def norm_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit(
             "norm_kind", "groups of strided channels instead of neighbouring ones", sites, _strided_groups, rank=3
         )
+    yield edit("call_twice", "norm applied twice", sites, twice, rank=3)
+    for axes in _other_axes(example):
+        words = f"statistics over axes {', '.join(map(str, axes))}"
+        yield edit("reduced_axes", words, sites, lambda call, a=axes: _normed_over(call, a), rank=3)
     if "weight" in example.tensors:
         yield edit(
             "norm_affine", "without weight and bias", sites, lambda call: call.given(weight=None, bias=None), rank=3
@@ -116,6 +129,24 @@ def norm_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit(
             "norm_kind", "layer norm (mean subtracted) instead of RMS norm", sites, lambda c: _layer_of_rms(c), rank=3
         )
+
+
+def _other_axes(example: Example) -> list[tuple[int, ...]]:
+    """Sets of axes behind the first one that a mean and a variance may have been taken over instead."""
+    rank = len(example.shape)
+    axes = range(1, rank)
+    found = [(a,) for a in axes] + [tuple(a for a in axes if a != left) for left in axes] + [tuple(axes)]
+    now = tuple(range(rank - len(example.settings.get("normalized_shape") or ()), rank))
+    return [a for a in dict.fromkeys(found) if a and (example.op == "group_norm" or a != now)]
+
+
+def _normed_over(call: Call, axes: tuple[int, ...]) -> torch.Tensor:
+    """The same norm with its statistics over other axes; weight and bias stay where they were."""
+    given = call.named
+    x, eps = given["input"], given.get("eps") or 1e-5
+    centred = x if call.op == "rms_norm" else x - x.mean(axes, keepdim=True)
+    plain = centred * (centred.pow(2).mean(axes, keepdim=True) + eps).rsqrt()
+    return _affine(plain, given) if call.op == "group_norm" else _finish(plain, given)
 
 
 def norm_eps(sites: Sites, before: float, value: float) -> Edit:
@@ -265,7 +296,13 @@ def _padding_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 rank=1,
             )
         for name, sides in (("right and below only", (0, 1, 0, 1)), ("left and above only", (1, 0, 1, 0))):
-            yield edit("padding_sides", f"padding {name}", sites, lambda c, s=sides, p=both: _padded(c, tuple(x * 2 * y for x, y in zip(s, p, strict=True)), "constant"), rank=2)  # fmt: skip
+            yield edit(
+                "padding_sides",
+                f"padding {name}",
+                sites,
+                lambda c, s=sides, p=both: _padded(c, tuple(x * 2 * y for x, y in zip(s, p, strict=True)), "constant"),
+                rank=2,
+            )
             yield edit(
                 "padding_sides",
                 f"padding {name}, one pixel",

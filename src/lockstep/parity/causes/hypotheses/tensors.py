@@ -230,7 +230,15 @@ def trigonometry_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op == "interpolate":
         now = example.settings.get("mode", "nearest")
-        for mode, align in (("nearest", None), ("nearest-exact", None), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("area", None)):  # fmt: skip
+        for mode, align in (
+            ("nearest", None),
+            ("nearest-exact", None),
+            ("bilinear", False),
+            ("bilinear", True),
+            ("bicubic", False),
+            ("bicubic", True),
+            ("area", None),
+        ):
             if mode != now or align != example.settings.get("align_corners"):
                 words = mode + ("" if align is None else f", align_corners={align}")
                 yield edit(
@@ -246,7 +254,13 @@ def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         sides = example.operands[1] if len(example.operands) > 1 else None
         if isinstance(sides, (list, tuple)) and len(sides) == 4:
             for order in ((1, 0, 3, 2), (2, 3, 0, 1)):
-                yield edit("padding_sides", "padding on the other sides", sites, lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)), rank=2)  # fmt: skip
+                yield edit(
+                    "padding_sides",
+                    "padding on the other sides",
+                    sites,
+                    lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)),
+                    rank=2,
+                )
     elif example.op in ("avg_pool2d", "max_pool2d"):
         other = F.max_pool2d if example.op == "avg_pool2d" else F.avg_pool2d
         yield edit(
@@ -302,7 +316,8 @@ _LEFT_OUT = {
     "dropout": "dropout",
     "neg": "sign",
 }
-_REDUCTIONS = {"mean", "amax", "sum"}
+_REDUCTIONS = {"mean", "amax", "sum", "var", "std", "norm"}
+_POOLED = {"mean", "amax", "sum"}
 _MASKED = (float("-inf"), -1e4, -1e9, -100.0, -1.0, 0.0)
 
 
@@ -310,13 +325,27 @@ def _mask_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op in ("tril", "triu"):
         now = example.settings.get("diagonal", example.operands[1] if len(example.operands) > 1 else 0) or 0
         for by in (1, -1):
-            yield edit("causal_mask", f"diagonal {now + by} instead of {now}", sites, lambda c, d=now + by: getattr(c.args[0], c.op)(d), rank=2)  # fmt: skip
+            yield edit(
+                "causal_mask",
+                f"diagonal {now + by} instead of {now}",
+                sites,
+                lambda c, d=now + by: getattr(c.args[0], c.op)(d),
+                rank=2,
+            )
         other = "triu" if example.op == "tril" else "tril"
-        yield edit("causal_mask", f"`{other}` instead of `{example.op}`", sites, lambda c: getattr(c.args[0], other)(), rank=2)  # fmt: skip
+        yield edit(
+            "causal_mask", f"`{other}` instead of `{example.op}`", sites, lambda c: getattr(c.args[0], other)(), rank=2
+        )
     if example.op == "masked_fill":
         yield edit("attention_mask", "mask inverted", sites, lambda c: c.operand(1, ~c.args[1]), rank=2)
         for value in _MASKED:
-            yield edit("attention_mask", f"masked with {value:g}", sites, lambda c, v=value: c.args[0].masked_fill(c.args[1], v), rank=3)  # fmt: skip
+            yield edit(
+                "attention_mask",
+                f"masked with {value:g}",
+                sites,
+                lambda c, v=value: c.args[0].masked_fill(c.args[1], v),
+                rank=3,
+            )
 
 
 def _pooling_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -350,18 +379,36 @@ def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         "the mean": lambda x: x.mean(dim, keepdim=True),
         "the sum": lambda x: x.sum(dim, keepdim=True),
     }
-    for words, function in others.items():
+    for words, function in others.items() if example.op in _POOLED else ():
         if words != f"the {example.op}":
-            yield edit("pooling_kind", f"{words} instead of the {example.op}", sites, lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim), rank=2)  # fmt: skip
-    for other in range(1, len(example.operands[0])):
-        if other != dim % len(example.operands[0]) and keep:
             yield edit(
-                "reduced_axis",
-                f"`{example.op}` over axis {other}",
+                "pooling_kind",
+                f"{words} instead of the {example.op}",
                 sites,
-                lambda c, d=other: getattr(c.args[0], c.op)(d, keepdim=True),
-                rank=3,
+                lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim),
+                rank=2,
             )
+    yield from _axes_edits(example, dim, keep, sites)
+
+
+def _axes_edits(example: Example, dim: int, keep: bool, sites: Sites) -> Iterator[Edit]:
+    """Over other axes, alone or together with the one it is; without `keepdim` only where the shape stays."""
+    shape = example.operands[0]
+    rank = len(shape)
+    now = dim % rank
+    others = [a for a in range(1, rank) if a != now]
+    tried: list[tuple[int, ...]] = [(a,) for a in others if keep or shape[a] == shape[now]]
+    if keep:
+        tried += [tuple(sorted((now, a))) for a in others] + [tuple(range(1, rank)), tuple(range(rank))]
+    for axes in dict.fromkeys(tried):
+        if axes != (now,):
+            words = f"`{example.op}` over axes {', '.join(map(str, axes))} instead of {now}"
+            yield edit("reduced_axes", words, sites, lambda c, a=axes: _reduced(c, a, keep), rank=3)
+
+
+def _reduced(call: Call, axes: tuple[int, ...], keep: bool) -> torch.Tensor:
+    result: torch.Tensor = getattr(call.args[0], call.op)(axes if len(axes) > 1 else axes[0], keepdim=keep)
+    return result
 
 
 def _tiled(call: Call) -> torch.Tensor:
