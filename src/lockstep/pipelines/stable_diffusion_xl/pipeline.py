@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
+    _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "add_text_embeds", "add_time_ids"]
     face = Face(
         ("prompt", "prompt_2", "height", "width", "num_inference_steps", "timesteps", "sigmas", "denoising_end")
     )

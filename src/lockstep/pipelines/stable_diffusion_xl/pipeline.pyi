@@ -32,6 +32,7 @@ from numpy import ndarray
 from pathlib import Path
 from torch import Tensor
 from typing import Any
+from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
