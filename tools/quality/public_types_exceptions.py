@@ -64,6 +64,7 @@ EXCEPTIONS: dict[str, str] = {
     "models.modeling.ModelMixin.from_single_file(options)": LOADING,
     "models.modeling.ModelMixin.save_pretrained(hub)": UPLOAD,
     "models.modeling.ModelMixin.push_to_hub(options)": UPLOAD,
+    "pipelines.switches.SwitchesMixin.push_to_hub(options)": UPLOAD,
     "models.modeling.ModelMixin.__getattr__": CONFIG,
     "models.lora_layers.LoraLayersMixin.add_adapter(adapter_config)": "a config of peft, which is an extra",
     "models.lora_layers.LoraLayersMixin.load_lora_adapter(options)": LOADING,

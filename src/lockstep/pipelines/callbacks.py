@@ -7,7 +7,7 @@ State belongs to a run here. A callback that asks the pipeline (`pipe.guidance_s
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -58,6 +58,18 @@ def taken(name: str, value: Any, values: Any) -> dict[str, Any]:
     if own in PAIRED and negative is not None and len(value) == len(before) + len(negative):
         return {f"negative_{own}": value[: len(negative)], own: value[len(negative) :]}
     return {own: value}
+
+
+def all_shown(run: Any, names: Iterable[str], values: Any) -> dict[str, Any]:
+    """The values that a callback asked for."""
+    guider = run.components.own.get("guider")
+    guided = guider is not None and guider.needs_unconditional
+    return {name: shown(name, values, guided) for name in names}
+
+
+def all_taken(changed: Mapping[str, Any], values: Any) -> dict[str, Any]:
+    """All that a callback returned."""
+    return {own: one for name, value in changed.items() for own, one in taken(name, value, values).items()}
 
 
 class CurrentRun(threading.local):

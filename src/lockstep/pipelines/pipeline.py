@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
+from .. import files
 from ..blocks import foreign
 from ..blocks import index as index_files
 from ..blocks import schema as faces
@@ -35,14 +36,12 @@ from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, 
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
 from ..models.modeling import resolve_device
-from . import callbacks
+from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
 from .loading import dtype_for, understood
 from .offload import Offload
-from .saving import written_beside
-from .single_file import open_index as open_index
-from .single_file import take_file_options as take_file_options
+from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
 Place = str | int | torch.device
@@ -254,16 +253,11 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
 
     def shown_to_callback(self, run: Run, names: Iterable[str], values: Any) -> dict[str, Any]:
         """Values as a callback sees them."""
-        guider = run.components.own.get("guider")
-        guided = guider is not None and guider.needs_unconditional
-        return {name: callbacks.shown(name, values, guided) for name in names}
+        return callbacks.all_shown(run, names, values)
 
     def taken_from_callback(self, run: Run, changed: Mapping[str, Any], values: Any) -> dict[str, Any]:
         """What a callback returned, under the names that the blocks know."""
-        found: dict[str, Any] = {}
-        for name, value in changed.items():
-            found |= callbacks.taken(name, value, values)
-        return found
+        return callbacks.all_taken(changed, values)
 
     def set_progress_bar_config(self, **settings: Unpack[BarSettings]) -> None:
         """`disable=True` is quiet, `desc=` names the bar, `leave=False` removes it at the end."""
@@ -502,30 +496,10 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
 
         Models are shared, not copied, with the LoRAs that are merged into them.
         """
-        dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
-        blocks = pipe.blocks if cls is DiffusionPipeline else None
-        made = cls(blocks=blocks, name_or_path=getattr(pipe, "name_or_path", None))
-        held = {name: part for name, part in dict(pipe.components).items() if name in made._specs}
-        if isinstance(pipe, DiffusionPipeline):
-            waiting = {name: spec for name, spec in pipe._unloaded.items() if name in made._specs}
-            held = {name: part for name, part in held.items() if name not in waiting}
-            own = [name for name, spec in made._specs.items() if spec.default_creation_method == "from_config"]
-            kept = [name for name in own if not pipe._is_default(name)]
-            held = {name: part for name, part in held.items() if name not in own or name in kept}
-            made._unloaded, made._load_options = waiting, dict(pipe._load_options)
-            made._from_index, made.variant = pipe._from_index & set(made._specs), pipe.variant
-            made._adapters, made._absent = pipe._adapters, list(pipe._absent)
-        made._config |= {name: value for name, value in dict(pipe.config).items() if name in made._config}
-        from_index = set(made._from_index)
-        made.update_components(**{**held, **changes})
-        made._from_index = from_index - set(changes)
-        return made if dtype is None else made.to(dtype)
-
-    def _is_default(self, name: str) -> bool:
-        """Whether a component is the one that the pipeline makes itself."""
-        spec, component = self._specs[name], self._components[name]
-        made = spec.create(**self.face.settings(spec))
-        return type(component) is type(made) and dict(component.config) == dict(made.config)
+        made = cls(
+            blocks=pipe.blocks if cls is DiffusionPipeline else None, name_or_path=getattr(pipe, "name_or_path", None)
+        )
+        return sharing.take_components(made, pipe, changes)
 
     @classmethod
     def from_single_file(cls, path: str | Path, **options: Any) -> Self:
@@ -567,29 +541,18 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         max_shard_size: int | str | None = None,
         safe_serialization: bool = True,
         push_to_hub: bool = False,
+        **hub: Any,
     ) -> None:
         """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do).
 
         All of it is written beside the folder first: where a disk is full, nothing has changed.
         """
-        if push_to_hub:
-            self.push_to_hub(str(folder))
         self.load_components()
         given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
         options = {name: value for name, value in given.items() if value is not None}
-        written_beside(Path(folder), lambda beside: self._write(beside, modular, options))
-
-    def _write(self, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
-        for name, component in self._components.items():
-            if component is not None and name in self._specs:
-                of_models = options if isinstance(component, torch.nn.Module) else {}
-                getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
-        held = {name: self._components[name] for name in self._specs if self._components[name] is not None}
-        own = {name: part for name, part in held.items() if self._specs[name].default_creation_method == "from_config"}
-        published = {**dict.fromkeys(self._absent), **{name: part for name, part in held.items() if name not in own}}
-        index_files.write_classic(folder, self._index_class, published, own, self._config)
-        if modular or (modular is None and type(self).default_tree() is None):
-            index_files.write_modular(folder, self._index_class, type(self.blocks).__name__, held, self._config)
+        saving.written_beside(Path(folder), lambda beside: saving.write_parts(self, beside, modular, options))
+        if push_to_hub:
+            files.upload(Path(folder), hub.pop("repo_id", Path(folder).name), **hub)
 
 
 ModularPipeline = DiffusionPipeline

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, Self
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn, Self
 
 import torch
 
+from .. import files
 from ..errors import UnsupportedError
 from ..notes import say_once
 
@@ -47,12 +50,12 @@ class SwitchesMixin:
     def reset_device_map(self) -> None:
         """Nothing: a pipeline is on one device."""
 
-    def push_to_hub(self, repo_id: str, **options: object) -> NoReturn:
-        """Not offered."""
-        raise UnsupportedError(
-            "push_to_hub is not offered: nothing leaves this machine by itself. Save it, pipe.save_pretrained(folder), "
-            f"and upload the folder with the hub's own command: hf upload {repo_id} folder."
-        )
+    def push_to_hub(self, repo_id: str, *, variant: str | None = None, **options: Any) -> str:
+        """Send the whole folder to the hub; the address of what was sent."""
+        kept = {key: options.pop(key) for key in ("max_shard_size", "safe_serialization") if key in options}
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, variant=variant, **kept)  # type: ignore[attr-defined]
+            return files.upload(Path(folder), repo_id, **options)
 
     def enable_freeu(self, s1: float, s2: float, b1: float, b2: float) -> NoReturn:
         """Not offered yet."""

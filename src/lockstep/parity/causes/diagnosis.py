@@ -70,7 +70,7 @@ def diagnose(
     return comparison.causes
 
 
-def _spent(log: SearchLog, most: int) -> bool:
+def _spent(log: SearchLog, most: float) -> bool:
     return log.spent > most
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
+    _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "add_text_embeds", "add_time_ids"]
     face = Face(
         ("prompt", "prompt_2", "height", "width", "num_inference_steps", "timesteps", "sigmas", "denoising_end")
     )
