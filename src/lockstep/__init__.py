@@ -10,8 +10,6 @@ import os
 import sys
 from typing import Any
 
-from .pipelines.published.table import AUTO, PUBLISHED
-
 __version__ = "0.1.0"
 
 # module -> the public names that it defines
@@ -67,8 +65,25 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
-    "pipelines.published": [*PUBLISHED, *AUTO],
+    "pipelines.published": [
+        "StableDiffusionImg2ImgPipeline",
+        "StableDiffusionInpaintPipeline",
+        "StableDiffusionControlNetPipeline",
+        "StableDiffusionControlNetImg2ImgPipeline",
+        "StableDiffusionControlNetInpaintPipeline",
+        "LatentConsistencyModelPipeline",
+        "LatentConsistencyModelImg2ImgPipeline",
+        "StableDiffusionXLImg2ImgPipeline",
+        "StableDiffusionXLInpaintPipeline",
+        "StableDiffusionXLControlNetPipeline",
+        "StableDiffusionXLControlNetImg2ImgPipeline",
+        "StableDiffusionXLControlNetInpaintPipeline",
+        "AutoPipelineForText2Image",
+        "AutoPipelineForImage2Image",
+        "AutoPipelineForInpainting",
+    ],
     "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],

@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
+    from .loaders.single_file import load_single_file as load_single_file
     from .configuration import register_to_config as register_to_config
 
 __version__: str
@@ -215,5 +216,6 @@ __all__ = [
     "UniPCMultistepScheduler",
     "attention_backend",
     "dispatch_attention_fn",
+    "load_single_file",
     "register_to_config",
 ]

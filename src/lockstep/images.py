@@ -90,7 +90,10 @@ class VaeImageProcessor(ConfigMixin):
                 return batch  # already latents
             if self.config.do_convert_rgb and batch.shape[1] == 4:
                 batch = _on_white(batch)
-            _check_range(batch)
+            if self.config.do_normalize or self.config.do_binarize or not isinstance(pictures[0], Tensor):
+                _check_range(batch)  # a tensor that is passed on as it is may mark places by values outside
+            elif not torch.isfinite(batch).all():
+                raise InputError("Pictures want finite values, got NaN or Inf.")
             if self.config.do_resize:
                 size = self.get_default_height_width(batch, height, width)
                 batch = torch.nn.functional.interpolate(batch, size=size)
@@ -305,7 +308,7 @@ def opaque(picture: Image.Image) -> Image.Image:
     if not picture.has_transparency_data:
         return _plain(picture).convert("RGB")
     layer = picture.convert("RGBA")
-    if layer.getextrema()[3][0] < 255:  # type: ignore[index]
+    if layer.getchannel("A").getextrema() != (255, 255):
         say_once(TRANSPARENT)
     white = Image.new("RGBA", picture.size, "white")
     return Image.alpha_composite(white, layer).convert("RGB")

@@ -11,6 +11,7 @@ from diffusers.hooks.smoothed_energy_guidance_utils import _gaussian_blur_2d
 
 from helpers import assert_close, relative_l2
 from lockstep import guiders
+from lockstep.attention import dispatch_attention_fn
 from lockstep.errors import ConfigError, InputError
 from lockstep.guiders import LayerSkipConfig, predict_branches
 from lockstep.guiders.disturbances import gaussian_blur, mean_blur
@@ -174,6 +175,44 @@ def test_another_thread_sees_an_undisturbed_model(unets):
     assert not torch.equal(results["here"], wanted)
     run("afterwards")
     assert torch.equal(results["afterwards"], wanted)
+
+
+def test_a_block_with_several_outputs_loses_the_first_alone():
+    class Block(torch.nn.Module):
+        def forward(self, hidden_states):
+            return hidden_states + 1, "kept", "kept, too"
+
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([Block()])
+    guider = guiders.AutoGuidance(auto_guidance_layers=0, dropout=1.0)
+    for _ in guider.branches():
+        guider.prepare_models(model)
+    assert model.blocks[0](hidden_states=5) == model.blocks[0](5) == (5, "kept", "kept, too")
+    guider.cleanup_models(model)
+    assert model.blocks[0](5) == (6, "kept", "kept, too")
+
+
+def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
+    unet = unets[0]
+    latents, cond, _ = inputs()
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    with torch.no_grad():
+        wanted = unet(latents, 500, encoder_hidden_states=cond)[0]
+        guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=0, perturbed_guidance_stop=1.0)
+        guider.set_state(5, 10, torch.tensor(500))
+        for _ in guider.branches():
+            guider.prepare_models(unet)
+        handle = unet.get_submodule(STACK)[0].attn1.to_out[0].register_forward_pre_hook(fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            unet(latents, 500, encoder_hidden_states=cond)
+        handle.remove()
+        query, key, value = torch.randn(3, 1, 4, 2, 8)
+        assert not torch.equal(dispatch_attention_fn(query, key, value), value)
+        guider.cleanup_models(unet)
+        assert torch.equal(unet(latents, 500, encoder_hidden_states=cond)[0], wanted)
 
 
 def test_what_the_model_does_not_have_is_refused(unets):

@@ -1,4 +1,5 @@
-"""Checkpoint files for tests: headers of full size without their weights on disk, and tiny files in the original layout."""
+"""Checkpoint files for tests: headers of full size without their weights on disk, and tiny files in the original
+layout."""
 
 import functools
 import json
@@ -23,12 +24,14 @@ UNETS = {
     "sd1": {"cross_attention_dim": 768},
     "sd2": {"cross_attention_dim": 1024, "attention_head_dim": (5, 10, 20, 20), "use_linear_projection": True},
     "sdxl": {
-        "cross_attention_dim": 2048, "block_out_channels": (320, 640, 1280), "attention_head_dim": (5, 10, 20), **XL_BLOCKS,
-        "transformer_layers_per_block": (1, 2, 10), "addition_embed_type": "text_time", "addition_time_embed_dim": 256,
+        "cross_attention_dim": 2048, "block_out_channels": (320, 640, 1280), "attention_head_dim": (5, 10, 20),
+        **XL_BLOCKS, "transformer_layers_per_block": (1, 2, 10),
+        "addition_embed_type": "text_time", "addition_time_embed_dim": 256,
         "projection_class_embeddings_input_dim": 2816, "use_linear_projection": True,
     },
     "refiner": {
-        "cross_attention_dim": 1280, "block_out_channels": (384, 768, 1536, 1536), "attention_head_dim": (6, 12, 24, 24),
+        "cross_attention_dim": 1280, "block_out_channels": (384, 768, 1536, 1536),
+        "attention_head_dim": (6, 12, 24, 24),
         "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
         "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
         "transformer_layers_per_block": 4, "addition_embed_type": "text_time", "addition_time_embed_dim": 256,

@@ -27,12 +27,15 @@ def detected(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind, title, width",
+    ("kind", "title", "width"),
     [
-        ("sd1", "Stable Diffusion 1.x", 768), ("sd2", "Stable Diffusion 2.x", 1024), ("sdxl", "Stable Diffusion XL", 2048),
-        ("refiner", "Stable Diffusion XL refiner", 1280), ("upscaler", "Stable Diffusion x4 upscaler", 1024),
+        ("sd1", "Stable Diffusion 1.x", 768),
+        ("sd2", "Stable Diffusion 2.x", 1024),
+        ("sdxl", "Stable Diffusion XL", 2048),
+        ("refiner", "Stable Diffusion XL refiner", 1280),
+        ("upscaler", "Stable Diffusion x4 upscaler", 1024),
     ],
-)  # fmt: skip
+)
 def test_all_in_one_files(detected, kind, title, width):
     result = detected(files.full_shapes(kind))
     assert (result.kind, result.title, result.sure, result.missing) == ("checkpoint", title, True, [])
@@ -60,12 +63,18 @@ def test_a_denoiser_alone_under_any_prefix(detected, kind, prefix):
 
 
 @pytest.mark.parametrize(
-    "kind, channels, variant",
+    ("kind", "channels", "variant"),
     [
-        ("sd1", 9, "inpainting"), ("sd2", 9, "inpainting"), ("sdxl", 9, "inpainting"), ("sd1", 8, "instruct-pix2pix"),
-        ("sdxl", 8, "instruct-pix2pix"), ("sd2", 5, "depth to image"), ("sd1", 4, ""), ("sd1", 13, "13 input channels"),
+        ("sd1", 9, "inpainting"),
+        ("sd2", 9, "inpainting"),
+        ("sdxl", 9, "inpainting"),
+        ("sd1", 8, "instruct-pix2pix"),
+        ("sdxl", 8, "instruct-pix2pix"),
+        ("sd2", 5, "depth to image"),
+        ("sd1", 4, ""),
+        ("sd1", 13, "13 input channels"),
     ],
-)  # fmt: skip
+)
 def test_variants(detected, kind, channels, variant):
     guess = detected(files.full_shapes(kind, in_channels=channels)).require()
     assert (guess.family, guess.variant) == (kind, variant)
@@ -87,6 +96,25 @@ def test_controlnets(detected):
     assert bare.title == "ControlNet for Stable Diffusion 2.x"
 
 
+def test_a_controlnet_beside_its_model(detected):
+    result = detected(files.full_shapes("sd1") | files.controlnet_shapes(cross_attention_dim=768))
+    assert (result.kind, result.title) == ("checkpoint", "Stable Diffusion 1.x")
+    assert set(result.components) == {"unet", "vae", "text_encoder", "controlnet"}
+
+
+def test_what_training_left_behind_is_no_part(detected):
+    left = {
+        "loss.discriminator.main.0.weight": (64, 3, 4, 4),
+        "loss.logvar": (),
+        "model_ema.decay": (),
+        "model_ema.num_updates": (),
+    }
+    result = detected(files.vae_shapes(prefix="") | left)
+    assert result.kind == "autoencoder"
+    assert not any(name.startswith(("loss.", "model_ema")) for name in result.parts[0].shapes)
+    assert sum(result.leftovers.values()) == 4
+
+
 def test_lone_autoencoders_say_what_no_tensor_tells(detected):
     plain = detected(files.vae_shapes(prefix=""))
     assert (plain.kind, plain.require().family) == ("autoencoder", "sd1")
@@ -105,8 +133,12 @@ def test_text_encoders_alone(detected):
     assert detected(files.open_clip_shapes(files.CLIP_G, "")).title == "OpenCLIP bigG text encoder"
 
 
-FLUX = {"double_blocks.0.img_attn.norm.key_norm.scale": (128,), "double_blocks.1.img_attn.qkv.weight": (9216, 3072),
-        "img_in.weight": (3072, 64), "single_blocks.0.linear1.weight": (21504, 3072)}  # fmt: skip
+FLUX = {
+    "double_blocks.0.img_attn.norm.key_norm.scale": (128,),
+    "double_blocks.1.img_attn.qkv.weight": (9216, 3072),
+    "img_in.weight": (3072, 64),
+    "single_blocks.0.linear1.weight": (21504, 3072),
+}
 
 
 def wan(dim, channels, image=False):
@@ -119,7 +151,7 @@ def wan(dim, channels, image=False):
 
 
 @pytest.mark.parametrize(
-    "shapes, title",
+    ("shapes", "title"),
     [
         (FLUX, "FLUX.1, schnell"),
         (FLUX | {"guidance_in.in_layer.weight": (3072, 256)}, "FLUX.1, dev (or Kontext: no tensor tells)"),
@@ -131,20 +163,37 @@ def wan(dim, channels, image=False):
         (wan(5120, 36, image=True), "Wan, 2.1 I2V 14B"),
         (wan(1536, 36), "Wan, 2.1 Fun inpainting 1.3B"),
         (wan(1536, 16), "Wan, 2.1 T2V 1.3B"),
-        ({"decoder.middle.0.residual.0.gamma": (384, 1, 1, 1), "conv2.weight": (48, 48, 1, 1, 1)}, "VAE of Wan, 2.2 (48 channels)"),
-        ({"decoder.middle.0.residual.0.gamma": (384, 1, 1, 1), "conv2.weight": (16, 16, 1, 1, 1)}, "VAE of Wan, 2.1, or that of Qwen-Image"),
-        ({"av_ca_a2v_gate_adaln_single.linear.weight": (2, 2), "adaln_single.emb.timestep_embedder.linear_1.bias": (2,),
-          "patchify_proj.weight": (2, 2)}, "LTX-2"),
+        (
+            {"decoder.middle.0.residual.0.gamma": (384, 1, 1, 1), "conv2.weight": (48, 48, 1, 1, 1)},
+            "VAE of Wan, 2.2 (48 channels)",
+        ),
+        (
+            {"decoder.middle.0.residual.0.gamma": (384, 1, 1, 1), "conv2.weight": (16, 16, 1, 1, 1)},
+            "VAE of Wan, 2.1, or that of Qwen-Image",
+        ),
+        (
+            {
+                "av_ca_a2v_gate_adaln_single.linear.weight": (2, 2),
+                "adaln_single.emb.timestep_embedder.linear_1.bias": (2,),
+                "patchify_proj.weight": (2, 2),
+            },
+            "LTX-2",
+        ),
         ({"model.diffusion_model.txt_in.individual_token_refiner.blocks.0.norm1.weight": (3072,)}, "HunyuanVideo"),
         ({"txt_norm.weight": (3584,), "transformer_blocks.0.img_mod.1.weight": (18432, 3072)}, "Qwen-Image"),
-        ({"joint_blocks.0.context_block.attn.qkv.weight": (4608, 1536), "joint_blocks.0.x_block.attn2.qkv.weight": (4608, 1536)},
-         "Stable Diffusion 3, 3.5 medium"),
+        (
+            {
+                "joint_blocks.0.context_block.attn.qkv.weight": (4608, 1536),
+                "joint_blocks.0.x_block.attn2.qkv.weight": (4608, 1536),
+            },
+            "Stable Diffusion 3, 3.5 medium",
+        ),
         ({"ip_adapter.1.to_k_ip.weight": (320, 768), "image_proj.proj.weight": (3072, 1024)}, "IP-Adapter, plain"),
         ({"ip_adapter.1.to_k_ip.weight": (320, 768), "image_proj.latents": (1, 16, 768)}, "IP-Adapter, plus"),
         ({"adapter.body.0.resnets.0.block1.weight": (320, 320, 3, 3)}, "T2I-Adapter, published layout"),
         ({"body.0.in_conv.weight": (320, 64, 1, 1), "conv_in.weight": (320, 64, 3, 3)}, "T2I-Adapter"),
     ],
-)  # fmt: skip
+)
 def test_families_that_are_not_loaded_yet_are_named(detected, shapes, title):
     result = detected(shapes)
     assert result.title == f"{title}: recognised, not supported yet"
@@ -161,7 +210,7 @@ def test_prediction_type(detected, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("spread, wanted", [(0.2, "v_prediction"), (0.02, "epsilon")])
+@pytest.mark.parametrize(("spread", "wanted"), [(0.2, "v_prediction"), (0.02, "epsilon")])
 def test_prediction_type_of_sd2_by_the_spread_of_a_norm(tmp_path, dtype, spread, wanted):
     shapes = files.unet_shapes("sd2")
     path = files.write_sparse(tmp_path / "a.safetensors", shapes, dtype={4: "F32", 2: "F16"}[dtype.itemsize])
@@ -219,13 +268,17 @@ def test_an_embedding_given_as_a_model(detected):
 
 
 @pytest.mark.parametrize(
-    "content, words",
+    ("content", "words"),
     [
-        (b"", "empty"), (b"<html><body>401 Unauthorized</body></html>", "is text.*login"), (b"\x80\x04}q\x00.", "pickle"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "LFS pointer"), (b"PK\x03\x04" + bytes(40), "pickle"),
-        (struct.pack("<Q", 2**63) + b"{}", "cut off"), (bytes(range(200, 256)) * 10, "cut off"),
+        (b"", "empty"),
+        (b"<html><body>401 Unauthorized</body></html>", "is text.*login"),
+        (b"\x80\x04}q\x00.", "pickle"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "LFS pointer"),
+        (b"PK\x03\x04" + bytes(40), "pickle"),
+        (struct.pack("<Q", 2**63) + b"{}", "cut off"),
+        (bytes(range(200, 256)) * 10, "cut off"),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_no_weights(tmp_path, content, words):
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)

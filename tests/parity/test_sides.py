@@ -11,7 +11,7 @@ from lockstep.cli.exit_codes import ExitCode
 from lockstep.parity import Trace, Verdict, compare, record
 from parity import tiny
 
-REFERENCE = '''
+REFERENCE = """
 import sys
 sys.path.insert(0, {tests!r})
 from parity import tiny
@@ -19,7 +19,7 @@ from parity import tiny
 def build():
     model = tiny.transformer()
     return model, lambda: model(tiny.sample(), 3.0)
-'''
+"""
 FAULTS = {
     "raises.py": "    del model.blocks[2].ff.out\n",
     "early.py": "    model.blocks[0].norm1.eps = 0.1\n    del model.blocks[2].ff.out\n",

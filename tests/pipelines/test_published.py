@@ -181,6 +181,10 @@ def test_only_the_named_family_is_imported(published, tmp_path):
     assert json.loads(said) == [published, ["stable_diffusion"]]
 
 
+def test_every_name_of_the_table_is_public():
+    assert {*PUBLISHED, *AUTO, *WHOLE} <= set(lockstep.__all__)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_index_leads_to_the_class_that_it_names(name, tmp_path):
     assert pipeline_class(read_index(folder_of(tmp_path, name))) is getattr(lockstep, name)

@@ -15,6 +15,7 @@ from lockstep import Checkpoint
 from lockstep.errors import (
     InputError,
     LoadError,
+    NotFoundError,
     UnknownNameError,
     UnsupportedError,
     WiringError,
@@ -321,7 +322,7 @@ def test_folders_under_the_fields_other_names(folder, tmp_path, name):
     index = json.loads((folder / "model_index.json").read_text())
     (tmp_path / "named" / "model_index.json").write_text(json.dumps({**index, "_class_name": name}))
     pipe = lockstep.DiffusionPipeline.from_pretrained(tmp_path / "named")
-    assert type(pipe) is lockstep.StableDiffusionPipeline
+    assert type(pipe) is getattr(lockstep, name)
     pipe.save_pretrained(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "model_index.json").read_text())["_class_name"] == name
 
@@ -366,7 +367,7 @@ def test_blocks_can_be_inserted_replaced_and_removed(pipe):
     assert len(seen) == 4
 
 
-def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_path):
+def test_a_safety_checker_that_is_named_and_not_there_can_be_left_away(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "sd")
     index = json.loads((tmp_path / "sd" / "model_index.json").read_text())
     index |= {
@@ -374,7 +375,10 @@ def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_pat
         "feature_extractor": ["transformers", "CLIPImageProcessor"],
     }
     (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
-    assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")("a cat", **SMALL).images) == 1
+    with pytest.raises(NotFoundError, match="safety_checker"):
+        lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")
+    without = {"safety_checker": None, "feature_extractor": None}
+    assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd", **without)("a cat", **SMALL).images) == 1
     index["_class_name"] = "StableDifusionPipeline"
     (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
     with pytest.raises(UnsupportedError, match="StableDiffusionPipeline"):

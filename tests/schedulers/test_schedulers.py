@@ -101,7 +101,7 @@ def test_a_tuple_holds_what_the_output_holds(name):
     )
     assert isinstance(plain, tuple)
     assert len(plain) == len(named)
-    assert all(torch.equal(a, b) for a, b in zip(plain, named, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain, named.values(), strict=True))
     assert torch.equal(plain[0], named.prev_sample)
 
 

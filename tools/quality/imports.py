@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
-NEIGHBOURS = {"pipeline", "index_names", "common"}
+NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
 
 

@@ -73,11 +73,12 @@ def read_index(source: str | Path, **hub: Any) -> Index:
         except NotFoundError as problem:
             problems.append(problem)
             continue
-        return _parse(str(source), path, files.read_json(path))
+        return parse_index(str(source), path, files.read_json(path))
     raise NotFoundError(f"{str(source)!r} is not a pipeline: it has neither {CLASSIC} nor {MODULAR}. {problems[-1]}")
 
 
-def _parse(source: str, path: Path, content: Mapping[str, Any]) -> Index:
+def parse_index(source: str, path: Path, content: Mapping[str, Any]) -> Index:
+    """The content of an index file."""
     index = Index(source, content.get("_class_name"), content.get("_blocks_class_name"))
     own = content.get(OWN) or {}
     for name, value in {**content, **own}.items():

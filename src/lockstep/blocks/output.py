@@ -45,7 +45,7 @@ class PipelineOutput(Output):
         self.manifest, self.state, self.stopped_at = manifest, state, stopped_at
         self._values = {name: self._carrying(name, value) for name, value in values.items()}
 
-    def keys(self) -> list[str]:
+    def keys(self) -> list[str]:  # type: ignore[override]
         return [name for name, value in self._values.items() if value is not None]
 
     def to_tuple(self) -> tuple[Any, ...]:

@@ -75,7 +75,9 @@ def _made_classes(module: ModuleType, tree: ast.Module) -> list[type]:
 
 def _made_class_stub(kind: type, hints: Types) -> str:
     base = hints.named(kind.__mro__[1].__module__, kind.__mro__[1].__name__)
-    return _class_stub(ast.ClassDef(kind.__name__, [ast.Name(base)], [], [], [], type_params=[]), kind, hints)
+    head = ast.parse(f"class {kind.__name__}({base}): ...").body[0]
+    assert isinstance(head, ast.ClassDef)
+    return _class_stub(head, kind, hints)
 
 
 def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:

@@ -11,7 +11,11 @@ import typer
 from .. import __version__
 from ..errors import LockstepError
 from .console import err, fail, print_json, show_warning
+from .convert import EXAMPLES as CONVERT_EXAMPLES
+from .convert import convert
 from .demo import demo
+from .diff import EXAMPLES as DIFF_EXAMPLES
+from .diff import diff
 from .env import env
 from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
@@ -62,6 +66,8 @@ app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
 app.command(epilog=INSPECT_EXAMPLES)(inspect)
+app.command(epilog=CONVERT_EXAMPLES)(convert)
+app.command(epilog=DIFF_EXAMPLES)(diff)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
-from .pipelines import DEFAULT_MODEL, described, loaded
+from .pipelines import DEFAULT_MODEL, described, file_options, loaded
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ def generate(
     context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What the picture has to show.")] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", is_eager=True, help="A folder, a hub id, or an embedded model.")
+        str,
+        typer.Option(
+            "--model", "-m", is_eager=True, help="A folder, a checkpoint file, a hub id, or an embedded model."
+        ),
     ] = DEFAULT_MODEL,
     output: Annotated[
         Path | None,
@@ -127,6 +130,15 @@ def generate(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where it is not sure: sd1, sd2, sdxl, refiner.")
+    ] = None,
+    prediction_type: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where no tensor tells: epsilon or v_prediction.")
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
+    ] = False,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
@@ -141,7 +153,8 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make pictures or videos from words; the manifest inside each file lets `lockstep replay` make it again."""
-    pipe = described(model)
+    of_file = file_options(family, prediction_type, allow_pickle)
+    pipe = described(model, **of_file)
     kind = result_kind(pipe)
     inputs = described_inputs(pipe, context)
     prompts = read_prompts(prompt, inputs.pop("prompt", None), source)
@@ -152,7 +165,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant,
+        controlnets=controlnet or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

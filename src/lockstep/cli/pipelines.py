@@ -11,11 +11,17 @@ from .schedulers import find_scheduler
 DEFAULT_MODEL = "lockstep/emoji"
 
 
-def described(model: str) -> Any:
+def described(model: str, **file_options: Any) -> Any:
     """The pipeline of a model without its weights."""
     from ..pipelines.pipeline import DiffusionPipeline
 
-    return DiffusionPipeline.from_pretrained(model, load=False)
+    return DiffusionPipeline.from_pretrained(model, load=False, **file_options)
+
+
+def file_options(family: str | None, prediction_type: str | None, allow_pickle: bool) -> dict[str, Any]:
+    """What is said about a model that is one file."""
+    said = {"family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle or None}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def loaded(
@@ -29,13 +35,15 @@ def loaded(
     loras: Sequence[str] = (),
     controlnets: Sequence[str] = (),
     variant: str | None = None,
+    **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
 
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
-    pipe = DiffusionPipeline.from_pretrained(model, dtype=dtype, device=device, workflow=workflow, variant=variant)
+    options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
+    pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
         kind, settings = steps
         pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)

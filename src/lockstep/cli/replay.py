@@ -268,6 +268,11 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
                 f"(sha256 {adapter['sha256'][:12]}…): --input {name}=FILE."
             )
         pipe.load_lora_weights(file, adapter_name=adapter["name"], strength=adapter["strength"])
+    for component in {name for adapter in adapters for name in adapter.get("in_component", {})}:
+        model = getattr(pipe, component)
+        own = {a["name"]: a.get("in_component", {}).get(component, a["strength"]) for a in adapters}
+        names = [name for name in own if name in model.merged_loras.names()]
+        model.set_adapters(names, [own[name] for name in names])
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -49,7 +49,8 @@ def short_names() -> dict[str, Choice]:
 
 
 def find_scheduler(name: str) -> tuple[Any, dict[str, Any]]:
-    """The class and the settings that a name stands for: `euler`, `EulerDiscrete`, `dpm++_2m_karras`, `DPM++ 2M Karras`."""
+    """The class and the settings that a name stands for: `euler`, `EulerDiscrete`, `dpm++_2m_karras`, `DPM++ 2M
+    Karras`."""
     known, short = classes(), short_names()
     plain = {_plain(kind): Choice(kind) for kind in known}
     plain |= {_plain(kind.removesuffix("Scheduler")): Choice(kind) for kind in known}

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import FileFormatError
 from ..files import TensorInfo
-from ..models.weights import DTYPE_NAMES, StoredTensor, in_memory, open_weights
+from ..models.weights import DTYPE_NAMES, MappedFiles, StoredTensor, in_memory, open_weights
 from .gguf import open_gguf
 from .header import Header, container_of, read_header
 from .quantised import dequantised
@@ -30,7 +30,9 @@ def open_header(path: str | Path, allow_pickle: bool = False) -> Header:
     return Header(path, "pickle", infos)
 
 
-def open_checkpoint(path: str | Path, allow_pickle: bool = False) -> dict[str, StoredTensor]:
+def open_checkpoint(
+    path: str | Path, allow_pickle: bool = False, opened: MappedFiles | None = None
+) -> dict[str, StoredTensor]:
     """Every tensor of a checkpoint; quantised ones are made plain when they are read."""
     path = Path(path)
     container = container_of(path)
@@ -39,8 +41,8 @@ def open_checkpoint(path: str | Path, allow_pickle: bool = False) -> dict[str, S
     if container == "pickle":
         if not allow_pickle:
             read_header(path)  # says why not
-        return dequantised(in_memory(read_pickle(path), path))
-    return dequantised(open_weights([path]))
+        return dequantised(in_memory(read_pickle(path), path), opened)
+    return dequantised(open_weights([path]), opened)
 
 
 def read_pickle(path: Path) -> dict[str, torch.Tensor]:

@@ -1,7 +1,7 @@
 """Which model a checkpoint file holds, told from names and shapes, with the evidence for it.
 
-Nothing is guessed in silence: families are ranked by what speaks for them, a family that Lockstep does not load is named
-as such, and a file that fits none gets an error that lists what was looked for. Imports no torch.
+Nothing is guessed in silence: families are ranked by what speaks for them, a family that Lockstep does not load is
+named as such, and a file that fits none gets an error that lists what was looked for. Imports no torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tell_tales import (
     ZERO_SNR_MARK,
     Clue,
     TellTale,
-)  # fmt: skip
+)
 
 VARIANTS = {4: "", 9: "inpainting", 8: "instruct-pix2pix", 5: "depth to image", 7: "x4 upscaler"}
 VARIANT_PIPELINES = {
@@ -40,9 +40,13 @@ VARIANT_PIPELINES = {
     ("sd2", "depth to image"): "StableDiffusionDepth2ImgPipeline",
 }
 ARCHITECTURES = {  # what `modelspec.architecture` and GGUF's `general.architecture` say
-    "stable-diffusion-v1": "sd1", "stable-diffusion-v2": "sd2", "stable-diffusion-xl-v1-base": "sdxl",
-    "stable-diffusion-xl-v1-refiner": "refiner", "sd1": "sd1", "sdxl": "sdxl",
-}  # fmt: skip
+    "stable-diffusion-v1": "sd1",
+    "stable-diffusion-v2": "sd2",
+    "stable-diffusion-xl-v1-base": "sdxl",
+    "stable-diffusion-xl-v1-refiner": "refiner",
+    "sd1": "sd1",
+    "sdxl": "sdxl",
+}
 WIDTHS = {768: ("sd1", "CLIP ViT-L"), 1024: ("sd2", "OpenCLIP ViT-H"), 2048: ("sdxl", "CLIP ViT-L and OpenCLIP bigG")}
 V_NORM = "output_blocks.11.1.transformer_blocks.0.norm1.bias"
 V_SPREAD = 0.09  # above this the norm belongs to a model of velocities
@@ -98,8 +102,8 @@ class Detection:
         text = str(self.best) if self.sure else " or ".join(str(guess) for guess in self.guesses[:2])
         return text if self.best.supported else f"{text}: recognised, not supported yet"
 
-    def require(self) -> Guess:
-        """The family, where one is sure and can be loaded; else an error with the evidence."""
+    def require(self, configured: bool = False) -> Guess:
+        """The family, where one is sure (or configs say the rest) and can be loaded; else an error with evidence."""
         if self.kind in ("lora", "embedding"):
             how = {"lora": "load_lora_weights, --lora", "embedding": "load_textual_inversion"}[self.kind]
             raise FileFormatError(
@@ -114,14 +118,14 @@ class Detection:
             where = ", ".join(repr(part.prefix) for part in denoisers)
             raise FileFormatError(
                 f"{self.path} holds {len(denoisers)} denoisers, under {where}: it is two models in one file. "
-                "Split it, or name one of them: prefix=…."
+                "Split it first."
             )
         if self.best is None:
             raise FileFormatError(
                 f"{self.path} was not recognised: none of {len(FAMILIES) + len(known_families())} layouts fits its "
                 f"{sum(self.leftovers.values()) + sum(len(p.shapes) for p in self.parts)} tensors. {self._why()}"
             )
-        if not self.sure:
+        if not self.sure and not configured:
             ranked = "; ".join(f"{guess} ({', '.join(guess.evidence) or 'no evidence'})" for guess in self.guesses[:3])
             raise FileFormatError(
                 f"{self.path} could be more than one model, likeliest first: {ranked}. Say which: family=…, one of "
@@ -251,7 +255,8 @@ class _Endings:
 
 def _rank_unets(header: Header, found: Detection, family: str | None) -> None:
     """Stable Diffusion's relatives, by what each tensor says for one or the other."""
-    denoiser = next((part for part in found.parts if part.kind in ("unet", "controlnet")), None)
+    denoisers = [part for kind in ("unet", "controlnet") for part in found.parts if part.kind == kind]
+    denoiser = denoisers[0] if denoisers else None
     votes: dict[str, list[tuple[int, str]]] = {}
 
     def vote(name: str, points: int, evidence: str) -> None:
@@ -339,7 +344,7 @@ def _guess_lone_part(found: Detection) -> None:
     if part.kind == "vae" and latents == 4:
         names = ["sdxl", "sd1"] if "xl" in name else ["sd1", "sdxl"]
         hint = " (its file name says xl)" if "xl" in name else ""
-        evidence = f"VAE with 4 latent channels: SD 1.x, 2.x and XL share these shapes{hint}; no tensor tells the scaling_factor"
+        evidence = f"4 latent channels: SD 1.x, 2.x and XL share these shapes{hint}; no tensor tells the scaling_factor"
         titles = {"sd1": "VAE of Stable Diffusion 1.x and 2.x", "sdxl": "VAE of Stable Diffusion XL"}
         found.guesses = [
             Guess(family, titles[family], score=3 - place, evidence=[evidence]) for place, family in enumerate(names)

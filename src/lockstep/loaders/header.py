@@ -1,4 +1,5 @@
-"""What a checkpoint file says before any weight is read: names, shapes, dtypes, and a container that is told by its first bytes."""
+"""What a checkpoint file says before any weight is read: names, shapes, dtypes, and a container that is told by its
+first bytes."""
 
 from __future__ import annotations
 
@@ -73,8 +74,10 @@ def read_header(path: Path) -> Header:
         return Header(path, container, *read_gguf_header(path))
     if container == "pickle":
         raise FileFormatError(
-            f"{path} is a pickle{', whatever its name says' if path.suffix not in PICKLE_ENDINGS else ''}. Pickles can run "
-            "code where they are read. Lockstep reads one only if you ask for it (allow_pickle=True, --allow-pickle), and "
+            f"{path} is a pickle{', whatever its name says' if path.suffix not in PICKLE_ENDINGS else ''}. Pickles "
+            "can run "
+            "code where they are read. Lockstep reads one only if you ask for it (allow_pickle=True, "
+            "--allow-pickle), and "
             "then only tensors and plain containers (weights_only): anything else in it is refused, not run."
         )
     return Header(path, container, *read_safetensors_header(path))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Shapes = Mapping[str, tuple[int, ...]]
+RESNET_OUTPUTS = ("in_layers.2.weight", "out_layers.3.weight")  # either of them tells how wide a resnet is
 
 
 @dataclass
@@ -60,9 +61,10 @@ def original_levels(shapes: Shapes, blocks: str) -> list[Level]:
         if f"{place}.0.op.weight" in shapes:
             levels.append(Level())
             continue
-        if f"{place}.0.in_layers.2.weight" not in shapes:
+        if not any(name.startswith(f"{place}.0.in_layers.") for name in names):
             continue  # the first convolution
-        levels[-1].channels = shapes[f"{place}.0.in_layers.2.weight"][0]
+        found = [shapes[f"{place}.0.{end}"] for end in RESNET_OUTPUTS if f"{place}.0.{end}" in shapes]
+        levels[-1].channels = found[0][0] if found else 0
         levels[-1].depths.append(depth_of(names, f"{place}.1"))
         if any(name.endswith((".1.conv.weight", ".2.conv.weight")) and name.count(".") == 4 for name in names):
             levels.append(Level())
@@ -126,7 +128,9 @@ def _text_width(shapes: Shapes) -> int | None:
 
 def _depths(down: list[Level], up: list[Level], mid_depth: int) -> dict[str, Any]:
     """Transformer layers of each level; a last level without any counts for the middle."""
-    depths = [level.depth() if level.attends else 1 for level in down]
+    attending = [level.depth() for level in down if level.attends]
+    common = attending[0] if attending and {*attending, mid_depth or attending[0]} == {attending[0]} else 1
+    depths = [level.depth() if level.attends else common for level in down]
     if down and not down[-1].attends:
         depths[-1] = mid_depth or 1
     config = {"transformer_layers_per_block": one_or_list(depths)}
@@ -219,7 +223,7 @@ def text_config(shapes: Shapes, layout: str) -> dict[str, Any]:
 
 
 def tiny_config(encoder: Shapes, decoder: Shapes) -> dict[str, Any]:
-    """What the shapes of a tiny autoencoder's two lists of layers say; the decoder's list begins at its first weights."""
+    """What the shapes of a tiny autoencoder's two lists of layers say; a list begins at its first weights."""
     encoder_layers, decoder_layers = tiny_layers(encoder), tiny_layers(decoder)
     width, in_channels = encoder[f"{min(encoder_layers)}.weight"][:2]
     decoder_width, latent_channels = decoder[f"{min(decoder_layers)}.weight"][:2]

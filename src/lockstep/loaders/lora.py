@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import files
-from ..errors import FileFormatError, NotFoundError, WeightsError
+from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
 from ..models.weights import DTYPES, open_weights, read_tensors
 from .lora_names import LayerNames, Piece, refuse_other_kinds, split_name
 
@@ -59,6 +60,8 @@ class Lora:
 
 def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Unpack[files.HubArguments]) -> Path:
     """The file itself, or the one in a folder or on the hub."""
+    if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
+        raise InputError(f"A LoRA is named by a file, a folder or a hub id, got {name_or_path!r}.")
     path = Path(name_or_path)
     if path.is_file():
         return path

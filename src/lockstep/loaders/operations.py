@@ -1,9 +1,9 @@
 """What a weight map can do to tensors on their way, each operation readable in both directions.
 
 An operation is written as its name and its numbers, `split 1 1 1 4`; several in a row are joined by `|`:
-`transpose | split`. Forwards is from a file's layout to the model's; backwards undoes it, to the last bit (`absorb_bias`
-alone gives back what computes the same). All of them work on `meta` tensors too, so that shapes are known from a header.
-Each has its before and after in docs/weight-maps.md.
+`transpose | split`. Forwards is from a file's layout to the model's; backwards undoes it, to the last bit
+(`absorb_bias` alone gives back what computes the same). All of them work on `meta` tensors too, so that shapes are
+known from a header. Each has its before and after in docs/weight-maps.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The parts of a checkpoint file: which names belong to a UNet, a VAE, a text encoder, under whatever prefix they stand."""
+"""The parts of a checkpoint file: which names belong to a UNet, a VAE, a text encoder, under whatever prefix they
+stand."""
 
 from __future__ import annotations
 

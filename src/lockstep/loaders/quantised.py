@@ -1,4 +1,4 @@
-"""Quantised safetensors: scales beside the weights are multiplied in when a weight is read; what cannot be read is named."""
+"""Quantised safetensors: scales beside the weights are multiplied in when one is read; what cannot be read is named."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ REFUSED = {
 }
 
 
-def dequantised(stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+def dequantised(stored: Mapping[str, StoredTensor], opened: MappedFiles | None = None) -> dict[str, StoredTensor]:
     """The tensors without the scales, which are multiplied into the weights that they belong to."""
     _refuse_others(stored)
-    opened = MappedFiles()
+    opened = opened or MappedFiles()
     plain: dict[str, StoredTensor] = {}
     for name, tensor in stored.items():
         if name.rpartition(".")[2] == MARKER or name.endswith((*SCALES, *INPUT_SCALES)):
@@ -59,7 +59,7 @@ def _scaled(tensor: StoredTensor, scale: StoredTensor, opened: MappedFiles) -> S
         count *= n
     if count not in (1, rows) or not DTYPES[scale.info.dtype].is_floating_point:
         raise UnsupportedError(
-            f"{tensor.path}: a scale of shape {list(scale.info.shape)} for a weight of shape {list(tensor.info.shape)}; "
+            f"{tensor.path}: a scale of shape {list(scale.info.shape)} for a weight of {list(tensor.info.shape)}; "
             "one number, or one for each row, can be read."
         )
     return MadeTensor.of(tensor.path, torch.empty(tensor.info.shape, dtype=torch.float32, device="meta"), make)
@@ -70,6 +70,6 @@ def _refuse_others(stored: Mapping[str, StoredTensor]) -> None:
         kind = next((kind for end, kind in REFUSED.items() if name.endswith(end)), None)
         if kind is not None:
             raise UnsupportedError(
-                f"{tensor.path} is quantised as {kind} (tensor {name!r}), which is not read. Read are fp8 with or without "
-                "scales, GGUF, and fp16, bf16 or fp32 files of the same model."
+                f"{tensor.path} is quantised as {kind} (tensor {name!r}), which is not read. Read are fp8 with or "
+                "without scales, GGUF, and fp16, bf16 or fp32 files of the same model."
             )

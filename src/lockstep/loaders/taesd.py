@@ -16,6 +16,7 @@ from ..models.autoencoders.autoencoder_tiny_map import decoder_rows, encoder_row
 from ..models.modeling import resolve_device, resolve_dtype
 from ..models.weights import StoredTensor, open_weights
 from .implied import tiny_config, tiny_layers
+from .parts import Part
 from .weight_map import WeightMap
 
 LAYER = re.compile(r"(\d+)\.(conv\.[024]\.)?(weight|bias)")
@@ -36,6 +37,37 @@ def load_taesd(
     stored |= WeightMap(decoder_rows(config), "a TAESD decoder").to_ours(decoder)
     target = resolve_device(device)
     return AutoencoderTiny.from_stored(config, stored, dtype=resolve_dtype(dtype, target), device=target).eval()
+
+
+def read_tiny(
+    kind: Any,
+    path: Path,
+    part: Part,
+    stored: Mapping[str, StoredTensor],
+    dtype: torch.dtype | None,
+    device: torch.device,
+) -> Any:
+    """A tiny autoencoder from one file: published names, ComfyUI's prefixes, or a half beside the other half's file."""
+    if part.gaps:
+        names = {
+            "encoder": path.with_name(path.name.replace("decoder", "encoder")),
+            "decoder": path.with_name(path.name.replace("encoder", "decoder")),
+        }
+        other = next((one for one in names.values() if one != path and one.is_file()), None)
+        if other is None:
+            raise NotFoundError(
+                f"{path} is half of a TAESD: it has no {part.gaps[0]}, and there is no such file beside it."
+            )
+        return load_taesd(names["encoder"], names["decoder"], dtype="keep" if dtype is None else dtype, device=device)
+    if part.layout == "published":
+        return kind.from_stored(part.config, {name: stored[name] for name in part.shapes}, dtype=dtype, device=device)
+    halves = [
+        {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
+        for prefix in ("taesd_encoder.", "taesd_decoder.")
+    ]
+    ours = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(halves[0])
+    ours |= WeightMap(decoder_rows(part.config), "a TAESD decoder").to_ours(halves[1])
+    return kind.from_stored(part.config, ours, dtype=dtype, device=device)
 
 
 def _open(part: str, path: str | Path) -> dict[str, StoredTensor]:

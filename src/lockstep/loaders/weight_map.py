@@ -1,4 +1,4 @@
-"""Weight maps: which tensors of a file's layout are which tensors of a model, declared once and read in both directions.
+"""Weight maps: which tensors of a file are which tensors of a model, declared once and read in both directions.
 
 A map is a table of plain rows beside its model, `(theirs, ours)` or `(theirs, ours, operations)`:
 
@@ -177,18 +177,21 @@ class WeightMap:
                 plan.moves.append(move)
         return plan
 
-    def to_ours(self, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    def to_ours(self, stored: Mapping[str, StoredTensor], opened: MappedFiles | None = None) -> dict[str, StoredTensor]:
         """The tensors of a file as the model names and lays them out, none of them read yet."""
-        return self._convert(stored, backwards=False)
+        return self._convert(stored, opened or MappedFiles(), backwards=False)
 
-    def to_theirs(self, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    def to_theirs(
+        self, stored: Mapping[str, StoredTensor], opened: MappedFiles | None = None
+    ) -> dict[str, StoredTensor]:
         """The tensors of a model as the file's layout has them, none of them read yet."""
-        return self._convert(stored, backwards=True)
+        return self._convert(stored, opened or MappedFiles(), backwards=True)
 
-    def _convert(self, stored: Mapping[str, StoredTensor], backwards: bool) -> dict[str, StoredTensor]:
+    def _convert(
+        self, stored: Mapping[str, StoredTensor], opened: MappedFiles, backwards: bool
+    ) -> dict[str, StoredTensor]:
         plan = self.plan(stored, backwards)
         plan.check(self.what)
-        opened = MappedFiles()
         made: dict[str, StoredTensor] = {}
         for move in plan.moves:
             made.update(moved(move, [stored[name] for name in move.sources], opened))

@@ -34,13 +34,13 @@ class AttentionSwitches(nn.Module):
 
     def set_attention_slice(self, slice_size: str | int | list[int] | None = "auto") -> None:
         """Accepted, and without effect: attention is never computed as one matrix of all scores here."""
-        sizes = slice_size if isinstance(slice_size, list) else [slice_size]
-        able = [module for module in self.modules() if hasattr(module, "sliceable_head_dim")]
-        if isinstance(slice_size, list) and len(slice_size) != len(able):
-            raise InputError(f"set_attention_slice got {len(slice_size)} sizes for {len(able)} attentions.")
-        for module, size in zip(able, sizes * (len(able) if len(sizes) == 1 else 1), strict=False):
-            if isinstance(size, int) and not 0 < size <= module.sliceable_head_dim:
-                raise InputError(f"A slice is of 1 to {module.sliceable_head_dim} heads, got {size}.")
+        heads: list[Any] = [m.sliceable_head_dim for m in self.modules() if hasattr(m, "sliceable_head_dim")]
+        sizes = slice_size if isinstance(slice_size, list) else [slice_size] * len(heads)
+        if len(sizes) != len(heads):
+            raise InputError(f"set_attention_slice got {len(sizes)} sizes for {len(heads)} attentions.")
+        for most, size in zip(heads, sizes, strict=True):
+            if isinstance(size, int) and not 0 < size <= most:
+                raise InputError(f"A slice is of 1 to {most} heads, got {size}.")
         say_once("set_attention_slice changes nothing: the kernels bound the memory of attention themselves.")
 
     def fuse_qkv_projections(self) -> None:

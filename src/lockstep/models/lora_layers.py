@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ class MergedLoras(Protocol):
 class LoraLayersMixin(nn.Module):
     """`add_adapter`, `load_lora_adapter` and their relatives, for `ModelMixin`."""
 
-    merged_loras: MergedLoras | None = None  # set by a pipeline that merges into this model
+    merged_loras: MergedLoras | None = None  # set by a pipeline that has merged into this model
 
     @property
     def lora_configs(self) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class LoraLayersMixin(nn.Module):
             )
         self._require_free_name(adapter_name)
         adapter_config.base_model_name_or_path = None
-        peft.inject_adapter_in_model(adapter_config, self, adapter_name)
+        self._inject(adapter_config, adapter_name)
         self.set_adapter(adapter_name)
 
     def load_lora_adapter(
@@ -99,7 +100,7 @@ class LoraLayersMixin(nn.Module):
             return
         self._require_free_name(name)
         self._require_layers(tensors)
-        peft.inject_adapter_in_model(config, self, adapter_name=name, state_dict=tensors)
+        self._inject(config, name, state_dict=tensors)
         unfit = peft.set_peft_model_state_dict(self, tensors, name)
         told_missing = [key for key in unfit.missing_keys if "lora_" in key and f".{name}." in key]
         for kind, keys in (("unexpected", unfit.unexpected_keys), ("missing", told_missing)):
@@ -159,7 +160,7 @@ class LoraLayersMixin(nn.Module):
     def active_adapters(self) -> list[str]:
         """The adapters that are in use."""
         self._known_adapters([], merged=False)
-        active = next((layer.active_adapter for _, layer in self._lora_layers()), [])
+        active: Any = next((layer.active_adapter for _, layer in self._lora_layers()), [])
         return [active] if isinstance(active, str) else list(active)
 
     def disable_lora(self) -> None:
@@ -218,6 +219,11 @@ class LoraLayersMixin(nn.Module):
             raise RuntimeError(f"{told}.")
         if self.lora_configs and check_compiled == "warn":
             logger.warning("%s to avoid recompilation.", told)
+
+    def _inject(self, config: Any, name: str, **options: Any) -> None:
+        with warnings.catch_warnings():  # peft warns of a second adapter, which is what was asked for
+            warnings.filterwarnings("ignore", message="Already found a `peft_config`")
+            import_peft().inject_adapter_in_model(config, self, adapter_name=name, **options)
 
     def _swap(self, name: str, tensors: Mapping[str, torch.Tensor], config: Any) -> None:
         from peft.utils.hotswap import check_hotswap_configs_compatible, hotswap_adapter_from_state_dict

@@ -35,16 +35,20 @@ from ..errors import (
 )
 from ..notes import say_once
 from .attention_switches import AttentionSwitches
+from .layerwise_casting import SKIPPED, cast_layerwise
 from .lora_layers import LoraLayersMixin
-from .options import (
-    NO_EFFECT,
-    NOT_HERE,
-    chosen_device,
-    chosen_files,
-    take_known_elsewhere,
-)
+from .options import LOADING_ARGUMENTS, chosen_device, chosen_files, take_known_elsewhere
 from .options import check_always as check_always
-from .weights import DTYPES, StoredTensor, open_folder, read_tensors, remove_earlier, save_weights
+from .weights import (
+    DTYPES,
+    MadeTensor,
+    StoredTensor,
+    in_memory,
+    open_folder,
+    read_tensors,
+    remove_earlier,
+    save_weights,
+)
 
 Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
@@ -83,7 +87,8 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     # Two names that pipelines of other libraries ask a model for.
     _supports_gradient_checkpointing: ClassVar[bool] = False
     _keep_in_fp32_modules: ClassVar[None] = None
-    loaded_from: Path | None = None  # the folder, where there was one
+    _computes_in: torch.dtype | None = None  # where weights are kept in another dtype
+    loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
     def from_pretrained(
@@ -102,28 +107,20 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
+        if subfolder is None and isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
+            kept = dtype if dtype is not None else torch_dtype
+            return cls.from_single_file(name_or_path, dtype=kept, device=device, **config_and_hub)
         hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
         safetensors, pickles = chosen_files(config_and_hub)
-        device = chosen_device(device, config_and_hub.pop("device_map", None))
+        place = chosen_device(device, config_and_hub.pop("device_map", None))
         take_known_elsewhere(config_and_hub)
         unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
         if unknown:
-            known = [
-                *config_defaults(cls),
-                *files.HUB_ARGUMENTS,
-                *NO_EFFECT,
-                *NOT_HERE,
-                *["use_safetensors", "allow_pickle", "device_map"],
-                "subfolder",
-                "variant",
-                "dtype",
-                "torch_dtype",
-                "device",
-            ]
+            known = [*config_defaults(cls), *files.HUB_ARGUMENTS, *LOADING_ARGUMENTS]
             raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
         if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
             raise InputError(f"dtype and torch_dtype are two names of one argument, got {dtype} and {torch_dtype}.")
-        target = resolve_device(device)
+        target = resolve_device(place)
         wanted = resolve_dtype(dtype if dtype is not None else torch_dtype, target)
         patterns = [f"{subfolder}/*" if subfolder else "*", "*.json"]
         folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)
@@ -137,6 +134,27 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
         model.assign(cls.stored_tensors(opened), dtype=wanted, device=target).eval()
         model.loaded_from = folder
         return model
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> typing.Self:
+        """The model of this class inside a checkpoint file: original or published names, alone or with others.
+
+        `config=` (a folder, or values), `dtype=`, `device=`, `family=` and `allow_pickle=` as for pipelines; further
+        arguments replace values of the config.
+        """
+        import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
+
+        own: dict[str, Any] = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
+        own["dtype"] = own.get("dtype", options.pop("torch_dtype", None))
+        own["allow_pickle"] = chosen_files(options)[1]
+        own["device"] = chosen_device(options.pop("device", None), options.pop("device_map", None))
+        take_known_elsewhere(options)
+        unknown = sorted(set(options) - {*config_defaults(cls), *files.HUB_ARGUMENTS})
+        if unknown:
+            known = [*config_defaults(cls), *own, *LOADING_ARGUMENTS]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_single_file", unknown[0], known)
+        values = {key: value for key, value in options.items() if key not in files.HUB_ARGUMENTS}
+        return lockstep.load_single_file(cls, path, **own, **values)
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
@@ -162,6 +180,19 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     ) -> typing.Self:
         """A model of this config with the values of a file."""
         return cls.on_meta(config).assign(stored, dtype=dtype, device=device)
+
+    @classmethod
+    def sharing(cls, other: nn.Module, config: Mapping[str, Any]) -> typing.Self:
+        """A model of this class with another's config, and with its very weights: what changes there changes here."""
+        cls.check_class(config)
+        model = cls.on_meta(config)
+        path = Path(f"{type(other).__module__}.{type(other).__name__}")
+        stored = cls.stored_tensors(in_memory(other.state_dict(keep_vars=True), path))
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        check_tensors(cls.__name__, expected, stored)
+        tensors = {name: typing.cast(MadeTensor, stored[name]).make() for name in expected}
+        model.load_state_dict(tensors, assign=True)
+        return model.train(other.training)
 
     @classmethod
     def check_class(cls, config: Mapping[str, Any]) -> None:
@@ -281,8 +312,10 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the floating-point parameters."""
-        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype())
+        """The dtype of the floating-point parameters, or where they are cast for it, the one that they compute in."""
+        return self._computes_in or next(
+            (p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype()
+        )
 
     @property
     def device(self) -> torch.device:
@@ -312,6 +345,17 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
             raise UnsupportedError(f"{type(self).__name__} has no block that supports gradient checkpointing.")
         for module in able:
             module.gradient_checkpointing = on  # type: ignore[assignment]
+
+    def enable_layerwise_casting(
+        self,
+        storage_dtype: torch.dtype = torch.float8_e4m3fn,
+        compute_dtype: torch.dtype | None = None,
+        skip_modules_pattern: typing.Sequence[str] | None = None,
+    ) -> None:
+        """Keep the weights of most layers in a small dtype; each is cast while it runs. Slower, and less memory."""
+        skipped = SKIPPED if skip_modules_pattern is None else tuple(skip_modules_pattern)
+        self._computes_in = compute_dtype or self.dtype
+        cast_layerwise(self, storage_dtype, self._computes_in, (*skipped, *self.keep_in_fp32))
 
     @contextlib.contextmanager
     def cache_context(self, name: str) -> Iterator[None]:

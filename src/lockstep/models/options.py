@@ -27,6 +27,11 @@ NOT_HERE = {
     "output_loading_info": "a model that was loaded has no missing and no further tensors",
     "parallel_config": "a model is on one device",
 }
+LOADING_ARGUMENTS = (
+    *["subfolder", "variant", "dtype", "torch_dtype", "device", "device_map", "use_safetensors", "allow_pickle"],
+    *NO_EFFECT,
+    *NOT_HERE,
+)
 
 
 def check_always(options: dict[str, Any]) -> None:
@@ -69,5 +74,5 @@ def chosen_device(device: torch.device | str | int | None, device_map: Any) -> t
     if device is not None and device != device_map:
         raise InputError(f"device and device_map name two places, got {device!r} and {device_map!r}.")
     if device_map in ("auto", "balanced", "balanced_low_0", "sequential"):
-        return torch.accelerator.current_accelerator() or "cpu"  # type: ignore[no-any-return, attr-defined]
-    return device_map  # type: ignore[no-any-return]
+        return torch.accelerator.current_accelerator() or "cpu"
+    return device_map

@@ -166,9 +166,14 @@ def read_tensors(
 
 
 class MappedFiles:
-    """Files that are memory-mapped once, however many tensors are read from them."""
+    """Files that are memory-mapped once, however many tensors are read from them.
 
-    def __init__(self) -> None:
+    With `copies`, nothing is mapped: every tensor is read into memory of its own, which is free when it goes (the pages
+    of a mapped file that was read through stay with the process).
+    """
+
+    def __init__(self, copies: bool = False) -> None:
+        self.copies = copies
         self.storages: dict[Path, Any] = {}
 
     def read(self, tensor: StoredTensor, wanted: torch.dtype | None = None) -> torch.Tensor:
@@ -177,7 +182,7 @@ class MappedFiles:
         wanted = source if wanted is None else wanted
         if isinstance(tensor, MadeTensor):
             return tensor.make().to(wanted).contiguous()
-        if source == wanted and tensor.info.start % source.itemsize == 0:
+        if source == wanted and tensor.info.start % source.itemsize == 0 and not self.copies:
             return _view(self._storage(tensor.path), tensor.info, source)
         return _read_cast(tensor, source, wanted)
 
@@ -262,7 +267,7 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict
         try:
             save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, metadata)
         except SafetensorError as problem:  # it hides what the disk said in a text
-            said = re.search(r"code: (\d+)", str(problem))
+            said = re.search(r"(?:code: |os error )(\d+)", str(problem))
             raise OSError(int(said[1]), str(problem)) if said else problem from None
 
 

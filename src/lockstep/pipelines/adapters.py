@@ -37,32 +37,57 @@ class LoraModels(Mapping[str, nn.Module]):
         return len(self._names)
 
 
+class MergedInto:
+    """The LoRAs of a pipeline as one of its models sees them: their strengths in that model alone."""
+
+    def __init__(self, adapters: Adapters, component: str) -> None:
+        self.adapters, self.component = adapters, component
+
+    def names(self) -> list[str]:
+        layers = ((name, place) for name, lora in self.adapters.loras.items() for place in lora.layers)
+        return list(dict.fromkeys(name for name, place in layers if place[0] == self.component))
+
+    def set_strengths(self, strengths: Mapping[str, float]) -> None:
+        self.adapters.in_component |= {(self.component, name): value for name, value in strengths.items()}
+        self.adapters.apply()
+
+    def enable(self, on: bool) -> None:
+        left_out = self.adapters.left_out
+        self.adapters.left_out = left_out - {self.component} if on else left_out | {self.component}
+        self.adapters.apply()
+
+
 class Adapters:
     """The LoRA files of a pipeline, their strengths, and the weights as they were without them."""
 
     def __init__(self) -> None:
         self.loras: dict[str, Lora] = {}
         self.strengths: dict[str, float] = {}
+        self.in_component: dict[tuple[str, str], float] = {}  # (component, name): where a model was asked for another
+        self.left_out: set[str] = set()  # components in which none is used
         self._originals: dict[Place, tuple[nn.Module, Tensor]] = {}
 
     def add(self, name: str, lora: Lora, models: Mapping[str, nn.Module]) -> None:
         for component, layer in lora.layers:
             module = models[component].get_submodule(layer)
             self._originals.setdefault((component, layer), (module, module.weight))  # type: ignore[arg-type]
+        for component in {component for component, _ in lora.layers}:
+            setattr(models[component], "merged_loras", MergedInto(self, component))  # noqa: B010 - no model need have it
         self.loras[name], self.strengths[name] = lora, 1.0
 
     def remove(self, names: Sequence[str]) -> None:
         for name in names:
             del self.loras[name], self.strengths[name]
+        self.in_component = {place: value for place, value in self.in_component.items() if place[1] not in names}
 
     def apply(self) -> None:
         """Every touched weight from its original; those that nothing adds to any more get the original itself."""
         for place, (module, original) in list(self._originals.items()):
             additions = [
-                (layer, self.strengths[name])
+                (layer, self.strength(place[0], name))
                 for name, lora in self.loras.items()
                 for layer in lora.layers.get(place, ())
-                if self.strengths[name] != 0
+                if self.strength(place[0], name) != 0
             ]
             now: Tensor = module.weight  # type: ignore[assignment]
             weight = merged_weight(original, additions) if additions else original
@@ -70,17 +95,30 @@ class Adapters:
             if not any(place in lora.layers for lora in self.loras.values()):
                 del self._originals[place]
 
+    def strength(self, component: str, name: str) -> float:
+        """How much of a LoRA a component gets."""
+        return 0.0 if component in self.left_out else self.in_component.get((component, name), self.strengths[name])
+
+    def set_strengths(self, strengths: Mapping[str, float]) -> None:
+        """These, in every component."""
+        self.strengths = {name: strengths.get(name, 0.0) for name in self.loras}
+        self.in_component.clear()
+
     def forget(self) -> None:
         """The weights stay as they are now."""
-        for kept in (self.loras, self.strengths, self._originals):
+        for kept in (self.loras, self.strengths, self.in_component, self._originals):
             kept.clear()
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
-        return [
-            {"file": lora.source, "sha256": lora.sha256, "strength": self.strengths[name], "name": name}
-            for name, lora in self.loras.items()
-        ]
+        return [self._described(name, lora) for name, lora in self.loras.items()]
+
+    def _described(self, name: str, lora: Lora) -> dict[str, Any]:
+        told = {"file": lora.source, "sha256": lora.sha256, "strength": self.strengths[name], "name": name}
+        components = {component for component, _ in lora.layers}
+        others = {c: self.strength(c, name) for c in sorted(components)}
+        same = all(value == self.strengths[name] for value in others.values())
+        return told if same else {**told, "in_component": others}
 
 
 class LoraMixin:
@@ -123,7 +161,7 @@ class LoraMixin:
         chosen = [names] if isinstance(names, str) else list(names)
         self._require_adapters(chosen)
         strengths = check_strengths(chosen, weights)
-        self._adapters.strengths = {name: strengths.get(name, 0.0) for name in self._adapters.loras}
+        self._adapters.set_strengths(strengths)
         self._adapters.apply()
 
     def delete_adapters(self, names: str | Sequence[str]) -> None:

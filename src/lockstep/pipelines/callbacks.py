@@ -53,7 +53,8 @@ def taken(name: str, value: Any, values: Any) -> dict[str, Any]:
     own = value_behind(name, values)
     if own == CONTROL:
         return {own: value if isinstance(value, list) else [value]}
-    before, negative = getattr(values, own, None), getattr(values, f"negative_{own}", None)
+    before: Any = getattr(values, own, None)
+    negative: Any = getattr(values, f"negative_{own}", None)
     if own in PAIRED and negative is not None and len(value) == len(before) + len(negative):
         return {f"negative_{own}": value[: len(negative)], own: value[len(negative) :]}
     return {own: value}

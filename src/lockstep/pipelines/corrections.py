@@ -31,8 +31,8 @@ NO_RUNGE_KUTTA = Correction("scheduler", "skip_prk_steps", True)
 
 def corrected(owner: str, name: str, component: Any, corrections: tuple[Correction, ...]) -> Any:
     """The component, or one of the same class with the settings corrected."""
-    config = getattr(component, "config", None)
-    wrong = [one for one in corrections if one.component == name and config is not None and one.applies(config)]
+    config: Any = getattr(component, "config", None) or {}
+    wrong = [one for one in corrections if one.component == name and one.applies(config)]
     if not wrong:
         return component
     values = {one.setting: one.wanted for one in wrong}

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
 
+from ..blocks import foreign
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
@@ -32,6 +33,7 @@ from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
 from ..files import HUB_ARGUMENTS
+from ..loaders.header import ENDINGS, is_checkpoint
 from ..models.modeling import resolve_device
 from . import callbacks
 from .adapters import Adapters, LoraMixin
@@ -39,6 +41,8 @@ from .corrections import Correction, corrected
 from .loading import dtype_for, understood
 from .offload import Offload
 from .saving import written_beside
+from .single_file import open_index as open_index
+from .single_file import take_file_options as take_file_options
 from .switches import SwitchesMixin
 
 Place = str | int | torch.device
@@ -309,11 +313,11 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         spec = self._specs[name]
         if isinstance(component, (list, tuple)):
             component = spec.gathered(component)
+        component = foreign.adopted(spec, component)
         plain = getattr(component, "_orig_mod", component)  # torch.compile wraps
         if component is not None and not spec.takes(type(plain)):
-            raise InputError(
-                f"Component {name!r} wants {describe_type(spec.type_hint)}, got {type(component).__name__}."
-            )
+            wanted = describe_type(spec.type_hint)
+            raise InputError(f"Component {name!r} wants {wanted}, got {foreign.shown(plain, wanted)}.")
         with self._lock:
             self._unloaded.pop(name, None)
             self._outlines.pop(name, None)
@@ -468,16 +472,17 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         variant: str | None = None,
         **parts_and_hub: Any,
     ) -> Self:
-        """A pipeline from a folder or hub id, by its model_index.json or modular_model_index.json.
+        """A pipeline from a folder or hub id, by its (modular_)model_index.json, or from a single file.
 
         The index names the class. Components and config values can be given by name in place of the stored ones (None
         leaves one away). `workflow=` loads only what that workflow uses and `load=False` nothing; the rest is loaded
         when a run first needs it.
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
+        file_options = take_file_options(name_or_path, parts_and_hub)
         told = understood(parts_and_hub)
         device = told.get("device") if device is None else device
-        found = index_files.read_index(name_or_path, **hub)
+        found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
@@ -521,6 +526,17 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         spec, component = self._specs[name], self._components[name]
         made = spec.create(**self.face.settings(spec))
         return type(component) is type(made) and dict(component.config) == dict(made.config)
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> Self:
+        """A pipeline from one checkpoint file, which is recognised by its tensors; takes what `from_pretrained` takes.
+
+        `config=` is a folder with the configs and tokenizers to use, `family=` and `prediction_type=` say what no
+        tensor tells, and `allow_pickle=True` reads a .ckpt, .pt or .bin (tensors alone; nothing in it is run).
+        """
+        if not is_checkpoint(path):
+            raise InputError(f"from_single_file wants a checkpoint file ({', '.join(ENDINGS)}), got {str(path)!r}.")
+        return cls.from_pretrained(path, **options)
 
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""

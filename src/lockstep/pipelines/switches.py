@@ -32,7 +32,7 @@ class SwitchesMixin:
         """Offload model by model: layer by layer saves little more and costs much more time."""
         say_once("enable_sequential_cpu_offload moves whole models here, as enable_model_cpu_offload does.")
         where = device if device is not None or gpu_id is None else f"cuda:{gpu_id}"
-        return self.enable_model_cpu_offload(where)  # type: ignore[attr-defined,no-any-return]
+        return self.enable_model_cpu_offload(where)  # type: ignore[attr-defined]
 
     def maybe_free_model_hooks(self) -> None:
         """Nothing: offloading needs no hooks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -12,7 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError
-from .special_tokens import SpecialTokens
+from .special_tokens import SPECIAL_NAMES, SpecialTokens
 from .tokenizer import Settings, Tokenizer, read_backend_file
 
 END_OF_WORD = "</w>"
@@ -49,6 +50,16 @@ class CLIPTokenizer(Tokenizer):
         """Build from a vocabulary and its merges in order of rank."""
         model = bpe(dict(vocab), [tuple(pair) for pair in merges], cls.default_tokens["unk_token"])
         return cls(clip_backend(model), **settings)
+
+    @classmethod
+    def published(cls, **settings: Any) -> CLIPTokenizer:
+        """The tokenizer of the published models, whose vocabulary is in the package; settings name the pad token."""
+        roles = {name: settings.pop(name) for name in SPECIAL_NAMES if name in settings}
+        merges = published_merges()
+        marks = [cls.default_tokens["bos_token"], cls.default_tokens["eos_token"]]
+        tokens = [*clip_alphabet(), *(a + b for a, b in merges), *marks]
+        vocab = {token: index for index, token in enumerate(tokens)}
+        return cls.from_vocabulary(vocab, merges, special_tokens=SpecialTokens(named=roles), **settings)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, **settings: Unpack[Settings]) -> CLIPTokenizer:
@@ -111,6 +122,10 @@ class CLIPTokenizer(Tokenizer):
 
     def save_pretrained(self, folder: str | Path) -> None:
         super().save_pretrained(folder)
+        self.save_vocabulary(folder)
+
+    def save_vocabulary(self, folder: str | Path) -> None:
+        """Write `vocab.json` and `merges.txt` alone."""
         model = json.loads(self.backend.to_str())["model"]
         files.write_text(Path(folder) / "vocab.json", json.dumps(model["vocab"], ensure_ascii=False) + "\n")
         lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
@@ -118,6 +133,12 @@ class CLIPTokenizer(Tokenizer):
 
     def clean_up(self, text: str) -> str:
         return text.replace(END_OF_WORD, " ").strip()
+
+
+def published_merges() -> list[tuple[str, str]]:
+    """CLIP's merges in order of rank (openai/CLIP, MIT License: see NOTICE beside the file)."""
+    text = lzma.decompress((Path(__file__).parent / "clip_merges.txt.xz").read_bytes()).decode("utf-8")
+    return [(first, second) for first, second in (line.split() for line in text.splitlines())]
 
 
 def bpe(vocab: Any, merges: Any, unk_token: str) -> models.BPE:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ...errors import InputError
+from ...errors import InputError, NotFoundError
 from ..console import err, out, print_json
 from ..exit_codes import exit_code_of_verdict
 from .options import (
@@ -64,13 +64,31 @@ def record(
     stop_at: Annotated[
         str | None, typer.Option(help="End the run early: preloop, denoise:01, post_loop or a module's path.")
     ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Of a MODEL.onnx: a .safetensors or .npz file with its inputs by name.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a model once and write down everything it computes, without editing it."""
+    if model.endswith(".onnx"):
+        return _record_onnx(Path(model), inputs, output, json)
     run = RunRecipe(model, library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level)
     rules = keep_rules(keep or [])
     err.print(f"[dim]loading {run.label}[/]", highlight=False)
     recorder = load(run).record(output, keep=rules, stop_at=stop_at)
+    _tell_recorded(output, recorder.stopped, json)
+
+
+def _record_onnx(model: Path, inputs: Path | None, output: Path, json: bool) -> None:
+    from ...parity.recording.onnx_graph import read_arrays, record_onnx
+
+    if inputs is None:
+        raise InputError(f"{model} needs --inputs FILE.safetensors or FILE.npz, with the inputs of the graph by name.")
+    record_onnx(model, read_arrays(inputs), output)
+    _tell_recorded(output, None, json)
+
+
+def _tell_recorded(output: Path, stopped: str | None, json: bool) -> None:
     from ...parity import Trace
 
     trace = Trace.open(output)
@@ -80,7 +98,7 @@ def record(
         "parameters": len(trace.params),
         "steps": len(trace.steps),
         "bytes": sum(f.stat().st_size for f in output.iterdir()),
-        "stopped_at": recorder.stopped,
+        "stopped_at": stopped,
     }
     if json:
         print_json(facts)
@@ -285,6 +303,9 @@ def prove(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
     options = {"rounding": rounding, "seconds": seconds}
+    for side in (reference, candidate or ""):
+        if side.endswith((".safetensors", ".trace")) and not Path(side).exists():
+            raise NotFoundError(f"There is no trace at {side}.")
     if is_trace(reference) or (candidate is not None and is_trace(candidate)):
         comparison = _proof_with_trace(asked, reference, candidate, library, output, runs, map, **options)
     else:
@@ -442,6 +463,7 @@ COMMANDS = [
             "record ./stable-diffusion-v1-5 --library diffusers -o ref.trace --prompt 'a cat' --seed 7",
             "record ./stable-diffusion-v1-5 -o cand.trace --prompt 'a cat' --seed 7 --keep 'unet.mid_block.*=full'",
             "record my_port.py:build -o cand.trace",
+            "record my_port.onnx --inputs inputs.safetensors -o cand.trace",
         ),
     ),
     (floor, examples("floor ref.trace", "floor ref.trace --runs fp64,ulp,ulp,sdpa:math,threads:1,batch")),

@@ -142,5 +142,6 @@ def check_size(folder: Path, limit_mb: float) -> None:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > limit_mb * 1e6:
         raise InputError(
-            f"The folder would have {size / 1e6:.1f} MB, the limit is {limit_mb:g} MB. Export in half precision or raise it."
+            f"The folder would have {size / 1e6:.1f} MB, the limit is {limit_mb:g} MB. Export in half precision or "
+            "raise it."
         )

@@ -84,7 +84,8 @@ class LatentStore:
         missing = wanted[~self.done[wanted]]
         if len(missing):
             raise NotFoundError(
-                f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage."
+                f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` "
+                "stage."
             )
         return self.normal().normalise(torch.from_numpy(self.latents[wanted].astype(np.float32)))
 

@@ -173,16 +173,18 @@ class UpDecoderBlock2D(ResnetStack):
 class UNetMidBlock2D(nn.Module):
     """Two residual blocks at the lowest resolution, with an attention between them where the config asks for it."""
 
+    gradient_checkpointing = False
+
     def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
         super().__init__()
         self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
         self.resnets = nn.ModuleList(ResnetBlock2D(channels, channels, groups, act_fn) for _ in range(2))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        hidden = self.resnets[0](hidden)
+        hidden = checkpointed(self, self.resnets[0], hidden)
         for attention in self.attentions:
             hidden = attention(hidden)
-        return self.resnets[1](hidden)
+        return checkpointed(self, self.resnets[1], hidden)
 
 
 class Encoder(nn.Module):
@@ -191,16 +193,9 @@ class Encoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.conv_in = Conv2d(in_channels, widths[0], 3, padding=1)
         self.down_blocks = nn.ModuleList()
@@ -217,7 +212,7 @@ class Encoder(nn.Module):
         hidden = self.conv_in(pixels)
         for block in self.down_blocks:
             hidden = checkpointed(self, block, hidden)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
 
 
@@ -227,16 +222,9 @@ class Decoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         upward = tuple(reversed(widths))
         self.conv_in = Conv2d(in_channels, upward[0], 3, padding=1)
@@ -252,7 +240,7 @@ class Decoder(nn.Module):
 
     def forward(self, latents: Tensor) -> Tensor:
         hidden = self.conv_in(latents)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         for block in self.up_blocks:
             hidden = checkpointed(self, block, hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
@@ -332,26 +320,15 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
 
     @register_to_config
     def __init__(
-        self,
-        in_channels: int = 3,
-        out_channels: int = 3,
+        self, in_channels: int = 3, out_channels: int = 3,
         down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",),
-        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",),
-        block_out_channels: tuple[int, ...] = (64,),
-        layers_per_block: int = 1,
-        act_fn: str = "silu",
-        latent_channels: int = 4,
-        norm_num_groups: int = 32,
-        sample_size: int | tuple[int, ...] = 32,
-        scaling_factor: float = 0.18215,
-        shift_factor: float | None = None,
-        latents_mean: tuple[float, ...] | None = None,
-        latents_std: tuple[float, ...] | None = None,
-        force_upcast: bool = True,
-        use_quant_conv: bool = True,
-        use_post_quant_conv: bool = True,
+        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",), block_out_channels: tuple[int, ...] = (64,),
+        layers_per_block: int = 1, act_fn: str = "silu", latent_channels: int = 4, norm_num_groups: int = 32,
+        sample_size: int | tuple[int, ...] = 32, scaling_factor: float = 0.18215, shift_factor: float | None = None,
+        latents_mean: tuple[float, ...] | None = None, latents_std: tuple[float, ...] | None = None,
+        force_upcast: bool = True, use_quant_conv: bool = True, use_post_quant_conv: bool = True,
         mid_block_add_attention: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         _check_config(self.config)
         body = (block_out_channels, layers_per_block, norm_num_groups, act_fn, mid_block_add_attention)

@@ -186,12 +186,12 @@ def depths_of(owner: str, depth: int | tuple[int, ...], layers: int) -> tuple[in
     """The number of transformer layers after each resnet of one block."""
     if isinstance(depth, int):
         return (depth,) * layers
-    if len(depth) != layers:
+    if len(depth) < layers:
         raise ConfigError(
             f"{owner}: transformer_layers_per_block gives {list(depth)} for a block of {layers} resnets; "
             "give one number, or one per resnet."
         )
-    return tuple(depth)
+    return tuple(depth[:layers])  # published configs may list more than a block has
 
 
 def plan_up_depths(

@@ -158,7 +158,7 @@ class UNet2DEncoder(ModelMixin):
     ) -> None:
         """Refuse what the weights cannot take, before anything is computed."""
         owner = type(self).__name__
-        check_sample(owner, sample, self.config["in_channels"], self.conv_in.weight.dtype)
+        check_sample(owner, sample, self.config["in_channels"], self.dtype)
         if min(self.level_sizes(sample)[-1]) < 1:
             raise InputError(
                 f"{owner}: {sample.shape[2]}×{sample.shape[3]} latents are too small to be halved "
@@ -192,7 +192,7 @@ class UNet2DEncoder(ModelMixin):
             if mask is not None:
                 raise InputError(f"{owner}: encoder_attention_mask was given without encoder_hidden_states.")
             return
-        check_tensor(owner, "encoder_hidden_states", text, self.conv_in.weight.dtype, sample.device)
+        check_tensor(owner, "encoder_hidden_states", text, self.dtype, sample.device)
         if text.ndim != 3 or text.shape[0] != batch:
             raise InputError(
                 f"{owner}: encoder_hidden_states has to be ({batch}, tokens, {width}), got {tuple(text.shape)}."

@@ -80,22 +80,11 @@ class CLIPVisionModel(TransformersModel):
 
     @register_to_config
     def __init__(
-        self,
-        *,
-        hidden_size: int = 768,
-        intermediate_size: int = 3072,
-        projection_dim: int = 512,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        num_channels: int = 3,
-        image_size: int = 224,
-        patch_size: int = 32,
-        hidden_act: str = "quick_gelu",
-        layer_norm_eps: float = 1e-5,
-        attention_dropout: float = 0.0,
-        initializer_range: float = 0.02,
-        initializer_factor: float = 1.0,
-    ) -> None:
+        self, *, hidden_size: int = 768, intermediate_size: int = 3072, projection_dim: int = 512,
+        num_hidden_layers: int = 12, num_attention_heads: int = 12, num_channels: int = 3, image_size: int = 224,
+        patch_size: int = 32, hidden_act: str = "quick_gelu", layer_norm_eps: float = 1e-5,
+        attention_dropout: float = 0.0, initializer_range: float = 0.02, initializer_factor: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         owner = type(self).__name__
         check_sizes(owner, self.config, *SIZES)

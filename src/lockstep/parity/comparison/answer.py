@@ -427,7 +427,8 @@ def _add_arrangements(result: Comparison) -> None:
     kinds: dict[str, list[NodeResult]] = defaultdict(list)
     for node in result.nodes:
         if node.arranged:
-            kinds[node.arranged.split(" ")[0] if node.how != "weights" else "fused"].append(node)
+            word = node.arranged.split(" ")[0]
+            kinds["rows" if word.isdigit() else word].append(node)
     for nodes in kinds.values():
         first = nodes[0]
         result.reasons.append(

@@ -215,7 +215,7 @@ class _Arranging:
 
             if whole not in self._orders:
                 orders = list(permutations(range(len(sources))))
-                self._orders[whole] = min(orders, key=lambda order: self._error(target, join(order)))  # noqa: B023
+                self._orders[whole] = min(orders, key=lambda order: self._error(target, join(order)))
             order = self._orders[whole]
             made = self._make(sources[0], target, lambda order=order, join=join: join(order))  # type: ignore[misc]
             names = ", ".join(f"`{parts[i]}`" for i in order)

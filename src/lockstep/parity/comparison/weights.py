@@ -62,7 +62,10 @@ def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
 
 def _measured(trace: Trace) -> dict[str, Entry]:
     """Parameters with their statistics: written beside them, or taken from the data of a file that has no more."""
-    return {path: replace(entry, stats=trace.stats(entry)) for path, entry in trace.params.items()}
+    return {
+        path: entry if entry.stats is not None else replace(entry, stats=trace.stats(entry))
+        for path, entry in trace.params.items()
+    }
 
 
 def tolerance(a: Entry, b: Entry) -> float:

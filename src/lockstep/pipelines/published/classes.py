@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...blocks import index as index_files
 from ...blocks.compose import CompositeBlocks
 from ...blocks.face import Face
 from ...blocks.params import public_class
@@ -15,7 +14,7 @@ from ...blocks.wiring import trace
 from ...errors import UnsupportedError
 from ...files import HUB_ARGUMENTS
 from .. import corrections
-from ..pipeline import DiffusionPipeline
+from ..pipeline import DiffusionPipeline, open_index, take_file_options
 from .table import AUTO, DECIDING, PUBLISHED, blocks_of, name_for
 
 
@@ -67,11 +66,13 @@ class AutoPipeline:
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, **options: Any) -> DiffusionPipeline:
-        """The pipeline of a folder or hub id for this task."""
+        """The pipeline of a folder, hub id or single file for this task."""
         hub = {key: value for key, value in options.items() if key in HUB_ARGUMENTS}
-        found = index_files.read_index(name_or_path, **hub)
+        found = open_index(name_or_path, take_file_options(name_or_path, dict(options)), hub)
         steered = options.get("controlnet") is not None or (found.entries.get("controlnet") or [None, None])[1]
         return cls._class_for(found.class_name or "", bool(steered)).from_pretrained(name_or_path, **options)
+
+    from_single_file = from_pretrained
 
     @classmethod
     def from_pipe(cls, pipe: Any, **changes: Any) -> DiffusionPipeline:

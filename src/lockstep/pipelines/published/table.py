@@ -130,20 +130,15 @@ PUBLISHED: dict[str, Row] = {
         steered=True,
     ),
 }
-# the families' own names run every workflow; this is how their first arguments stand
-WHOLE = {
-    "StableDiffusionPipeline": ("sd", f"prompt height width {GRID} guidance_scale negative_prompt".split()),
-    "StableDiffusionXLPipeline": ("xl", f"prompt prompt_2 height width {GRID} denoising_end guidance_scale".split()),
-}
+# the families' own names, which run every workflow
+WHOLE = {pipeline: blocks for blocks, pipeline in (FAMILIES["sd"], FAMILIES["xl"])}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
         zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
 
 
 def blocks_of(name: str) -> str | None:
     """The blocks that a published name stands over."""
-    if name in WHOLE:
-        return FAMILIES[WHOLE[name][0]][0]
-    return PUBLISHED[name].family if name in PUBLISHED else None
+    return PUBLISHED[name].family if name in PUBLISHED else WHOLE.get(name)
 
 
 def name_for(blocks: str, task: str, steered: bool) -> str | None:
@@ -151,5 +146,5 @@ def name_for(blocks: str, task: str, steered: bool) -> str | None:
     for name, row in PUBLISHED.items():
         if (row.family, row.task, row.steered) == (blocks, task, steered):
             return name
-    whole = [name for name in WHOLE if blocks_of(name) == blocks]
+    whole = [name for name in WHOLE if WHOLE[name] == blocks]
     return whole[0] if whole and task == "text2image" and not steered else None

@@ -9,7 +9,6 @@ from torch import Tensor
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
 from ..corrections import NO_CLIPPING, STEPS_OFFSET
-from ..published.table import WHOLE
 from .blocks import StableDiffusionBlocks
 
 
@@ -18,7 +17,7 @@ class StableDiffusionPipeline(PicturePipeline):
 
     default_blocks: ClassVar[Any] = StableDiffusionBlocks
     corrections = (STEPS_OFFSET, NO_CLIPPING)
-    face = Face(tuple(WHOLE["StableDiffusionPipeline"][1]))
+    face = Face(("prompt", "height", "width", "num_inference_steps", "timesteps", "sigmas", "guidance_scale"))
 
     def encode_prompt(
         self,

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
-from ..published.table import WHOLE
 from .blocks import StableDiffusionXLBlocks
 
 
@@ -16,7 +15,9 @@ class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
-    face = Face(tuple(WHOLE["StableDiffusionXLPipeline"][1]))
+    face = Face(
+        ("prompt", "prompt_2", "height", "width", "num_inference_steps", "timesteps", "sigmas", "denoising_end")
+    )
 
     def encode_prompt(
         self,
