@@ -25,6 +25,8 @@ Stages, each of which goes on where it was stopped:
 
   lockstep train emoji diffusion --teacher ./taesd --run final --start-from main --decay 4000
 
+  lockstep train emoji wording ./my-emoji
+
   lockstep train emoji sheet sheet.png --teacher ./taesd --run final
 
   lockstep train emoji export ./my-emoji --run final
