@@ -63,6 +63,7 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.published.classes.AutoPipeline.from_pretrained(options)": LOADING,
     "models.modeling.ModelMixin.from_single_file(options)": LOADING,
     "models.modeling.ModelMixin.save_pretrained(hub)": UPLOAD,
+    "pipelines.pipeline.DiffusionPipeline.save_pretrained(hub)": UPLOAD,
     "models.modeling.ModelMixin.push_to_hub(options)": UPLOAD,
     "pipelines.switches.SwitchesMixin.push_to_hub(options)": UPLOAD,
     "models.modeling.ModelMixin.__getattr__": CONFIG,

@@ -14,7 +14,8 @@ from ...blocks.wiring import trace
 from ...errors import UnsupportedError
 from ...files import HUB_ARGUMENTS
 from .. import corrections
-from ..pipeline import DiffusionPipeline, open_index, take_file_options
+from ..pipeline import DiffusionPipeline
+from ..single_file import open_index, take_file_options
 from .table import AUTO, DECIDING, PUBLISHED, blocks_of, name_for
 
 
