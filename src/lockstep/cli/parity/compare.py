@@ -269,7 +269,7 @@ def prove(
     asked = RunRecipe(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
-    options = {"rounding": rounding, "evaluations": evaluations, "without": without}
+    options: dict[str, Any] = {"rounding": rounding, "evaluations": evaluations, "without": without}
     if is_trace(reference):
         if candidate is None:
             raise InputError(
