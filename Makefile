@@ -35,12 +35,13 @@ test: $(VENV)/.test  ## run the tests (RUN_SLOW=1 adds the slow ones)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
 
 style: $(VENV)/.test  ## put the code into its format
-	@$(BIN)/ruff format src tests benchmarks examples && $(BIN)/ruff check --fix src tests benchmarks examples
+	@$(BIN)/ruff format src tests benchmarks examples tools && $(BIN)/ruff check --fix src tests benchmarks examples tools
 
-quality: $(VENV)/.test  ## check format, lint, types and generated stubs
-	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks examples && $(BIN)/ruff check src tests benchmarks examples
+quality: $(VENV)/.test  ## check format, lint, types, generated stubs and the rules of the house
+	@echo "== format and lint" && $(BIN)/ruff format --check src tests benchmarks examples tools && $(BIN)/ruff check src tests benchmarks examples tools
 	@echo "== types" && $(BIN)/mypy
 	@echo "== generated stubs" && $(BIN)/python -m lockstep.blocks.stubs --check
+	@echo "== rules of the house" && $(BIN)/python -m tools.quality
 
 dist: $(VENV)/.test  ## build the wheel and the source distribution into dist/
 	@echo "== building the source distribution, and the wheel from it"

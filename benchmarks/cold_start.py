@@ -18,15 +18,18 @@ from pathlib import Path
 from .machine import console, interleaved, print_comparison, print_machine
 
 UNET = {
-    "sample_size": 64, "cross_attention_dim": 768, "attention_head_dim": 8, "block_out_channels": [320, 640, 1280, 1280],
-    "down_block_types": ["CrossAttnDownBlock2D"] * 3 + ["DownBlock2D"], "up_block_types": ["UpBlock2D"] + ["CrossAttnUpBlock2D"] * 3,
+    "sample_size": 64, "cross_attention_dim": 768, "attention_head_dim": 8,
+    "block_out_channels": [320, 640, 1280, 1280],
+    "down_block_types": ["CrossAttnDownBlock2D"] * 3 + ["DownBlock2D"],
+    "up_block_types": ["UpBlock2D"] + ["CrossAttnUpBlock2D"] * 3,
 }  # fmt: skip
 VAE = {
     "block_out_channels": [128, 256, 512, 512], "layers_per_block": 2, "sample_size": 512,
     "down_block_types": ["DownEncoderBlock2D"] * 4, "up_block_types": ["UpDecoderBlock2D"] * 4,
 }  # fmt: skip
 TEXT = {
-    "vocab_size": 49408, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "vocab_size": 49408, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+    "num_attention_heads": 12,
     "max_position_embeddings": 77, "hidden_act": "quick_gelu", "projection_dim": 768,
 }  # fmt: skip
 MEASURE = """

@@ -3,10 +3,17 @@
     python -m benchmarks.embedded_model --work FOLDER [--model lockstep/emoji] [--concepts 341] [--out FOLDER]
 
 Retrieval: every everyday concept is asked for in each style ("a dog, 3d style"); among the true pictures of all those
-concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked for?
-Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that fits the
-picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured pictures.
-`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing chosen.
+concepts in that style, is the nearest one (mean squared distance at 32 x 32, mirror images allowed) the concept asked
+for?
+Counts: "three apples" in numbers and things: how many separate patches are in the picture? Pairs: "a dog and a cat":
+is the left half
+nearest to the one and the right half to the other, among the small pictures of all countable things?
+Edges: the strongest gradients of what was drawn, as a share of those of the true pictures.
+Colour: pairs of concept and colour that no training picture shows ("a purple banana"); does the colour word that
+fits the picture best equal the one asked for? Beside it stands what the same measure says of the true recoloured
+pictures.
+`--work` is the work folder of the training (its `pictures`, `concepts` and `items` stages). First seeds, nothing
+chosen.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
+from .embedded_scenes import measure_counts, measure_pairs
 from .embedded_sheets import generate
 from .machine import console, print_machine
 
@@ -76,6 +84,8 @@ def measure_retrieval(pipe: Any, table: Any, rgba: np.ndarray, options: argparse
             "top5": share(rank < 5 for rank in ranks),
             "missed": [prompt for prompt, rank in zip(prompts, ranks, strict=True) if rank >= 5],
         }
+        true = [table.render(item, rgba) for item in asked]
+        results[style]["edges"] = float((strengths(pictures) / strengths(true)).mean())
         save(
             options.out / f"retrieval-{style}.png",
             pictures,
@@ -86,6 +96,17 @@ def measure_retrieval(pipe: Any, table: Any, rgba: np.ndarray, options: argparse
             f"{style}: top-1 {results[style]['top1']:.1%}, top-5 {results[style]['top5']:.1%} of {len(asked)}"
         )
     return results
+
+
+def measure_scenes(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
+    """Counts and pairs of everyday things."""
+
+    def draw(prompts: Sequence[str], name: str) -> list[np.ndarray]:
+        pictures = generate(pipe, prompts, batch=options.batch, **settings(options))
+        save(options.out / f"{name}.png", pictures, prompts, columns=16)
+        return pictures
+
+    return {**measure_counts(draw, table, rgba, options.scenes), **measure_pairs(draw, table, rgba, options.scenes)}
 
 
 def measure_colours(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
@@ -105,6 +126,13 @@ def measure_colours(pipe: Any, table: Any, rgba: np.ndarray, options: argparse.N
         "accuracy_of_true_pictures": share(name == item.colour for name, item in zip(true, items, strict=True)),
         "wrong": [label for label, name, item in zip(labels, named, items, strict=True) if name != item.colour],
     }
+
+
+def strengths(pictures: Sequence[np.ndarray]) -> torch.Tensor:
+    """How sharp the contours of each picture are."""
+    from lockstep.embedded.training.edges import edge_strength
+
+    return edge_strength(torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float())
 
 
 def measure_speed(pipe: Any, options: argparse.Namespace) -> float:
@@ -136,6 +164,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--styles", nargs="+", default=["3d", "noto", "flat"])
     parser.add_argument("--concepts", type=int, default=10_000, help="per style; fewer are evenly spaced over all")
     parser.add_argument("--colours", type=int, default=128)
+    parser.add_argument("--scenes", type=int, default=64, help="prompts of counts, and as many of pairs at most")
+    parser.add_argument("--scheduler", help="the model's own unless given")
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--guidance", type=float, help="the model's own unless given")
     parser.add_argument("--seed", type=int, default=0)
@@ -151,6 +181,8 @@ def main() -> None:
     print_machine()
     pipe = lockstep.DiffusionPipeline.from_pretrained(options.model)
     pipe.set_progress_bar_config(disable=True)
+    if options.scheduler:
+        pipe.scheduler = getattr(lockstep, options.scheduler).from_config(pipe.scheduler.config)
     table, (rgba, _) = load_items(options.work), load_pictures(options.work)
     options.out.mkdir(parents=True, exist_ok=True)
     results = {
@@ -159,17 +191,24 @@ def main() -> None:
         "seconds_per_picture_25_steps": measure_speed(pipe, options),
         "colours": measure_colours(pipe, table, rgba, options),
         "retrieval": measure_retrieval(pipe, table, rgba, options),
+        "scenes": measure_scenes(pipe, table, rgba, options),
     }
     (options.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     report = Table("measure", "result", "wanted", title=f"{options.model}", title_justify="left")
     for style, found in results["retrieval"].items():
         report.add_row(
-            f"top-1 / top-5, {style} ({found['concepts']})", f"{found['top1']:.1%} / {found['top5']:.1%}", "75 % / 92 %"
+            f"top-1 / top-5, {style} ({found['concepts']})", f"{found['top1']:.1%} / {found['top5']:.1%}", "85 % / 95 %"
         )
+        report.add_row(f"edges, {style}", f"{found['edges']:.2f} of the true pictures'", "0.8 to 1.2")
     colours = results["colours"]
     report.add_row(
         "colour (true pictures)", f"{colours['accuracy']:.1%} ({colours['accuracy_of_true_pictures']:.1%})", "90 %"
     )
+    scenes = results["scenes"]
+    report.add_row(
+        "counts (true scenes)", f"{scenes['counts_right']:.1%} ({scenes['counts_of_true_scenes']:.1%})", "60 %"
+    )
+    report.add_row("pairs, both halves in the top 5", f"{scenes['pairs_both_in_top5']:.1%}", "60 %")
     report.add_row("25 steps", f"{results['seconds_per_picture_25_steps']:.2f} s", "2 s")
     console.print(report)
 

@@ -2,8 +2,10 @@
 
     python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER]
 
-Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg and editing.jpg, into the model's
-own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with numbers instead of words,
+Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg, free-form.jpg and
+editing.jpg, into the
+model's own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with
+numbers instead of words,
 and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
 """
 
@@ -24,16 +26,40 @@ from .machine import console
 SEEN = [
     "a red heart", "a dog", "a cat", "a slice of pizza", "a rocket, 3d style", "the sun", "a rose", "a banana",
     "an elephant", "a fire", "a christmas tree", "a snowman", "a penguin", "a rainbow", "a hamburger", "an octopus",
-    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style", "a mushroom, noto style",
-    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera", "a cactus, noto style",
+    "an airplane, flat style", "a tiger, noto style", "a guitar", "a house", "a car, flat style",
+    "a mushroom, noto style",
+    "a smiley face", "a skull", "a strawberry", "a butterfly, 3d style", "a bicycle, flat style", "a camera",
+    "a cactus, noto style",
     "an umbrella", "a birthday cake", "a soccer ball",
 ]  # fmt: skip
 # Held out by the data stage: the training pictures show each thing, colour and background, never together.
 UNSEEN_TOGETHER = [
     "a purple banana", "a green elephant on a yellow background", "a blue rose", "a turquoise cat", "a red penguin",
-    "a purple slice of pizza", "a green rocket", "a brown heart", "a blue dog on a yellow background", "a purple house on a pink background",
-    "a pink car on an orange background", "a turquoise mushroom on a brown background", "a gray christmas tree", "a purple guitar",
+    "a purple slice of pizza", "a green rocket", "a brown heart", "a blue dog on a yellow background",
+    "a purple house on a pink background",
+    "a pink car on an orange background", "a turquoise mushroom on a brown background", "a gray christmas tree",
+    "a purple guitar",
     "a red butterfly on an orange background", "a red avocado",
+]  # fmt: skip
+# Written as people write, before the model was asked any of it: 48 of one thing, 16 of several.
+FREE_FORM = [
+    "a puppy", "Draw me a red car, please.", "a big yellow sun", "sunflower!!", "a spaceship", "purple octopus",
+    "a green frog",
+    "I would like a cup of coffee", "an ice cream", "a smiling face", "crying emoji", "a scary ghost",
+    "a pumpkin for halloween",
+    "christmas tree", "snowman", "golden crown", "a blue butterfly", "black cat", "a pink flower",
+    "a cactus in flat style",
+    "a cartoon shark", "the moon", "rainbow", "a fire-breathing dragon", "unicorn", "an old telephone",
+    "a laptop computer",
+    "an orange guitar", "a pizza", "a cheeseburger", "french fries", "a glass of beer", "a soccer ball",
+    "a bicycle, noto style",
+    "helicopter", "an airplane on a blue background", "a yellow taxi", "a castle", "a shiny diamond", "a key",
+    "a light bulb",
+    "a money bag", "a robot", "an owl", "🦊", "🚀", "ein Elefant", "una manzana",
+    "two dogs", "three apples", "four balloons", "five stars", "two cups of coffee", "3 bananas",
+    "a couple of penguins",
+    "three red hearts", "a dog and a cat", "a cat next to a tree", "a car and a house", "a cat wearing a crown",
+    "a robot with sunglasses", "an apple and a banana", "a red car next to a blue bus", "a bird on top of a house",
 ]  # fmt: skip
 EDITS = [("a dog", "a tiger"), ("a red heart", "a strawberry"), ("a house", "a castle"), ("a banana", "a blue banana")]
 STRENGTHS = (0.5, 0.7, 0.9)
@@ -98,7 +124,7 @@ def main() -> None:
     pipe = lockstep.DiffusionPipeline.from_pretrained(options.model)
     pipe.set_progress_bar_config(disable=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, prompts in (("prompts", SEEN), ("compositions", UNSEEN_TOGETHER)):
+    for name, prompts in (("prompts", SEEN), ("compositions", UNSEEN_TOGETHER), ("free-form", FREE_FORM)):
         pictures = generate(pipe, prompts)
         console.print(f"[dim]{save_sheet(options.out / f'{name}.jpg', pictures, prompts, columns=8)}[/]")
         if options.blind:

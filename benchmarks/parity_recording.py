@@ -55,7 +55,8 @@ def main() -> None:
     unet = UNet2DConditionModel(block_out_channels=channels, cross_attention_dim=768, attention_head_dim=8).eval()
     sample, context = torch.randn(1, 4, options.size, options.size), torch.randn(1, 77, 768)
     print(
-        f"{sum(p.numel() for p in unet.parameters()) / 1e6:.1f} M parameters, {options.level}, {options.threads} threads"
+        f"{sum(p.numel() for p in unet.parameters()) / 1e6:.1f} M parameters, {options.level}, {options.threads} "
+        f"threads"
     )
 
     def bare() -> torch.Tensor:

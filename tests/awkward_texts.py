@@ -103,8 +103,10 @@ SEPARATORS = [
     "\u2009",
 ]
 BY_HAND = [
-    "", " ", "\n\n", "   a  ", "a" * 300, " ".join(["word"] * 200), "!" * 100, "\x00\x01\x02\x7f", "\ufffd", "\U0010ffff",
-    "\u0300abc", "a<|endoftext|>b", "<|startoftext|><|endoftext|>", "IT'S WE'VE", "don''t", "''s", "0123456789", "\t\r\n",
+    "", " ", "\n\n", "   a  ", "a" * 300, " ".join(["word"] * 200), "!" * 100, "\x00\x01\x02\x7f", "\ufffd",
+    "\U0010ffff",
+    "\u0300abc", "a<|endoftext|>b", "<|startoftext|><|endoftext|>", "IT'S WE'VE", "don''t", "''s", "0123456789",
+    "\t\r\n",
 ]  # fmt: skip
 SYLLABLES = [a + b + c for a in "bdgklmnrst" for b in "aeiou" for c in ("", "n", "r", "st")]
 PLANES = [(0x20, 0x7F), (0, 0x300), (0x300, 0x3000), (0x3000, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000)]

@@ -3,6 +3,7 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["COLUMNS"] = "200"  # a console keeps the width that it began with
 
 import pytest
 import torch
@@ -43,7 +44,6 @@ def lockstep(capsys, tmp_path, monkeypatch):
     from lockstep.cli.app import run
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
 
     def call(*words):
         with pytest.raises(SystemExit) as leave:

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.quality import imports
 
 import lockstep
-from tools.quality import imports
 
 ROOT = Path(lockstep.__file__).parent
 
@@ -19,7 +19,8 @@ def test_imports_point_one_way():
 def test_import_is_instant_and_brings_no_torch():
     code = (
         "import time, sys; start = time.perf_counter(); import lockstep; took = time.perf_counter() - start;"
-        "heavy = {'torch', 'transformers', 'numpy', 'diffusers'} & set(sys.modules); print(took); assert not heavy, heavy"
+        "heavy = {'torch', 'transformers', 'numpy', 'diffusers'} & set(sys.modules); print(took); assert not heavy, "
+        "heavy"
     )
     times = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)

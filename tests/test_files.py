@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from lockstep import files
-from lockstep.errors import FileFormatError, InputError, LockstepError, NotFoundError
+from lockstep.errors import FileFormatError, InputError, LockstepError, NotFoundError, WriteError
 
 
 @pytest.fixture
@@ -79,9 +79,14 @@ def test_a_git_lfs_pointer_is_called_one(tmp_path):
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     files.write_text(path, "old")
-    with pytest.raises(RuntimeError), files.atomic(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("the power went out")
+
+    def write_half():
+        with files.atomic(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("the power went out")
+
+    with pytest.raises(RuntimeError, match="power"):
+        write_half()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
@@ -177,3 +182,26 @@ def test_a_written_file_has_the_mode_of_the_umask(tmp_path):
     with files.atomic(tmp_path / "weights.safetensors") as temporary:
         save_file({"x": np.zeros(2)}, temporary)
     assert (tmp_path / "weights.safetensors").stat().st_mode == plain.stat().st_mode
+
+
+def test_an_atomic_write_is_on_the_disk_before_it_has_its_name_and_after(tmp_path, monkeypatch):
+    import os
+
+    done = []
+    real_sync, real_replace = os.fsync, os.replace
+    monkeypatch.setattr(
+        "os.fsync", lambda handle: done.append(os.readlink(f"/proc/self/fd/{handle}")) or real_sync(handle)
+    )
+    monkeypatch.setattr("os.replace", lambda a, b: done.append("rename") or real_replace(a, b))
+    files.write_text(tmp_path / "a.txt", "x")
+    assert done[0].endswith(".part")
+    assert done[1:] == ["rename", str(tmp_path)]
+
+
+def test_what_the_disk_refuses_is_an_error_of_ours(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(WriteError, match="cannot be written"):
+        files.write_text(tmp_path / "file" / "a.txt", "x")
+    with pytest.raises(NotFoundError), files.atomic(tmp_path / "b.txt"):
+        raise NotFoundError("what the block reads is not there")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]

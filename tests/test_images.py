@@ -94,3 +94,18 @@ def test_load_image(tmp_path):
         load_image(tmp_path / "text.png")
     with pytest.raises(NotFoundError):
         load_image(tmp_path / "nowhere.png")
+
+
+def test_a_control_tensor_may_mark_holes_outside_of_0_to_1_as_published():
+    from diffusers.image_processor import VaeImageProcessor as Theirs
+
+    control = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    control[:, :, 4:8, 4:8] = -1.0  # the published inpainting ControlNet reads a hole there
+    ours = VaeImageProcessor(do_normalize=False, do_convert_rgb=True)
+    theirs = Theirs(do_normalize=False, do_convert_rgb=True)
+    assert torch.equal(ours.preprocess(control), theirs.preprocess(control))
+    with pytest.raises(InputError, match="0 to 1"):
+        VaeImageProcessor().preprocess(control)
+    control[0, 0, 0, 0] = float("nan")
+    with pytest.raises(InputError, match="finite"):
+        ours.preprocess(control)

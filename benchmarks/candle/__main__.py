@@ -76,7 +76,8 @@ def describe(result: Comparison) -> str:
         lines.append(f"{node.key!s:42} {node.error:9.1e} {after.get(str(node.key), float('nan')):16.1e} {floor}")
     end = last_value(left)
     lines.append(
-        f"end of the trace: {last_value(result).error:.2e}, with the causes imitated {end.error:.2e} (limit {LIMIT:.0e})"
+        f"end of the trace: {last_value(result).error:.2e}, with the causes imitated {end.error:.2e} "
+        f"(limit {LIMIT:.0e})"
     )
     return "\n".join(lines)
 

@@ -116,7 +116,8 @@ def loop(folder: Path, name: str) -> Side:
         loaded(AutoencoderKL, _config(folder, "vae_tiny"), folder / "manifest_vae_tiny.json"),
     )
     scheduler = DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False, steps_offset=1
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", clip_sample=False, set_alpha_to_one=False,
+        steps_offset=1
     )  # fmt: skip
     given = load_file(folder / f"inputs_{name}.safetensors")
     target = Loop(*parts, scheduler)

@@ -1,1 +1,2 @@
-"""The fault benchmark: known faults and harmless changes planted in tiny models, to measure what `lockstep.parity` finds."""
+"""The fault benchmark: known faults and harmless changes planted in tiny models,
+to measure what `lockstep.parity` finds."""

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.faults [--quick]`: plant, record, compare, diagnose, and print what was found and what was not."""
+"""`python -m benchmarks.faults [--quick]`: plant, record, compare, diagnose,
+and print what was found and what was not."""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse
         if options.verbose:
             print(
                 f"{model} {dtype} {seed} {fault.name}: {outcome.verdict} {outcome.first} node={outcome.node_rank} "
-                f"cause={outcome.cause_rank} {'told' if outcome.told else 'silent'} {outcome.causes} {outcome.forwards} forwards {outcome.seconds:.1f}s | {outcome.why[:230]}",
+                f"cause={outcome.cause_rank} {'told' if outcome.told else 'silent'} {outcome.causes} "
+                f"{outcome.forwards} "
+                f"forwards {outcome.seconds:.1f}s | {outcome.why[:230]}",
                 flush=True,
             )
     return found

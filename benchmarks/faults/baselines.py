@@ -1,4 +1,5 @@
-"""What the usual rules say about the same two runs: every module's output by a fixed criterion, the first that fails."""
+"""What the usual rules say about the same two runs: every module's output by a fixed criterion,
+the first that fails."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,8 @@ def run_case(ref: Reference, fault: Fault, folder: Path) -> Outcome:
     traces = (ref.opened, Trace.open(trace))
     result = px.compare(*traces, floor=ref.floor)
     causes = diagnose(
-        result, reference=Live(ref.target, lambda: ref.call(ref.target)), candidate=Live(candidate, lambda: ref.call(candidate)),
-        floor=ref.floor, traces=traces,
+        result, reference=Live(ref.target, lambda: ref.call(ref.target)),
+        candidate=Live(candidate, lambda: ref.call(candidate)), floor=ref.floor, traces=traces,
     )  # fmt: skip
     took = time.perf_counter() - began
     right = _is_right(ref, fault, paths)
@@ -151,12 +152,21 @@ def run_case(ref: Reference, fault: Fault, folder: Path) -> Outcome:
             for rule, at in flagged(ref.outputs, outputs).items()
         }
     return Outcome(
-        fault, ref.dtype, ref.seed, result.verdict.value, nodes[0] if nodes else "",
+        fault,
+        ref.dtype,
+        ref.seed,
+        result.verdict.value,
+        nodes[0] if nodes else "",
         next((i for i, node in enumerate(nodes[:3], 1) if right(node)), None),
         next((i for i, name in enumerate(names[:3], 1) if name in fault.causes), None),
-        bool(causes) and causes[0].standing is Standing.PROVEN, names[:3], causes[0].why if causes else result.sentence(), 1 + runs, took,
-        sum(file.stat().st_size for file in trace.iterdir()), found,
-    )  # fmt: skip
+        bool(causes) and causes[0].standing is Standing.PROVEN,
+        names[:3],
+        causes[0].why if causes else result.sentence(),
+        1 + runs,
+        took,
+        sum(file.stat().st_size for file in trace.iterdir()),
+        found,
+    )
 
 
 def _is_right(ref: Reference, fault: Fault, paths: set[str]) -> Callable[[str], bool]:
@@ -195,7 +205,7 @@ def _parent(path: str) -> str:
 def _record(ref: Reference, fault: Fault, candidate: Any, trace: Path) -> Any:
     """Run the candidate as the control says; a fault runs as the reference did."""
     with ExitStack() as stack:
-        call: Callable[[], Any] = lambda: ref.call(candidate)
+        call: Callable[[], Any] = partial(ref.call, candidate)
         adjust = None
         if fault.run == "threads":
             before = torch.get_num_threads()
@@ -215,7 +225,7 @@ def _record(ref: Reference, fault: Fault, candidate: Any, trace: Path) -> Any:
                 t.double() if t.is_floating_point() and t.ndim > 1 else t
                 for t in inputs(ref.name, ref.seed, DTYPES[ref.dtype])
             ]
-            call = lambda: candidate(*given)
+            call = partial(candidate, *given)
         elif fault.run in ("batch copy", "half batch"):
             call, adjust = _other_batch(ref, fault.run, candidate)
         stack.enter_context(torch.no_grad())

@@ -1,4 +1,5 @@
-"""Models and a pipeline of the second list alone: a transformer of two streams, a T5 encoder, image to image with Karras sigmas."""
+"""Models and a pipeline of the second list alone: a transformer of two streams, a T5 encoder, image to image with
+Karras sigmas."""
 
 from __future__ import annotations
 

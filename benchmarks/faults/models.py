@@ -1,4 +1,5 @@
-"""Tiny UNet, DiT, VAE and CLIP with the parts of the published ones; written plainly, so that faults can be planted as text."""
+"""Tiny UNet, DiT, VAE and CLIP with the parts of the published ones; written plainly,
+so that faults can be planted as text."""
 
 from __future__ import annotations
 

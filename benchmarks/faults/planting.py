@@ -1,4 +1,5 @@
-"""Planting a fault: a line of a method written otherwise, a setting or a weight changed. One copy, never the original."""
+"""Planting a fault: a line of a method written otherwise, a setting or a weight changed. One copy,
+never the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A pipeline of two stages: Karras sigmas from numpy, a guider that counts, an image that is encoded again between the stages."""
+"""A pipeline of two stages: Karras sigmas from numpy, a guider that counts, an image that is encoded again between
+the stages."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class Stages:
         self.scheduler, self.guider = scheduler, guider
 
     def encode(self, image: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-        mean, logvar = self.vae.quant_conv(self.vae.encoder(2 * image - 1)).chunk(2, dim=1)
+        mean, _ = self.vae.quant_conv(self.vae.encoder(2 * image - 1)).chunk(2, dim=1)
         return mean * self.vae.scaling_factor
 
     def denoise(self, latents: torch.Tensor, context: torch.Tensor) -> torch.Tensor:

@@ -30,10 +30,12 @@ def _wrong(outcome: Outcome) -> bool:
 def print_summary(outcomes: list[Outcome], seconds: float) -> None:
     harmless = [o for o in outcomes if o.fault.harmless]
     print(
-        f"\n{len(outcomes)} cases in {seconds:.0f} s; {len(harmless)} of them ({_percent(len(harmless), len(outcomes)).strip()}) are harmless\n"
+        f"\n{len(outcomes)} cases in {seconds:.0f} s; {len(harmless)} of them "
+        f"({_percent(len(harmless), len(outcomes)).strip()}) are harmless\n"
     )
     print(
-        f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'wrong':>9}{'silent':>9}   {'harmless':>8}{'false BUG':>11}"
+        f"{'':18}{'faults':>8}{'detected':>10}{'node 1':>9}{'node 3':>9}{'cause 1':>9}{'wrong':>9}{'silent':>9}   "
+        f"{'harmless':>8}{'false BUG':>11}"
     )
     for dtype in dict.fromkeys(o.dtype for o in outcomes):
         for model in [*dict.fromkeys(o.fault.model for o in outcomes), "all"]:
@@ -67,8 +69,10 @@ def _cost(outcomes: list[Outcome]) -> None:
         return
     runs = sorted(o.forwards for o in faults)
     print(
-        f"\ncost of a case: {median(o.seconds for o in faults):.2f} s in the middle, {max(o.seconds for o in faults):.1f} s at most; "
-        f"{median(runs):.0f} runs of the suspect part in the middle, {runs[-1]} at most; trace {median(o.bytes for o in faults) / 1024:.0f} KB"
+        f"\ncost of a case: {median(o.seconds for o in faults):.2f} s in the middle, "
+        f"{max(o.seconds for o in faults):.1f} s at most; "
+        f"{median(runs):.0f} runs of the suspect part in the middle, {runs[-1]} at most; trace "
+        f"{median(o.bytes for o in faults) / 1024:.0f} KB"
     )
 
 

@@ -6,6 +6,8 @@ Public names are resolved on first use, so that `import lockstep` stays instant 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -22,6 +24,9 @@ _DEFINES = {
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
     "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
     "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],
+    "models.vision.clip_vision": ["CLIPVisionModel", "CLIPVisionModelWithProjection"],
+    "models.vision.clip_pictures": ["CLIPImageProcessor"],
+    "models.vision.safety_checker": ["StableDiffusionSafetyChecker"],
     "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
     "schedulers": [
         *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],
@@ -30,15 +35,20 @@ _DEFINES = {
             "EulerAncestralDiscreteScheduler",
             "HeunDiscreteScheduler",
             "KDPM2DiscreteScheduler",
+            "KDPM2AncestralDiscreteScheduler",
         ],
         *[
             "DPMSolverMultistepScheduler",
             "DPMSolverSinglestepScheduler",
             "UniPCMultistepScheduler",
             "DEISMultistepScheduler",
+            "DPMSolverSDEScheduler",
+            "SASolverScheduler",
         ],
-        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler"],
-        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler"],
+        *["LMSDiscreteScheduler", "LCMScheduler", "TCDScheduler", "CMStochasticIterativeScheduler", "IPNDMScheduler"],
+        *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
+        *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
+        *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
     ],
     "guiders": [
         *[
@@ -55,7 +65,26 @@ _DEFINES = {
         *["AutoPipelineBlocks", "ConditionalPipelineBlocks", "InputParam", "OutputParam"],
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
+    "loaders.single_file": ["load_single_file"],
     "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
+    "pipelines.published": [
+        "StableDiffusionImg2ImgPipeline",
+        "StableDiffusionInpaintPipeline",
+        "StableDiffusionControlNetPipeline",
+        "StableDiffusionControlNetImg2ImgPipeline",
+        "StableDiffusionControlNetInpaintPipeline",
+        "LatentConsistencyModelPipeline",
+        "LatentConsistencyModelImg2ImgPipeline",
+        "StableDiffusionXLImg2ImgPipeline",
+        "StableDiffusionXLInpaintPipeline",
+        "StableDiffusionXLControlNetPipeline",
+        "StableDiffusionXLControlNetImg2ImgPipeline",
+        "StableDiffusionXLControlNetInpaintPipeline",
+        "AutoPipelineForText2Image",
+        "AutoPipelineForImage2Image",
+        "AutoPipelineForInpainting",
+    ],
+    "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],
@@ -64,6 +93,12 @@ _DEFINES = {
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_WHERE)]
+
+
+# Threads of torch that wait for work burn the processor, unless they are told to sleep before torch is imported: on a
+# machine with other work a run takes many times as long. What a person has set stays.
+if "torch" not in sys.modules:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def __getattr__(name: str) -> Any:

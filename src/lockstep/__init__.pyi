@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from . import guiders as guiders
     from . import images as images
     from . import loaders as loaders
+    from . import media as media
     from . import models as models
+    from . import notes as notes
     from . import outputs as outputs
     from . import parity as parity
     from . import pipelines as pipelines
@@ -24,15 +26,24 @@ if TYPE_CHECKING:
     from .attention import AttentionModuleMixin as AttentionModuleMixin
     from .guiders import AutoGuidance as AutoGuidance
     from .blocks import AutoPipelineBlocks as AutoPipelineBlocks
+    from .pipelines.published import AutoPipelineForImage2Image as AutoPipelineForImage2Image
+    from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
+    from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
+    from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
     from .models.text_encoders.clip import CLIPTextModel as CLIPTextModel
     from .models.text_encoders.clip import CLIPTextModelWithProjection as CLIPTextModelWithProjection
     from .tokenizers import CLIPTokenizer as CLIPTokenizer
+    from .models.vision.clip_vision import CLIPVisionModel as CLIPVisionModel
+    from .models.vision.clip_vision import CLIPVisionModelWithProjection as CLIPVisionModelWithProjection
+    from .schedulers import CMStochasticIterativeScheduler as CMStochasticIterativeScheduler
     from .blocks import Checkpoint as Checkpoint
     from .guiders import ClassifierFreeGuidance as ClassifierFreeGuidance
     from .guiders import ClassifierFreeZeroStarGuidance as ClassifierFreeZeroStarGuidance
+    from .schedulers import CogVideoXDDIMScheduler as CogVideoXDDIMScheduler
+    from .schedulers import CogVideoXDPMScheduler as CogVideoXDPMScheduler
     from .blocks import ComponentSpec as ComponentSpec
     from .blocks import ConditionalPipelineBlocks as ConditionalPipelineBlocks
     from .configuration import ConfigMixin as ConfigMixin
@@ -43,19 +54,28 @@ if TYPE_CHECKING:
     from .schedulers import DDPMScheduler as DDPMScheduler
     from .schedulers import DEISMultistepScheduler as DEISMultistepScheduler
     from .schedulers import DPMSolverMultistepScheduler as DPMSolverMultistepScheduler
+    from .schedulers import DPMSolverSDEScheduler as DPMSolverSDEScheduler
     from .schedulers import DPMSolverSinglestepScheduler as DPMSolverSinglestepScheduler
     from .pipelines.pipeline import DiffusionPipeline as DiffusionPipeline
+    from .schedulers import EDMDPMSolverMultistepScheduler as EDMDPMSolverMultistepScheduler
+    from .schedulers import EDMEulerScheduler as EDMEulerScheduler
     from .schedulers import EulerAncestralDiscreteScheduler as EulerAncestralDiscreteScheduler
     from .schedulers import EulerDiscreteScheduler as EulerDiscreteScheduler
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
+    from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
+    from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
+    from .schedulers import KDPM2AncestralDiscreteScheduler as KDPM2AncestralDiscreteScheduler
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
+    from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
+    from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
@@ -66,13 +86,25 @@ if TYPE_CHECKING:
     from .schedulers import PNDMScheduler as PNDMScheduler
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
+    from .schedulers import SASolverScheduler as SASolverScheduler
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
+    from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionControlNetPipeline as StableDiffusionControlNetPipeline
+    from .pipelines.published import StableDiffusionImg2ImgPipeline as StableDiffusionImg2ImgPipeline
+    from .pipelines.published import StableDiffusionInpaintPipeline as StableDiffusionInpaintPipeline
     from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
+    from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
     from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
+    from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
+    from .pipelines.published import StableDiffusionXLControlNetPipeline as StableDiffusionXLControlNetPipeline
+    from .pipelines.published import StableDiffusionXLImg2ImgPipeline as StableDiffusionXLImg2ImgPipeline
+    from .pipelines.published import StableDiffusionXLInpaintPipeline as StableDiffusionXLInpaintPipeline
     from .pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline as StableDiffusionXLPipeline
     from .models.text_encoders.t5 import T5EncoderModel as T5EncoderModel
     from .tokenizers import T5Tokenizer as T5Tokenizer
@@ -80,9 +112,11 @@ if TYPE_CHECKING:
     from .guiders import TangentialClassifierFreeGuidance as TangentialClassifierFreeGuidance
     from .models.text_encoders.t5 import UMT5EncoderModel as UMT5EncoderModel
     from .models.unets.unet_2d_condition import UNet2DConditionModel as UNet2DConditionModel
+    from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
+    from .loaders.single_file import load_single_file as load_single_file
     from .configuration import register_to_config as register_to_config
 
 __version__: str
@@ -92,15 +126,24 @@ __all__ = [
     "AttentionModuleMixin",
     "AutoGuidance",
     "AutoPipelineBlocks",
+    "AutoPipelineForImage2Image",
+    "AutoPipelineForInpainting",
+    "AutoPipelineForText2Image",
     "AutoencoderKL",
     "AutoencoderTiny",
     "BaseGuidance",
+    "CLIPImageProcessor",
     "CLIPTextModel",
     "CLIPTextModelWithProjection",
     "CLIPTokenizer",
+    "CLIPVisionModel",
+    "CLIPVisionModelWithProjection",
+    "CMStochasticIterativeScheduler",
     "Checkpoint",
     "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance",
+    "CogVideoXDDIMScheduler",
+    "CogVideoXDPMScheduler",
     "ComponentSpec",
     "ConditionalPipelineBlocks",
     "ConfigMixin",
@@ -111,19 +154,28 @@ __all__ = [
     "DDPMScheduler",
     "DEISMultistepScheduler",
     "DPMSolverMultistepScheduler",
+    "DPMSolverSDEScheduler",
     "DPMSolverSinglestepScheduler",
     "DiffusionPipeline",
+    "EDMDPMSolverMultistepScheduler",
+    "EDMEulerScheduler",
     "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler",
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
+    "FlowMatchLCMScheduler",
     "FrequencyDecoupledGuidance",
     "FrozenDict",
     "HeunDiscreteScheduler",
+    "IPNDMScheduler",
     "InputParam",
+    "KDPM2AncestralDiscreteScheduler",
     "KDPM2DiscreteScheduler",
     "LCMScheduler",
     "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks",
+    "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline",
     "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance",
     "ModelMixin",
@@ -134,13 +186,25 @@ __all__ = [
     "PNDMScheduler",
     "PerturbedAttentionGuidance",
     "PipelineState",
+    "SASolverScheduler",
     "SchedulerMixin",
     "SequentialPipelineBlocks",
     "SkipLayerGuidance",
     "SmoothedEnergyGuidance",
     "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline",
+    "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline",
+    "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline",
     "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker",
     "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline",
+    "StableDiffusionXLImg2ImgPipeline",
+    "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLPipeline",
     "T5EncoderModel",
     "T5Tokenizer",
@@ -148,8 +212,10 @@ __all__ = [
     "TangentialClassifierFreeGuidance",
     "UMT5EncoderModel",
     "UNet2DConditionModel",
+    "UnCLIPScheduler",
     "UniPCMultistepScheduler",
     "attention_backend",
     "dispatch_attention_fn",
+    "load_single_file",
     "register_to_config",
 ]

@@ -68,8 +68,9 @@ def register_to_config(init: Init) -> Init:
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])
         check_types(type(self).__name__, arguments, config_types(type(self)))
-        if getattr(self, "marks_defaults", False):
-            arguments[DEFAULTED] = [name for name in arguments if name not in given]
+        defaulted = [name for name in arguments if name not in given]
+        if defaulted and getattr(self, "marks_defaults", False):
+            arguments[DEFAULTED] = defaulted
         if not hasattr(self, "_config"):  # a subclass that registers first keeps its own view
             object.__setattr__(self, "_config", FrozenDict(arguments))
         init(self, *args, **kwargs)
@@ -204,12 +205,14 @@ def check_types(owner: str, values: Mapping[str, Any], wanted: Mapping[str, Any]
     for name, value in values.items():
         if name in wanted and not fits(value, wanted[name]):
             raise ConfigError(
-                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} {value!r}."
+                f"{owner}: config value {name!r} wants {describe_type(wanted[name])}, got {type(value).__name__} "
+                f"{value!r}."
             )
 
 
 def fits(value: Any, annotation: Any) -> bool:
-    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a tuple)."""
+    """Whether a value that came from JSON or from a caller is of the annotated type (an int is a float; a list is a
+    tuple)."""
     if annotation is Any:
         return True
     if annotation is None or annotation is type(None):

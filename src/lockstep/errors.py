@@ -15,6 +15,7 @@ LockstepError
 ├── InjectionError         a checkpoint would leave a consumed value neither injected nor proven equal
 ├── NonFiniteError         a block produced NaN or Inf                                   (also ArithmeticError)
 ├── InterruptedRun         a run was stopped from outside
+├── WriteError             a file cannot be written: disk full, read-only, in the way    (also OSError)
 └── ReplayError            a picture cannot be made again from its manifest
 
 Every message says what was wanted, what was got, and what to do.
@@ -90,6 +91,10 @@ class NonFiniteError(LockstepError, ArithmeticError):
 
 class InterruptedRun(LockstepError):
     """A run was stopped from outside."""
+
+
+class WriteError(LockstepError, OSError):
+    """A file cannot be written."""
 
 
 class ReplayError(LockstepError):

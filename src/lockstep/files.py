@@ -4,20 +4,26 @@ checks, written to a temporary name and then renamed."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from .errors import FileFormatError, InputError, NotFoundError
+from .errors import FileFormatError, InputError, NotFoundError, WriteError
 
 EMBEDDED = {"lockstep/emoji": "embedded/emoji"}  # models that come inside the package
 PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch.save writes
 LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
+REFUSALS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR,
+    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+}  # fmt: skip
 MAX_HEADER = 100 * 2**20
 ITEM_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
@@ -55,7 +61,7 @@ def resolve_folder(
     patterns: list[str] | None = None,
     **hub: Unpack[HubArguments],
 ) -> Path:
-    """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded, or found in the cache)."""
+    """The folder of a model: a local path, an embedded model's name, or a hub id (downloaded or in the cache)."""
     if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
         raise InputError(f"A model is named by a path, or by a hub id of the form 'owner/name', got {name_or_path!r}.")
     path = Path(name_or_path)
@@ -117,6 +123,28 @@ def _download(hub_id: str, patterns: list[str] | None, hub: dict[str, Any]) -> P
         ) from problem
 
 
+def upload(folder: Path, repo_id: str, **options: Any) -> str:
+    """Send a folder to the hub, into a repository that is made if it is not there; the address of what was sent.
+
+    `token=`, `private=`, `commit_message=`, `create_pr=` and `revision=` as `huggingface_hub` takes them.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api, private = HfApi(token=options.pop("token", None)), options.pop("private", None)
+    unknown = sorted(set(options) - {"commit_message", "commit_description", "create_pr", "revision"})
+    if unknown:
+        raise InputError(f"push_to_hub does not know {unknown[0]!r}.")
+    try:
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        return str(api.upload_folder(repo_id=name, folder_path=folder, **options))
+    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+        raise WriteError(
+            f"{repo_id!r} could not be sent to the hub: {str(problem).rstrip('.')}. Log in (`hf auth login`), go "
+            "online (unset HF_HUB_OFFLINE), or save the folder and send it yourself."
+        ) from problem
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
@@ -133,16 +161,82 @@ def read_json(path: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A temporary name to write to; it becomes `path` when the block ends well, and is deleted when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = temporary_beside(path)
     try:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # what the umask allows; some writers make files that only their owner can read
-        yield temporary
-        temporary.chmod(mode)
-        os.replace(temporary, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch()
+            mode = (
+                temporary.stat().st_mode
+            )  # what the umask allows; some writers make files that only their owner can read
+            yield temporary
+            temporary.chmod(mode)
+            settle(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):  # a file is where the folder would be
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to. When the block ends well it becomes `folder`, or its files go into the one that
+    is there; when it does not, nothing of it stays."""
+    temporary = temporary_beside(folder)
+    try:
+        with writing(folder):
+            temporary.mkdir(parents=True)
+            yield temporary
+            if folder.is_dir():
+                for part in sorted(temporary.iterdir()):
+                    settle(part, folder / part.name)
+            else:
+                settle(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A hidden name in the same folder, from which a rename to `path` is one step."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+
+
+def settle(temporary: Path, path: Path) -> None:
+    """A finished file or folder takes its name, on the disk before and after; a folder of that name makes room."""
+    for part in [temporary, *temporary.rglob("*")]:
+        _sync(part)
+    if temporary.is_dir() and path.is_dir():
+        aside = temporary_beside(path)
+        path.rename(aside)
+        os.replace(temporary, path)
+        shutil.rmtree(aside)
+    else:
+        os.replace(temporary, path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return  # elsewhere a folder cannot be opened
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the disk refuses inside becomes an error that names the file."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in REFUSALS:
+            raise
+        reason = os.strerror(problem.errno)
+        raise WriteError(
+            f"{path} cannot be written: {reason}. Make room, or choose a place that can be written to; "
+            "nothing half-written was left."
+        ) from problem
 
 
 def write_text(path: Path, text: str) -> None:
@@ -166,7 +260,7 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else -1
         if not 0 < length <= min(MAX_HEADER, size - 8):
             raise FileFormatError(
-                f"{path} is not a safetensors file or is cut off: {size} bytes, of which the header would take {length}."
+                f"{path} is no safetensors file or is cut off: {size} bytes, of which the header would take {length}."
             )
         raw = file.read(length)
     try:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .configuration import ConfigMixin, register_to_config
 from .errors import ConfigError, FileFormatError, InputError, NonFiniteError, NotFoundError, UnknownNameError
+from .notes import say_once
 
 Picture: TypeAlias = "Image.Image | np.ndarray | Tensor"
 Pictures: TypeAlias = "Picture | Sequence[Picture]"  # several of one kind
@@ -30,6 +31,7 @@ RESAMPLING = {
 }
 RESIZE_MODES = ("default", "fill", "crop")
 OUTPUT_TYPES = ("pil", "np", "pt", "latent")
+TRANSPARENT = "A picture has transparent parts; they are taken as white. To have it otherwise, compose it yourself."
 ACCEPTED = (
     "a PIL image, a numpy array (HWC), a torch tensor (CHW), a batch of them with four axes, or a list of one kind"
 )
@@ -83,9 +85,15 @@ class VaeImageProcessor(ConfigMixin):
             if self.config.do_convert_grayscale and len(pictures) == 1:
                 pictures = [_grey_batch(pictures[0])]
             batch = self._from_arrays(pictures)
-            if isinstance(pictures[0], Tensor) and batch.shape[1] == self.config.vae_latent_channels:
+            floats = isinstance(pictures[0], Tensor) and pictures[0].is_floating_point()
+            if floats and batch.shape[1] == self.config.vae_latent_channels:
                 return batch  # already latents
-            _check_range(batch)
+            if self.config.do_convert_rgb and batch.shape[1] == 4:
+                batch = _on_white(batch)
+            if self.config.do_normalize or self.config.do_binarize or not isinstance(pictures[0], Tensor):
+                _check_range(batch)  # a tensor that is passed on as it is may mark places by values outside
+            elif not torch.isfinite(batch).all():
+                raise InputError("Pictures want finite values, got NaN or Inf.")
             if self.config.do_resize:
                 size = self.get_default_height_width(batch, height, width)
                 batch = torch.nn.functional.interpolate(batch, size=size)
@@ -143,9 +151,10 @@ class VaeImageProcessor(ConfigMixin):
             pictures = [picture.crop(crop) for picture in pictures]
         if self.config.do_resize:
             size = self.get_default_height_width(pictures[0], height, width)
-            pictures = [self.resize(_plain(picture), *size, resize_mode=resize_mode) for picture in pictures]
+            flat = opaque if self.config.do_convert_rgb else _plain
+            pictures = [self.resize(flat(picture), *size, resize_mode=resize_mode) for picture in pictures]
         if self.config.do_convert_rgb:
-            pictures = [picture.convert("RGB") for picture in pictures]
+            pictures = [opaque(picture) for picture in pictures]
         elif self.config.do_convert_grayscale:
             pictures = [picture.convert("L") for picture in pictures]
         _check_alike([f"{p.mode} {p.height}x{p.width}" for p in map(_plain, pictures)])
@@ -255,7 +264,7 @@ def load_image(path: str | Path) -> Image.Image:
     """A picture file as RGB, turned upright."""
     try:
         with Image.open(path) as file:
-            picture = ImageOps.exif_transpose(file).convert("RGB")
+            picture = opaque(ImageOps.exif_transpose(file))
         picture.filename = str(path)  # type: ignore[attr-defined]  # a manifest tells where a picture came from
         return picture
     except FileNotFoundError:
@@ -292,6 +301,25 @@ def _plain(picture: Image.Image) -> Image.Image:
     raise InputError(
         f"Pictures want 8 bits a channel, got PIL mode {picture.mode!r}. Convert it to 'RGB' or 'L' first."
     )
+
+
+def opaque(picture: Image.Image) -> Image.Image:
+    """The picture as RGB; what shines through is white, and that is said."""
+    if not picture.has_transparency_data:
+        return _plain(picture).convert("RGB")
+    layer = picture.convert("RGBA")
+    if layer.getchannel("A").getextrema() != (255, 255):
+        say_once(TRANSPARENT)
+    white = Image.new("RGBA", picture.size, "white")
+    return Image.alpha_composite(white, layer).convert("RGB")
+
+
+def _on_white(batch: Tensor) -> Tensor:
+    """The same for a batch of floats with four channels."""
+    colours, alpha = batch[:, :3], batch[:, 3:]
+    if bool((alpha < 1.0).any()):
+        say_once(TRANSPARENT)
+    return colours * alpha + (1.0 - alpha)
 
 
 def _grey_batch(picture: np.ndarray | Tensor) -> np.ndarray | Tensor:

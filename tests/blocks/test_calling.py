@@ -8,7 +8,7 @@ from lockstep.errors import InputError, UnknownNameError
 
 
 @pytest.mark.parametrize(
-    "arguments, error, wanted",
+    ("arguments", "error", "wanted"),
     [
         ({"promt": "x"}, UnknownNameError, "Unknown input of DiffusionPipeline 'promt': did you mean 'prompt'?"),
         ({"prompt": "x", "num_inference_step": 3}, UnknownNameError, "did you mean 'num_inference_steps'?"),

@@ -103,8 +103,12 @@ def test_aliases():
 def test_block_paths():
     pipe = tiny.pipeline()
     steps = []
-    pipe("cat", seed=5, callback_on_step_end=lambda p, i, t, v: steps.append((v["latents"].clone(), v["noise_pred"].clone())),
-         callback_on_step_end_tensor_inputs=["latents", "noise_pred"])  # fmt: skip
+    pipe(
+        "cat",
+        seed=5,
+        callback_on_step_end=lambda p, i, t, v: steps.append((v["latents"].clone(), v["noise_pred"].clone())),
+        callback_on_step_end_tensor_inputs=["latents", "noise_pred"],
+    )
     for path, value, wanted in (
         ("denoise.002.step", "latents", steps[2][0]),
         ("denoise.002.predict", "noise_pred", steps[2][1]),

@@ -65,7 +65,8 @@ def test_a_block_in_a_loop_need_not_ask():
 
 def test_loops_inside_loops():
     inner = loop("things", {"n": note("n", "k", "i", "t")})
-    assert run({"outer": loop("count", {"before": note("before", "k"), "inner": inner})}, count=2, things=["x", "y"]) == [
+    outer = loop("count", {"before": note("before", "k"), "inner": inner})
+    assert run({"outer": outer}, count=2, things=["x", "y"]) == [
         ("before", 0), ("n", 0, 0, "x"), ("n", 0, 1, "y"), ("before", 1), ("n", 1, 0, "x"), ("n", 1, 1, "y"),
     ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from PIL import Image
 import lockstep
 from blocks import tiny
 from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam
-from lockstep.blocks.manifest import encode, hash_weights, read_png
+from lockstep.blocks.manifest import encode, hash_weights, read_manifest
 from lockstep.errors import FileFormatError, InputError
 
 
@@ -101,7 +101,7 @@ def test_png_carries_the_manifest(tmp_path):
     out = tiny.pipeline(PictureBlocks)("cat", seed=3, num_images_per_prompt=2)
     paths = out.save(tmp_path / "deep" / "cat.png")
     assert [path.name for path in paths] == ["cat-0.png", "cat-1.png"]
-    manifest = read_png(paths[1])
+    manifest = read_manifest(paths[1])
     assert manifest["image"] == 1
     assert manifest["inputs"]["prompt"] == "cat"
     assert manifest["weights"] == out.manifest.weights
@@ -112,6 +112,6 @@ def test_png_carries_the_manifest(tmp_path):
 def test_pictures_without_a_manifest(tmp_path):
     Image.new("RGB", (2, 2)).save(tmp_path / "plain.png")
     with pytest.raises(FileFormatError, match="carries no Lockstep manifest"):
-        read_png(tmp_path / "plain.png")
+        read_manifest(tmp_path / "plain.png")
     with pytest.raises(InputError, match="no PIL pictures"):
         tiny.pipeline()("cat", seed=1).save(tmp_path / "x.png")

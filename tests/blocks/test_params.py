@@ -13,7 +13,7 @@ from lockstep.errors import ConfigError, InputError, LoadError, UnknownNameError
 
 
 @pytest.mark.parametrize(
-    "name, good, required, default",
+    ("name", "good", "required", "default"),
     [
         ("prompt", "a cat", True, None),
         ("negative_prompt", "blurry", False, None),
@@ -67,7 +67,7 @@ def test_strings_in_declarations_are_templates():
 
 
 @pytest.mark.parametrize(
-    "name, value, wanted",
+    ("name", "value", "wanted"),
     [
         ("height", 100, r"a multiple of 8 \(96 or 104 are near\), got 100"),
         ("height", 0, "at least 8"),

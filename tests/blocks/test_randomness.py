@@ -110,7 +110,7 @@ def test_copy_generator_draws_the_same_and_is_independent():
 
 
 @pytest.mark.parametrize(
-    "values, samples",
+    ("values", "samples"),
     [
         ({"prompt": "a"}, 1),
         ({"prompt": ["a", "b"], "num_images_per_prompt": 3}, 6),

@@ -25,7 +25,8 @@ def test_events_come_in_order():
     events = list(tiny.pipeline().stream("cat", seed=1, num_inference_steps=2))
     assert all(isinstance(event, Event) for event in events)
     assert [(event.kind, event.path) for event in events if event.kind != "block_end"] == [
-        ("block_start", "text_encoder"), ("block_start", "set_timesteps"), ("block_start", "prepare"), ("block_start", "denoise"),
+        ("block_start", "text_encoder"), ("block_start", "set_timesteps"), ("block_start", "prepare"),
+        ("block_start", "denoise"),
         ("block_start", "denoise.000.predict"), ("block_start", "denoise.000.step"), ("step", "denoise"),
         ("block_start", "denoise.001.predict"), ("block_start", "denoise.001.step"), ("step", "denoise"),
         ("block_start", "decode"), ("output", ""),

@@ -1,4 +1,5 @@
-"""Patterns that pipelines of the field are written in: chunk loops, workflow selection, the guider loop, free block states."""
+"""Patterns that pipelines of the field are written in: chunk loops, workflow selection, the guider loop,
+free block states."""
 
 import pytest
 import torch
@@ -179,7 +180,7 @@ class AutoDenoise(ConditionalPipelineBlocks):
 
 
 @pytest.mark.parametrize(
-    "given, branch, value",
+    ("given", "branch", "value"),
     [
         ({}, "text2video", 0.0),
         ({"image_latents": torch.ones(2)}, "image2video", 3.0),

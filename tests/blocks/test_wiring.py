@@ -185,7 +185,8 @@ LEAVES = st.tuples(st.sets(st.sampled_from(NAMES), max_size=2), st.sets(st.sampl
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LEAVES, min_size=1, max_size=5), st.data())
 def test_the_check_accepts_exactly_what_can_run(leaves, data):
-    """A sequence is accepted if and only if every value was made before it is read; then it runs, however it is nested."""
+    """A sequence is accepted if and only if every value was made before it is read; then it runs,
+    however it is nested."""
     made, runs = set(), True
     for reads, makes in leaves:
         runs &= reads <= made

@@ -11,6 +11,7 @@ from diffusers.hooks.smoothed_energy_guidance_utils import _gaussian_blur_2d
 
 from helpers import assert_close, relative_l2
 from lockstep import guiders
+from lockstep.attention import dispatch_attention_fn
 from lockstep.errors import ConfigError, InputError
 from lockstep.guiders import LayerSkipConfig, predict_branches
 from lockstep.guiders.disturbances import gaussian_blur, mean_blur
@@ -176,8 +177,50 @@ def test_another_thread_sees_an_undisturbed_model(unets):
     assert torch.equal(results["afterwards"], wanted)
 
 
+def test_a_block_with_several_outputs_loses_the_first_alone():
+    class Block(torch.nn.Module):
+        def forward(self, hidden_states):
+            return hidden_states + 1, "kept", "kept, too"
+
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([Block()])
+    guider = guiders.AutoGuidance(auto_guidance_layers=0, dropout=1.0)
+    for _ in guider.branches():
+        guider.prepare_models(model)
+    assert model.blocks[0](hidden_states=5) == model.blocks[0](5) == (5, "kept", "kept, too")
+    guider.cleanup_models(model)
+    assert model.blocks[0](5) == (6, "kept", "kept, too")
+
+
+def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
+    unet = unets[0]
+    latents, cond, _ = inputs()
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    with torch.no_grad():
+        wanted = unet(latents, 500, encoder_hidden_states=cond)[0]
+        guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=0, perturbed_guidance_stop=1.0)
+        guider.set_state(5, 10, torch.tensor(500))
+        for _ in guider.branches():
+            guider.prepare_models(unet)
+        handle = unet.get_submodule(STACK)[0].attn1.to_out[0].register_forward_pre_hook(fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            unet(latents, 500, encoder_hidden_states=cond)
+        handle.remove()
+        query, key, value = torch.randn(3, 1, 4, 2, 8)
+        assert not torch.equal(dispatch_attention_fn(query, key, value), value)
+        guider.cleanup_models(unet)
+        assert torch.equal(unet(latents, 500, encoder_hidden_states=cond)[0], wanted)
+
+
 def test_what_the_model_does_not_have_is_refused(unets):
-    for config, word in (({"fqn": "nowhere"}, "nowhere"), ({"fqn": STACK, "indices": [7]}, "0 to 0")):
+    for config, word in (
+        ({"fqn": "nowhere"}, "nowhere"),
+        ({"fqn": STACK, "indices": [1]}, "0 to 0"),
+        ({"indices": [-1]}, "0 to 0"),
+    ):
         guider = guiders.SkipLayerGuidance(skip_layer_config={"indices": [0], **config}, skip_layer_guidance_stop=1.0)
         with pytest.raises(InputError, match=word):
             guided(guider, unets[0])
@@ -189,8 +232,47 @@ def test_what_the_model_does_not_have_is_refused(unets):
         guiders.SkipLayerGuidance(skip_layer_config={"indexes": [0]})
 
 
-def test_missing_unconditional_input_is_named():
-    guider = guiders.ClassifierFreeGuidance()
-    guider.set_state(0, 10, None)
-    with pytest.raises(InputError, match="encoder_hidden_states"):
-        guider.prepare_inputs({"encoder_hidden_states": (torch.zeros(1), None)})
+@pytest.mark.parametrize("dropout", [-0.1, 1.1])
+def test_a_dropout_is_a_part_of_the_output(dropout):
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        LayerSkipConfig(indices=[0], dropout=dropout)
+    for fine in (0.0, 0.5, 1.0):
+        assert LayerSkipConfig(indices=[0], dropout=fine).dropout == fine
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"skip_attention_scores": True, "skip_attention": False, "dropout": 0.5}, "dropout=1 only"),
+        ({"skip_attention_scores": True, "skip_attention": True}, "not both"),
+    ],
+)
+def test_scores_are_skipped_whole_and_alone(values, word):
+    with pytest.raises(ConfigError, match=word):
+        LayerSkipConfig(indices=[0], **values)
+
+
+@pytest.mark.parametrize(
+    "values", [{"skip_attention_scores": True, "skip_attention": False, "skip_ff": True}, {"skip_ff": False}]
+)
+def test_perturbed_attention_disturbs_scores_and_nothing_else(values):
+    with pytest.raises(ConfigError, match="nothing else"):
+        guiders.PerturbedAttentionGuidance(perturbed_guidance_config=LayerSkipConfig(indices=[0], **values))
+
+
+def test_autoguidance_drops_the_part_it_is_told():
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([torch.nn.Linear(64, 64)])
+    guider = guiders.AutoGuidance(auto_guidance_layers=0, dropout=0.3)
+    values = torch.randn(4, 64)
+    plain = model.blocks[0](values)
+    guider.prepare_models(model)  # for the branch with the prompt
+    assert torch.equal(model.blocks[0](values), plain)
+    guider.cleanup_models(model)
+    guider.prepare_models(model)
+    torch.manual_seed(7)
+    dropped = model.blocks[0](values)
+    guider.cleanup_models(model)
+    torch.manual_seed(7)
+    assert torch.equal(dropped, torch.nn.functional.dropout(plain, p=0.3))
+    assert torch.equal(model.blocks[0](values), plain)

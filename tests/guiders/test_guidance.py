@@ -59,7 +59,8 @@ def test_two_equal_guiders_are_two_guiders():
     first, second = guiders.ClassifierFreeGuidance(), guiders.ClassifierFreeGuidance()
     assert len({first, second}) == 2
     assert repr(first) == repr(second)
-    assert "guidance_scale=7.5" in repr(first)
+    first.guidance_scale = 3.0
+    assert "guidance_scale=7.5" in repr(first)  # what it was made with
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,6 +92,7 @@ class Stack(torch.nn.Module):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_guider_knows_whose_branch_is_being_prepared(name):
     guider, model = make(name), Stack()
+    assert guider.get_state()["count_prepared"] == 0
     guider.set_state(3, 10, torch.tensor(700))
     assert guider.num_conditions == len(guider.branches())
     assert not guider.is_conditional
@@ -155,6 +157,34 @@ def test_a_guider_can_be_switched_off_and_copied(name):
     assert dict(guider.branches())["pred_uncond"] == 1
     assert guider.new(stop=0.1).config == {**guider.config, "stop": 0.1}
     assert not make(name, enabled=False).needs_unconditional
+
+
+def test_outside_of_its_interval_a_guider_leaves_the_prediction_alone():
+    cond, uncond = torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8)
+    for name in TWO_BRANCH:
+        guider = make(name, start=0.5, **({"zero_init_steps": 0} if "Zero" in name else {}))
+        guider.set_state(2, 10, None)
+        assert torch.equal(guider.forward(cond, uncond).pred, cond), name
+
+
+def test_without_rescaling_the_spread_is_not_even_measured():
+    flat = torch.ones(1, 4, 8, 8)
+    in_bands = guiders.FrequencyDecoupledGuidance(guidance_rescale_space="freq")
+    for guider in (guiders.ClassifierFreeGuidance(), guiders.FrequencyDecoupledGuidance(), in_bands):
+        assert torch.isfinite(guider.forward(flat, flat / 2).pred).all()
+
+
+def test_a_copy_and_a_new_run_begin_without_momentum():
+    guider = guiders.AdaptiveProjectedGuidance(adaptive_projected_guidance_momentum=-0.5)
+    first, second, uncond = torch.randn(3, 1, 4, 8, 8)
+    guider.set_state(0, 10, None)
+    guider.forward(first[None], uncond[None])
+    guider.set_state(1, 10, None)
+    copied = guider.fresh()
+    with_momentum, without = (g.forward(second[None], uncond[None]).pred for g in (guider, copied))
+    assert not torch.equal(with_momentum, without)
+    guider.set_state(0, 10, None)
+    assert torch.equal(guider.forward(second[None], uncond[None]).pred, without)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Loading and saving: one path, memory-mapped, with errors that name file, tensor, wanted and got."""
 
 import json
+import logging
 import subprocess
 import sys
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
@@ -19,9 +21,11 @@ from lockstep.errors import (
     UnknownNameError,
     UnsupportedError,
     WeightsError,
+    WriteError,
 )
 from lockstep.models.modeling import ModelMixin, computes_bf16, resolve_dtype
 from lockstep.models.weights import parse_size
+from lockstep.notes import say_once
 from pipelines import tiny
 
 
@@ -135,8 +139,8 @@ def test_what_cannot_be_saved_or_switched_on_raises(tmp_path):
         empty = Small()
     with pytest.raises(WeightsError, match="meta"):
         empty.save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedError, match="pickle"):
-        Small().save_pretrained(tmp_path, safe_serialization=False)
+    with pytest.raises(UnsupportedError, match="save_function"):
+        Small().save_pretrained(tmp_path, save_function=torch.save)
     with pytest.raises(UnsupportedError, match="gradient checkpointing"):
         Small().enable_gradient_checkpointing()
     with pytest.raises(UnsupportedError):
@@ -192,8 +196,13 @@ def test_arguments_that_cannot_be_had_are_refused_before_anything_is_read(folder
     ):
         with pytest.raises(InputError, match=error):
             Small.from_pretrained(folder, **arguments)
-    with pytest.raises(UnsupportedError, match="only safetensors"):
-        Small.from_pretrained(folder, use_safetensors=False)
+    for arguments in (
+        {"quantization_config": {"bits": 4}},
+        {"proxies": {"https": "x"}},
+        {"device_map": {"a": 0, "b": 1}},
+    ):
+        with pytest.raises(UnsupportedError, match=next(iter(arguments))):
+            Small.from_pretrained(folder, **arguments)
     Small.from_pretrained(folder, use_safetensors=True, low_cpu_mem_usage=True)
     with pytest.raises(InputError, match="word in a file's name"):
         Small().save_pretrained(folder, variant=16)
@@ -225,3 +234,92 @@ def test_casting_needs_little_more_memory_than_the_result(tmp_path):
     code = CAST_AND_MEASURE.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) <= 1.15, f"peak memory is {done.stdout.strip()} times the result"
+
+
+def test_pickles_are_read_by_a_flag_and_written_by_one_and_run_nothing(tmp_path):
+    model = Small()
+    model.save_pretrained(tmp_path, safe_serialization=False, max_shard_size=300)
+    assert not list(tmp_path.glob("*.safetensors*"))
+    assert len(list(tmp_path.glob("*.bin"))) > 2
+    with pytest.raises(NotFoundError, match="allow_pickle=True"):
+        Small.from_pretrained(tmp_path)
+    for flag in ({"allow_pickle": True}, {"use_safetensors": False}):
+        loaded = Small.from_pretrained(tmp_path, **flag).state_dict()
+        assert all(torch.equal(value, loaded[name]) for name, value in model.state_dict().items())
+    with pytest.raises(InputError, match="contradict"):
+        Small.from_pretrained(tmp_path, use_safetensors=True, allow_pickle=True)
+    model.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("*.bin*"))
+    with pytest.raises(NotFoundError, match=r"\.bin"):
+        Small.from_pretrained(tmp_path, use_safetensors=False)
+
+    class Harmful:
+        def __reduce__(self):
+            return (print, ("it ran",))
+
+    torch.save({**model.state_dict(), "more": Harmful()}, tmp_path / "diffusion_pytorch_model.bin")
+    with pytest.raises(FileFormatError, match="not read"):
+        Small.from_pretrained(tmp_path, use_safetensors=False)
+
+
+def test_options_of_other_libraries_are_accepted_with_a_line_or_refused_by_name(folder, caplog):
+    say_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "lockstep"):
+        for _ in range(2):
+            Small.from_pretrained(folder, low_cpu_mem_usage=False, torch_dtype=torch.float32, device_map="cpu")
+            Small.from_pretrained(folder, low_cpu_mem_usage=True, device_map={"": "cpu"}, proxies=None)
+            Small.from_pretrained(folder, device_map="auto", use_safetensors=None)
+    assert [r.message for r in caplog.records] == [
+        "low_cpu_mem_usage changes nothing: models are always built without memory."
+    ]
+    with pytest.raises(InputError, match="two places"):
+        Small.from_pretrained(folder, device="cpu", device_map="meta")
+
+
+def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    Small().save_pretrained(tmp_path / "model")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+
+    def full(*args, **kwargs):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("lockstep.models.weights.save_file", full)
+    for target in ("model", "new/deeper"):
+        with pytest.raises(WriteError, match=r"cannot be written: No space left on device"):
+            Small().save_pretrained(tmp_path / target)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
+    assert not (tmp_path / "new" / "deeper").exists()
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
+
+
+def test_a_real_limit_of_the_disk_is_told(tmp_path):
+    code = f"""
+import resource, lockstep
+from lockstep.errors import WriteError
+model = lockstep.AutoencoderTiny()
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+try:
+    model.save_pretrained({str(tmp_path / "model")!r})
+except WriteError as problem:
+    print(problem)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "cannot be written: File too large" in ran.stdout, ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_hub_is_told_what_cannot_be_sent(tmp_path):
+    with pytest.raises(WriteError, match="could not be sent to the hub"):
+        Small().push_to_hub("someone/small")
+    with pytest.raises(UnknownNameError, match="varient"):
+        Small().save_pretrained(tmp_path, varient="fp16")
+
+
+def test_config_values_are_read_from_the_model_with_a_warning():
+    model = Small()
+    with pytest.warns(FutureWarning, match="model.config.width"):
+        assert model.width == model.config.width == model.config["width"] == model.config.get("width")
+    assert "width" in model.config
+    assert model.config.get("nothing", 3) == 3
+    with pytest.raises(AttributeError, match="'Small' object has no attribute 'nothing'"):
+        model.nothing

@@ -59,7 +59,7 @@ def upset_bias(pipe):
 
 
 @pytest.mark.parametrize(
-    "fault,step,site",
+    ("fault", "step", "site"),
     [
         (upset_gelu, "denoise:00", "unet.mid_block.attentions.0.transformer_blocks.0.ff.net.0"),
         (upset_eps, "denoise:00", "unet.down_blocks.0.resnets.0.norm1"),

@@ -164,7 +164,7 @@ def test_record_floor_diff_by_hand(files, tmp_path, capsys):
     code, measured = as_json(capsys, "floor", reference, "--runs", "ulp,rerun")
     assert (code, measured["runs"]) == (0, ["ulp", "rerun"])
     assert 0 < measured["median"] < 1e-5
-    code, out, _ = lockstep(capsys, "diff", reference, candidate, "--html", tmp_path / "page.html")
+    code, _, _ = lockstep(capsys, "diff", reference, candidate, "--html", tmp_path / "page.html")
     assert code == 0
     assert (tmp_path / "page.html").is_file()
     stopped = as_json(capsys, "record", f"{files}/reference.py:build", "-o", reference, "--stop-at", "model.blocks.0")[
@@ -298,7 +298,8 @@ def test_frames_of_pictures_and_videos(tmp_path, capsys):
 def test_help_is_fast_and_has_examples():
     code = (
         "import sys; from lockstep.cli.app import app; from typer.testing import CliRunner;"
-        "result = CliRunner().invoke(app, ['parity', 'diff', '--help']); assert 'Examples' in result.output, result.output;"
+        "result = CliRunner().invoke(app, ['parity', 'diff', '--help']); assert 'Examples' in result.output, "
+        "result.output;"
         "heavy = {'torch', 'numpy', 'diffusers'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -110,5 +110,8 @@ def test_fresh_mode_and_one_node_alone(project):
 
 
 def test_loading_the_plugin_imports_no_torch():
-    code = "import sys, lockstep.parity.pytest_plugin; heavy = {'torch', 'numpy', 'rich'} & set(sys.modules); assert not heavy, heavy"
+    code = (
+        "import sys, lockstep.parity.pytest_plugin; heavy = {'torch', 'numpy', 'rich'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,5 @@
-"""Whole pipelines beside diffusers on the same weights: embeddings, first latents, every timestep and step, pictures."""
+"""Whole pipelines beside diffusers on the same weights: embeddings, first latents, every timestep and step,
+pictures."""
 
 import copy
 import functools

@@ -1,9 +1,8 @@
-"""What a person relies on: errors before compute, one thing in two faces, seeds, threads, checkpoints, the NaN guard."""
+"""What is Stable Diffusion's own; what every family gets from the mechanism is in test_guarantees.py."""
 
 import inspect
 import json
 import shutil
-import threading
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ import lockstep
 from helpers import assert_close
 from lockstep import Checkpoint
 from lockstep.errors import (
-    InjectionError,
     InputError,
-    InterruptedRun,
     LoadError,
-    NonFiniteError,
+    NotFoundError,
     UnknownNameError,
+    UnsupportedError,
     WiringError,
 )
 from lockstep.pipelines.common import decode, denoise, start, timesteps, unet
@@ -155,8 +153,10 @@ def test_a_text_to_image_load_leaves_out_what_it_does_not_need(folder):
 
 @pytest.mark.parametrize(
     "scheduler",
-    ["DDIMScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "DPMSolverMultistepScheduler", "LCMScheduler",
-     "DDPMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler", "PNDMScheduler", "TCDScheduler", "LMSDiscreteScheduler"],
+    ["DDIMScheduler", "EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler", "DPMSolverMultistepScheduler",
+        "LCMScheduler",
+     "DDPMScheduler", "UniPCMultistepScheduler", "HeunDiscreteScheduler", "PNDMScheduler", "TCDScheduler",
+     "LMSDiscreteScheduler"],
 )  # fmt: skip
 def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(pipe, scheduler):
     pipe.scheduler = getattr(lockstep, scheduler).from_config(pipe.scheduler.config)
@@ -176,96 +176,9 @@ def test_seeds_hold_for_pictures_and_masks_too(pipe):
         assert_close(batch[2:], pipe(**arguments, seed=12).images, 1e-5)
 
 
-def test_four_threads_are_bit_equal_to_four_runs_in_sequence(pipe):
-    pipe.scheduler = lockstep.EulerAncestralDiscreteScheduler.from_config(pipe.scheduler.config)
-
-    def run(k):
-        return pipe(
-            f"cat {k}", seed=k, guidance_scale=3.0 + k, output_type="latent", **{**SMALL, "num_inference_steps": 3 + k}
-        ).images
-
-    wanted = [run(k) for k in range(4)]
-    results = [None] * 4
-    threads = [threading.Thread(target=lambda k=k: results.__setitem__(k, run(k))) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for k in range(4):
-        assert torch.equal(results[k], wanted[k]), f"thread {k}"
-
-
-def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
-    seen = []
-
-    def callback(pipe, step, timestep, values):
-        seen.append(step)
-        if step == 1:
-            thread = threading.Thread(target=pipe.interrupt)
-            thread.start()
-            thread.join()
-
-    with pytest.raises(InterruptedRun):
-        pipe("a cat", callback_on_step_end=callback, **{**SMALL, "num_inference_steps": 20})
-    assert seen == [0, 1]
-    assert len(pipe("a cat", **SMALL).images) == 1
-
-
-def test_preloop_checkpoint_captures_what_the_loop_consumes_and_injects_it_again(pipe):
-    arguments = {"prompt": "a cat", "seed": 5, "output_type": "pt", **SMALL}
-    wanted = pipe(**arguments).images
-    saved = Checkpoint(save=True, stop=True)
-    pipe(**arguments, checkpoints={"preloop": saved})
-    assert {"latents", "timesteps", "prompt_embeds", "negative_prompt_embeds"} <= set(saved.data)
-    again = pipe(
-        **arguments, checkpoints={"preloop": Checkpoint(load=True, data=saved.data, components=saved.components)}
-    )
-    assert torch.equal(again.images, wanted)
-    partial = {name: value for name, value in saved.data.items() if name != "timesteps"}
-    with pytest.raises(InjectionError, match="timesteps"):
-        pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
-
-
-@pytest.mark.parametrize(
-    "name", ["text_encoding", "after_step_2", "post_loop", "decode", "denoise.001.step", "start.latents"]
-)
-def test_every_boundary_is_a_checkpoint(pipe, name):
-    saved = Checkpoint(save=True)
-    out = pipe("a cat", seed=1, output_type="pt", checkpoints={name: saved}, **SMALL)
-    assert saved.data or name == "decode"
-    again = pipe(
-        "a cat",
-        seed=1,
-        output_type="pt",
-        checkpoints={name: Checkpoint(load=True, data=saved.data, components=saved.components)},
-        **SMALL,
-    )
-    assert torch.equal(again.images, out.images)
-
-
 def test_an_unknown_checkpoint_lists_the_known_ones(pipe):
     with pytest.raises(UnknownNameError, match="preloop"):
         pipe("a cat", checkpoints={"prelop": Checkpoint(save=True)}, **SMALL)
-
-
-def test_a_planted_nan_is_found_at_its_block_and_step(pipe, tmp_path):
-    with torch.no_grad():
-        pipe.unet.mid_block.resnets[0].conv1.weight[0, 0, 0, 0] = float("nan")
-    with pytest.raises(NonFiniteError) as caught:
-        pipe("a cat", **SMALL).save(tmp_path / "never.png")
-    assert "predict" in str(caught.value)
-    assert "step 0" in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_events_tell_blocks_steps_and_the_output(pipe):
-    events = list(pipe.stream("a cat", seed=1, **SMALL))
-    steps = [event.index for event in events if event.kind == "step"]
-    assert steps == [0, 1, 2, 3]
-    starts = [event.path for event in events if event.kind == "block_start"]
-    assert "text_encoder" in starts
-    assert events[-1].kind == "output"
-    assert len(events[-1].value.images) == 1
 
 
 def test_output_types(pipe):
@@ -289,11 +202,6 @@ def test_a_long_prompt_is_read_whole(pipe):
     both = pipe(long, negative_prompt="dog", output=["prompt_embeds", "negative_prompt_embeds"])
     assert both["prompt_embeds"].shape == both["negative_prompt_embeds"].shape
     assert len(pipe(long, **SMALL).images) == 1
-
-
-def test_guidance_in_one_batch_or_one_by_one(pipe):
-    arguments = {"prompt": "a cat", "seed": 1, "output_type": "latent", **SMALL}
-    assert_close(pipe(**arguments, batch_guidance=False).images, pipe(**arguments).images, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +322,7 @@ def test_folders_under_the_fields_other_names(folder, tmp_path, name):
     index = json.loads((folder / "model_index.json").read_text())
     (tmp_path / "named" / "model_index.json").write_text(json.dumps({**index, "_class_name": name}))
     pipe = lockstep.DiffusionPipeline.from_pretrained(tmp_path / "named")
-    assert type(pipe) is lockstep.StableDiffusionPipeline
+    assert type(pipe) is getattr(lockstep, name)
     pipe.save_pretrained(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "model_index.json").read_text())["_class_name"] == name
 
@@ -459,7 +367,7 @@ def test_blocks_can_be_inserted_replaced_and_removed(pipe):
     assert len(seen) == 4
 
 
-def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_path):
+def test_a_safety_checker_that_is_named_and_not_there_can_be_left_away(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "sd")
     index = json.loads((tmp_path / "sd" / "model_index.json").read_text())
     index |= {
@@ -467,10 +375,13 @@ def test_published_folders_with_a_safety_checker_load_without_it(folder, tmp_pat
         "feature_extractor": ["transformers", "CLIPImageProcessor"],
     }
     (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
-    assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")("a cat", **SMALL).images) == 1
+    with pytest.raises(NotFoundError, match="safety_checker"):
+        lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")
+    without = {"safety_checker": None, "feature_extractor": None}
+    assert len(lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd", **without)("a cat", **SMALL).images) == 1
     index["_class_name"] = "StableDifusionPipeline"
     (tmp_path / "sd" / "model_index.json").write_text(json.dumps(index))
-    with pytest.raises((LoadError, UnknownNameError), match="StableDiffusionPipeline"):
+    with pytest.raises(UnsupportedError, match="StableDiffusionPipeline"):
         lockstep.DiffusionPipeline.from_pretrained(tmp_path / "sd")
 
 

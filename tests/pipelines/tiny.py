@@ -51,8 +51,10 @@ def tokenizer() -> lockstep.CLIPTokenizer:
 def text_encoder(vocabulary: int, projection: bool = False, seed: int = 1):
     kind = lockstep.CLIPTextModelWithProjection if projection else lockstep.CLIPTextModel
     config = {
-        "vocab_size": vocabulary, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
-        "max_position_embeddings": 77, "bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1, "pad_token_id": vocabulary - 1,
+        "vocab_size": vocabulary, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 77, "bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1,
+        "pad_token_id": vocabulary - 1,
         "hidden_act": "gelu" if projection else "quick_gelu", "projection_dim": 16,
     }  # fmt: skip
     return randomize(kind(**config), seed)
@@ -60,8 +62,10 @@ def text_encoder(vocabulary: int, projection: bool = False, seed: int = 1):
 
 def unet(in_channels: int = 4, xl: bool = False, seed: int = 2, **more) -> lockstep.UNet2DConditionModel:
     config = {
-        "sample_size": 8, "in_channels": in_channels, "block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8,
-        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "sample_size": 8, "in_channels": in_channels, "block_out_channels": (16, 32), "layers_per_block": 1,
+        "norm_num_groups": 8,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
         "cross_attention_dim": 32 if xl else 16, "attention_head_dim": (2, 4),
     }  # fmt: skip
     if xl:

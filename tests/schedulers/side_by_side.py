@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ import torch
 import lockstep.schedulers
 from lockstep.errors import LockstepError
 
+RUN_SLOW = os.environ.get("RUN_SLOW") == "1"
 SHAPE = (2, 3, 4, 4)
 NUM_STEPS = (1, 2, 7, 20, 50)
 TOLERANCE = 1e-6
@@ -176,3 +179,50 @@ def combinations(
 def describe(name: str, options: dict[str, Any], *more: Any) -> str:
     said = ", ".join(f"{key}={value!r}" for key, value in options.items())
     return " ".join([f"{name}({said})", *map(str, more)])
+
+
+def compare_all(
+    name: str,
+    product: dict[str, list[Any]],
+    rotating: dict[str, list[Any]],
+    step_options: list[dict[str, Any]],
+    *,
+    usable: Callable[[str, dict[str, Any]], bool] = lambda name, options: True,
+    prepare: Callable[[str, Any], None] = lambda name, theirs: None,
+    num_steps: tuple[int, ...] = NUM_STEPS,
+) -> Tally:
+    """Grids and steps of both over all combinations of options, in both precisions."""
+    tally = Tally()
+    for number, options in enumerate(combinations(product, rotating)):
+        if not usable(name, options):
+            continue
+        ours, theirs = both(name, **options)
+        prepare(name, theirs)
+        for steps in num_steps:
+            too_few_for_runge_kutta = steps < 4 and not options.get("skip_prk_steps", True)
+            if steps == 50 and number % 7 not in (0, 3) and not RUN_SLOW:
+                continue  # most of the time, for what the shorter runs show as well
+            if too_few_for_runge_kutta or (steps == 1 and options.get("shift_terminal")):
+                continue  # refused
+            if name == "DPMSolverSinglestepScheduler":  # the reference changes its own config in set_timesteps
+                ours, theirs = both(name, **options)
+            ours.set_timesteps(steps)
+            reference(lambda theirs=theirs, n=steps: theirs.set_timesteps(n))
+            what = describe(name, options, steps, "steps")
+            assert_same_grid(ours, theirs, what, tally)
+            for dtype in (torch.float32, torch.bfloat16):
+                run, their_run = ours.fresh(), copy.deepcopy(theirs)
+                if begins_twice(theirs):
+                    run.set_begin_index(0)
+                    their_run.set_begin_index(0)
+                chosen = step_options[number % len(step_options)]
+                with quiet_reference():
+                    step_together(run, their_run, what=f"{what} {dtype}", dtype=dtype, tally=tally, **chosen)
+                tally.combinations += 1
+    return tally
+
+
+def begins_twice(theirs: Any) -> bool:
+    """Whether rounding made another timestep equal to the first:
+    the reference then begins there and falls off the end."""
+    return hasattr(theirs, "set_begin_index") and int((theirs.timesteps == theirs.timesteps[0]).sum()) > 1

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 import types
 
 import numpy as np
@@ -12,12 +11,10 @@ import torch
 
 from schedulers.side_by_side import (
     NOISY,
-    NUM_STEPS,
     SHAPE,
-    Tally,
     assert_same_grid,
     both,
-    combinations,
+    compare_all,
     describe,
     difference,
     quiet_reference,
@@ -25,7 +22,6 @@ from schedulers.side_by_side import (
     step_together,
 )
 
-RUN_SLOW = os.environ.get("RUN_SLOW") == "1"
 BETAS = ["linear", "scaled_linear", "squaredcos_cap_v2"]
 SPACING = ["linspace", "leading", "trailing"]
 SIGMAS = [{}, {"use_karras_sigmas": True}, {"use_exponential_sigmas": True}, {"use_beta_sigmas": True}]
@@ -46,7 +42,7 @@ GRID = {
             "set_alpha_to_one": [True, False],
             "steps_offset": [0, 1],
         },
-        [{}, {"eta": 0.7, "seeded": True}, {"eta": 1.0, "seeded": True, "use_clipped_model_output": True}],
+        [{}, {"eta": 0.7, "seeded": True}, {"eta": 0.95, "seeded": True, "use_clipped_model_output": True}],
     ),
     "DDIMInverseScheduler": (
         {"prediction_type": PREDICTIONS, "timestep_spacing": ["leading", "trailing"], "clip_sample": [False, True]},
@@ -274,49 +270,14 @@ def usable(name: str, options: dict) -> bool:
     return True
 
 
-def compare_all(name: str) -> Tally:
-    product, rotating, step_options = GRID[name]
-    class_name, tally = name.split()[0], Tally()
-    for number, options in enumerate(combinations(product, rotating)):
-        if not usable(class_name, options):
-            continue
-        ours, theirs = both(class_name, **options)
-        for num_steps in NUM_STEPS:
-            too_few_for_runge_kutta = num_steps < 4 and not options.get("skip_prk_steps", True)
-            if num_steps == 50 and number % 7 not in (0, 3) and not RUN_SLOW:
-                continue  # most of the time, for what the shorter runs show as well
-            if too_few_for_runge_kutta or (num_steps == 1 and options.get("shift_terminal")):
-                continue  # refused
-            if class_name == "DPMSolverSinglestepScheduler":  # the reference changes its own config in set_timesteps
-                ours, theirs = both(class_name, **options)
-            if class_name == "LMSDiscreteScheduler":
-                integrate_in_float64(theirs)
-            ours.set_timesteps(num_steps)
-            reference(lambda theirs=theirs, n=num_steps: theirs.set_timesteps(n))
-            what = describe(class_name, options, num_steps, "steps")
-            assert_same_grid(ours, theirs, what, tally)
-            for dtype in (torch.float32, torch.bfloat16):
-                run, their_run = ours.fresh(), copy.deepcopy(theirs)
-                if begins_twice(theirs):
-                    run.set_begin_index(0)
-                    their_run.set_begin_index(0)
-                chosen = step_options[number % len(step_options)]
-                reference(
-                    lambda a=run, b=their_run, d=dtype, w=what, c=chosen: step_together(
-                        a, b, what=f"{w} {d}", dtype=d, tally=tally, **c
-                    )
-                )
-                tally.combinations += 1
-    return tally
-
-
-def begins_twice(theirs) -> bool:
-    """Whether rounding made another timestep equal to the first: the reference then begins there and falls off the end."""
-    return hasattr(theirs, "set_begin_index") and int((theirs.timesteps == theirs.timesteps[0]).sum()) > 1
+def prepare(name: str, theirs) -> None:
+    if name == "LMSDiscreteScheduler":
+        integrate_in_float64(theirs)
 
 
 def integrate_in_float64(theirs) -> None:
-    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32, where close sigmas cancel."""
+    """Let the reference's LMS integrate the polynomial it means: it evaluates it in float32,
+    where close sigmas cancel."""
 
     def get_lms_coefficient(self, order, t, current_order):
         sigmas = self.sigmas.double().tolist()
@@ -332,7 +293,7 @@ def integrate_in_float64(theirs) -> None:
 
 @pytest.mark.parametrize("name", GRID)
 def test_steps_equal_the_reference(name, record_property):
-    tally = compare_all(name)
+    tally = compare_all(name.split()[0], *GRID[name], usable=usable, prepare=prepare)
     record_property("tally", repr(tally))
     assert tally.steps > 500
     assert tally.finite > 0.8 * tally.compared  # a model of eps at zero SNR has no finite x0

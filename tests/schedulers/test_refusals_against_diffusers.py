@@ -231,8 +231,6 @@ def test_the_reference_refuses_it_too(what):
         ("DEISMultistepScheduler", {"solver_order": 0}, ConfigError),
         ("UniPCMultistepScheduler", {"thresholding": True, "predict_x0": False}, ConfigError),
         ("UniPCMultistepScheduler", {"solver_p": "ddim"}, UnsupportedError),
-        ("TCDScheduler", {"clip_sample": True}, ConfigError),
-        ("TCDScheduler", {"thresholding": True}, ConfigError),
         ("DDPMScheduler", {"variance_type": "fixed"}, ConfigError),
         ("DDIMScheduler", {"num_train_timesteps": 0}, ConfigError),
         ("DDIMScheduler", {"beta_start": "small"}, ConfigError),

@@ -1,4 +1,5 @@
-"""What the schedulers promise by themselves: independent runs, a true solution, and where they leave the reference on purpose."""
+"""What the schedulers promise by themselves: independent runs, a true solution,
+and where they leave the reference on purpose."""
 
 import copy
 import json
@@ -26,6 +27,7 @@ from lockstep.schedulers import (
 from schedulers.side_by_side import SHAPE, both, quiet_reference, reference
 
 ALL = [name for name in lockstep.schedulers.__all__ if name.endswith("Scheduler")]
+STEPPED = [name for name in ALL if name != "CogVideoXDPMScheduler"]  # whose caller keeps the x0 of the step before
 
 
 def sample_run(scheduler, seed: int = 0) -> torch.Tensor:
@@ -44,7 +46,7 @@ def ready(name: str, num_steps: int = 9):
     return scheduler
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_runs_on_fresh_copies_do_not_meet(name):
     """Two runs that take turns, one step each, end where they end alone; so do deep copies taken in the middle."""
     scheduler = ready(name)
@@ -64,7 +66,7 @@ def test_runs_on_fresh_copies_do_not_meet(name):
     assert scheduler.step_index is None
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_new_grid_forgets_the_run_before(name):
     scheduler = ready(name)
     first = sample_run(scheduler)
@@ -76,7 +78,7 @@ def test_a_new_grid_forgets_the_run_before(name):
     assert torch.equal(sample_run(half), first)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_run_leaves_the_inputs_as_they_were(name):
     scheduler = ready(name)
     sample, output = torch.randn(2, *SHAPE)
@@ -88,7 +90,7 @@ def test_a_run_leaves_the_inputs_as_they_were(name):
     assert torch.equal(output, before[1])
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_tuple_holds_what_the_output_holds(name):
     scheduler = ready(name)
     sample, output = torch.randn(2, *SHAPE)
@@ -99,11 +101,11 @@ def test_a_tuple_holds_what_the_output_holds(name):
     )
     assert isinstance(plain, tuple)
     assert len(plain) == len(named)
-    assert all(torch.equal(a, b) for a, b in zip(plain, named, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(plain, named.values(), strict=True))
     assert torch.equal(plain[0], named.prev_sample)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_many_threads_share_one_scheduler(name):
     scheduler = ready(name, 5)
     wanted = [sample_run(scheduler.fresh(), seed) for seed in range(4)]
@@ -119,7 +121,7 @@ def test_many_threads_share_one_scheduler(name):
     assert all(torch.equal(got[seed], wanted[seed]) for seed in range(4))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("PNDMScheduler", "DDIMInverseScheduler")])
+@pytest.mark.parametrize("name", [name for name in STEPPED if name not in ("PNDMScheduler", "DDIMInverseScheduler")])
 def test_noise_of_a_sample_is_the_same_in_any_batch(name):
     """With one generator per sample, sample k of a batch equals the same sample alone."""
     scheduler = ready(name, 4)
@@ -367,7 +369,8 @@ def test_a_grid_whose_first_two_timesteps_round_to_one_is_run_whole():
 
 
 def test_singlestep_thresholds_in_eps_as_multistep_does():
-    """The reference's singlestep class has lost the timestep there. First order, where the two classes are one method."""
+    """The reference's singlestep class has lost the timestep there. First order,
+    where the two classes are one method."""
     options = {"algorithm_type": "dpmsolver", "final_sigmas_type": "sigma_min", "thresholding": True, "solver_order": 1}
     results = []
     for cls in (DPMSolverMultistepScheduler, DPMSolverSinglestepScheduler):
@@ -419,7 +422,7 @@ def test_lms_weights_are_exact_where_the_reference_rounds():
 ONES = torch.ones(SHAPE)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_step_refuses_what_it_cannot_use(name):
     """Each is an error of ours before anything is computed; the scheduler is where it was."""
     scheduler = ready(name)
@@ -466,7 +469,9 @@ def test_a_timestep_that_was_not_trained_is_refused(name):
         scheduler.add_noise(ONES, ONES, torch.tensor([1000] + [0] * (len(ONES) - 1)))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "FlowMatchHeunDiscreteScheduler"])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name not in ("FlowMatchHeunDiscreteScheduler", "IPNDMScheduler")]
+)
 def test_noise_wants_one_timestep_or_one_for_each_sample(name):
     scheduler = ready(name, 7)
     for timesteps, words in ((500, "got int"), (scheduler.timesteps[:5], "got 5 values")):

@@ -100,7 +100,7 @@ def test_threads_do_not_disturb_each_other(tokenizer):
 
 
 @pytest.mark.parametrize(
-    "call,error,words",
+    ("call", "error", "words"),
     [
         (lambda t: t(None), InputError, ["text", "None"]),
         (lambda t: t([]), InputError, ["list of texts"]),
@@ -137,7 +137,7 @@ def damaged(tokenizer, folder, name, text):
 
 
 @pytest.mark.parametrize(
-    "name,text,error,words",
+    ("name", "text", "error", "words"),
     [
         ("tokenizer.json", "{", FileFormatError, ["tokenizer.json", "JSON"]),
         ("tokenizer.json", "{}", FileFormatError, ["tokenizer.json"]),

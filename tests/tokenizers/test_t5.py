@@ -54,7 +54,8 @@ def test_same_tokens(folder):
 
 
 def test_where_transformers_t5_class_differs(folder):
-    """It puts a pipeline of its own in the place of the file's: U+0085 and words glued to special tokens, nothing else."""
+    """It puts a pipeline of its own in the place of the file's: U+0085 and words glued to special tokens,
+    nothing else."""
     ours, theirs = T5Tokenizer.from_pretrained(folder), transformers.T5Tokenizer.from_pretrained(folder)
     alike = [text for text in TEXTS[:4000] if "\x85" not in text]
     assert len(alike) > 3000
@@ -91,7 +92,8 @@ def test_sentencepiece_model(tmp_path):
     ours = T5Tokenizer.from_pretrained(tmp_path)
     assert len(ours) == theirs.vocab_size() + 100
     assert ours.convert_tokens_to_ids("<extra_id_0>") == len(ours) - 1
-    # left out: a zero ends the text there, and the tokenizers library normalises marks and joiners with what they follow
+    # left out: a zero ends the text there, and the tokenizers library normalises marks and joiners with what they
+    # follow
     texts = [
         text for text in TEXTS[:4000] if not any(c in "\0\u200d<" or unicodedata.category(c)[0] == "M" for c in text)
     ]
@@ -119,7 +121,7 @@ def test_damaged_sentencepiece_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options,word", [({"model_type": "bpe"}, "unigram"), ({"add_dummy_prefix": False}, "add_dummy_prefix")]
+    ("options", "word"), [({"model_type": "bpe"}, "unigram"), ({"add_dummy_prefix": False}, "add_dummy_prefix")]
 )
 def test_other_kinds_of_sentencepiece_models_are_refused(tmp_path, options, word):
     train_sentencepiece(tmp_path, **options)

@@ -20,7 +20,7 @@ def test_what_a_file_leaves_out_keeps_its_default(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, error, message",
+    ("text", "error", "message"),
     [
         ("batch_size = 'many'", ConfigError, "batch_size.*int.*many"),
         ("[optimizer]\nlerning_rate = 0.1", ConfigError, "lerning_rate.*did you mean 'learning_rate'"),

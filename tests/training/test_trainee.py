@@ -45,7 +45,8 @@ def test_learning_rate_warms_up_stays_and_falls_when_told():
 
 
 def test_restoring_keeps_channels_last_parameters_and_moments_together():
-    """Moments are stored in logical order; the fused optimizer walks memory, so they must come back in the weights' order."""
+    """Moments are stored in logical order; the fused optimizer walks memory,
+    so they must come back in the weights' order."""
 
     def fresh():
         torch.manual_seed(3)

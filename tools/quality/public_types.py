@@ -1,6 +1,7 @@
 """No public name is typed `Any`: parameters, results and attributes of what `lockstep.__all__` lists say what they are.
 
-Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that much;
+Read from the sources and stubs as a type checker reads them. `Any` inside a container (`dict[str, Any]`) says that
+much;
 `Any` alone, or no type at all, says nothing, and stands in `EXCEPTIONS` with its reason or is a finding.
 """
 
@@ -92,12 +93,12 @@ class Library:
 
 
 def findings(
-    root: Path, where: Mapping[str, str] = lockstep._WHERE, exceptions: Mapping[str, str] = EXCEPTIONS
+    root: Path, where: Mapping[str, str] | None = None, exceptions: Mapping[str, str] = EXCEPTIONS
 ) -> list[Finding]:
     """Every untyped part of a public name that is no exception, and every exception that is none any more."""
     library, met = Library(root), set[str]()
     found: dict[Finding, None] = {}
-    for name, module in where.items():
+    for name, module in (vars(lockstep)["_WHERE"] if where is None else where).items():
         place = library.find(module, name)
         if place is None:
             raise LookupError(f"{name} is not defined in {module}")

@@ -6,6 +6,8 @@ COMPONENT = "an object of the class that `type_hint` names, which is known only 
 CONFIG = "config values: each class has its own, checked by name and type when they are given"
 VIEW = "a block narrows it to its own view; a wider type here would forbid that"
 BY_BLOCKS = "what follows from blocks that are known only when the program runs; a loaded class has it in its stub"
+LOADING = "what the loading of a folder takes, checked by name when it is given"
+UPLOAD = "arguments of the hub's own upload, checked by it"
 INDEX = "any of the values that the run made, chosen by its name"
 
 EXCEPTIONS: dict[str, str] = {
@@ -36,7 +38,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.compose.ConditionalPipelineBlocks.select_block(triggers)": VALUE,
     "configuration.FrozenDict.__getattr__": CONFIG,
     "configuration.ConfigMixin.register_to_config(values)": CONFIG,
-    "configuration.ConfigMixin.from_config(overrides)": CONFIG,
+    "*.from_config(overrides)": CONFIG,
     "guiders.guidance.BaseGuidance.new(values)": CONFIG,
     "models.modeling.ModelMixin.from_pretrained(config_and_hub)": CONFIG,
     "models.controlnets.multi.MultiControlNetModel.forward(shared)": "goes to each net's own forward",
@@ -54,4 +56,21 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.pipeline.DiffusionPipeline.__getattr__": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.outline": COMPONENT,
     "pipelines.*Pipeline.__call__": INDEX,
+    "pipelines.pipeline.DiffusionPipeline.*_callback(values)": VIEW,
+    "pipelines.*.from_pipe(pipe)": "a pipeline of ours, or of another library with the same components",
+    "pipelines.*.from_pipe(changes)": COMPONENT,
+    "pipelines.*.from_single_file(options)": LOADING,
+    "pipelines.published.classes.AutoPipeline.from_pretrained(options)": LOADING,
+    "models.modeling.ModelMixin.from_single_file(options)": LOADING,
+    "models.modeling.ModelMixin.save_pretrained(hub)": UPLOAD,
+    "pipelines.pipeline.DiffusionPipeline.save_pretrained(hub)": UPLOAD,
+    "models.modeling.ModelMixin.push_to_hub(options)": UPLOAD,
+    "pipelines.switches.SwitchesMixin.push_to_hub(options)": UPLOAD,
+    "models.modeling.ModelMixin.__getattr__": CONFIG,
+    "models.lora_layers.LoraLayersMixin.add_adapter(adapter_config)": "a config of peft, which is an extra",
+    "models.lora_layers.LoraLayersMixin.load_lora_adapter(options)": LOADING,
+    "models.vision.safety_checker.StableDiffusionSafetyChecker.forward(images)": "whatever holds pictures by index",
+    "loaders.single_file.load_single_file(overrides)": CONFIG,
+    "blocks.compose.CompositeBlocks.get_execution_blocks(given)": VALUE,
+    "tokenizers.clip.CLIPTokenizer.published(settings)": "special tokens by name beside the settings of the class",
 }

@@ -4,18 +4,21 @@ dispatch.py   `dispatch_attention_fn`: check the call, choose a backend, run it
 backends.py   the registry: what each backend needs and what it cannot do
 kernels.py    how each of them computes
 module.py     `AttentionModuleMixin`: processors, fused projections, a backend of its own
+published.py  `PublishedAttention`: what processors that were written for other libraries call on a module
 """
 
 from .backends import AttentionBackend, available_backends, backend_names, get_backend, register_backend
 from .dispatch import attention_backend, attention_replaced_by, dispatch_attention_fn
 from .kernels import AttentionCall
 from .module import AttentionModuleMixin, FusedLinear, set_backend_on
+from .published import PublishedAttention
 
 __all__ = [
     "AttentionBackend",
     "AttentionCall",
     "AttentionModuleMixin",
     "FusedLinear",
+    "PublishedAttention",
     "attention_backend",
     "attention_replaced_by",
     "available_backends",

@@ -166,7 +166,10 @@ def join_fused_tensors(module: Any, state_dict: dict[str, torch.Tensor], prefix:
 
 def keywords_of(processor: Callable[..., Any]) -> frozenset[str] | None:
     """The keyword arguments that a processor takes besides the module and its input; None when it takes any."""
-    target = processor.forward if isinstance(processor, nn.Module) else processor
+    target: Callable[..., Any] = processor
+    if isinstance(processor, nn.Module):  # whose own call, where it defines one, comes before `forward`
+        own = type(processor).__call__
+        target = processor.forward if own is nn.Module.__call__ else own.__get__(processor)
     parameters = list(inspect.signature(target).parameters.values())
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ..errors import WiringError
 from .compose import CompositeBlocks, SequentialPipelineBlocks, default_name
+from .face import PLAIN, Face
 from .params import ComponentSpec, InputParam, OutputParam
 from .plan import Plan
 from .user_inputs import user_inputs
@@ -26,9 +27,11 @@ class Assembly:
     inputs: list[InputParam]
     result: list[OutputParam]
     specs: Mapping[str, ComponentSpec]
+    players: Mapping[str, list[str]]  # role -> the components that play it, in the order of the blocks
+    face: Face = PLAIN
 
     @classmethod
-    def of(cls, blocks: Any, given: Iterable[str] = ()) -> Self:
+    def of(cls, blocks: Any, given: Iterable[str] = (), face: Face = PLAIN) -> Self:
         """Check a tree (or a single block) and assemble it."""
         root = blocks() if isinstance(blocks, type) else blocks
         if not isinstance(root, CompositeBlocks) or root.kind != "sequence":
@@ -40,11 +43,22 @@ class Assembly:
                 problem = f"{type(root).__name__} gives {param.name!r} as its result, but none of its blocks makes it."
                 raise WiringError(problem)
         specs = {spec.name: spec for spec in root.expected_components}
-        return cls(root, tuple(given), flow, workflow_flows(root, given), user_inputs(flow), result, specs)
+        workflows = workflow_flows(root, given)
+        inputs = face.shown(user_inputs(flow))
+        return cls(root, tuple(given), flow, workflows, inputs, result, specs, _players(flow), face)
 
     def workflow_of(self, plan: Plan) -> str | None:
         """The name of the workflow that takes the branches of a plan."""
         return next((name for name, flow in self.workflows.items() if flow.choices == plan.flow.choices), None)
+
+
+def _players(flow: Flow) -> dict[str, list[str]]:
+    players: dict[str, dict[str, None]] = {}
+    for block in (visit.place.block for visit in flow.leaves):
+        for declared, used in zip(block.expected_components, block.used_components, strict=True):
+            if declared.role:
+                players.setdefault(declared.name, {})[used.name] = None
+    return {role: list(names) for role, names in players.items()}
 
 
 def _result(root: CompositeBlocks) -> list[OutputParam]:

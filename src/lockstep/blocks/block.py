@@ -5,14 +5,18 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
+from .. import files
 from ..errors import ConfigError, UnsupportedError, WiringError
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
 from .randomness import count_samples
 from .state import BlockState, BlockView, checked_in, checked_out
 
+BLOCKS = "modular_config.json"  # what says which blocks a folder has
 LOOP_ARGUMENTS = ("i", "t", "k")  # what a block inside a loop may ask for: index, item, count
 
 
@@ -138,8 +142,28 @@ class ModularPipelineBlocks:
         if isinstance(state, BlockView):
             checked_in(state, self, block_state)
 
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write which blocks these are: their class, which has to be public or imported where they are loaded."""
+        files.write_text(Path(folder) / BLOCKS, json.dumps({"_class_name": type(self).__name__}, indent=2) + "\n")
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **hub: Unpack[files.HubArguments]) -> ModularPipelineBlocks:
+        """The blocks that a folder names: this class, one that is imported, or one of Lockstep's."""
+        name = files.read_json(files.resolve_file(folder, BLOCKS, **hub)).get("_class_name")
+        waiting: list[type[ModularPipelineBlocks]] = [cls]
+        while waiting:
+            kind = waiting.pop()
+            if kind.__name__ == name:
+                return kind()
+            waiting += kind.__subclasses__()
+        found: ModularPipelineBlocks = public_class(str(name), f"the blocks in {folder}")()
+        return found
+
     def init_pipeline(self, pretrained_model_name_or_path: str | None = None, **options: Any) -> Any:
         """A pipeline that runs this block: `given=[…]` names tensors that the caller gives."""
+        for name in ("components_manager", "collection"):
+            if options.pop(name, None) is not None:
+                raise UnsupportedError(f"{name} cannot be had: pipelines share components by being given them.")
         pipeline = public_class(self.pipeline_class_name, f"the pipeline of {type(self).__name__}")
         if pretrained_model_name_or_path is None:
             return pipeline(blocks=self, **options)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..configuration import describe_type, fits
 from ..errors import InputError, UnknownNameError, UnsupportedError
+from . import memory
 from .assembly import Assembly
 from .components import RunComponents
 from .params import describe_value
@@ -24,6 +26,12 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "workflow": str | None,
     "callback_on_step_end_tensor_inputs": list[str],
 }
+ELSEWHERE = {
+    "ip_adapter_image": "this pipeline has no IP-Adapter",
+    "ip_adapter_image_embeds": "this pipeline has no IP-Adapter",
+    "callback": "give callback_on_step_end=f(pipe, step, timestep, values)",
+    "callback_steps": "callback_on_step_end is called at every step, and can leave some out itself",
+}
 OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 
 
@@ -34,36 +42,41 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
     defaults = {str(param.name): param.default for param in assembly.inputs}
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
+    values |= {n: v for n, v in pipe.folder_defaults.items() if n in plan.inputs and values.get(n) is None}
     check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)
     needed = plan.needed_components(values)
     pipe.require_components(needed)
-    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()})
+    samples = plan.root.count_samples(values) if "generator" in plan.inputs else 1
+    memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
+    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples)
     check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
-    seeds = _give_generators(plan, values, options)
+    seeds = _give_generators(plan, values, options, samples)
     return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))
 
 
 def _bind(
     owner: str, assembly: Assembly, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], RunOptions]:
-    inputs = assembly.inputs
-    if len(args) > 1 or (args and not inputs):
-        first = inputs[0].name if inputs else "nothing"
-        raise InputError(f"{owner} takes one positional argument ({first}), got {len(args)}. Give the others by name.")
     values = {name: value for name, value in kwargs.items() if name not in OPTION_NAMES}
-    if args:
-        name = str(inputs[0].name)
-        if name in values:
-            raise InputError(f"{name!r} was given twice, by position and by name.")
-        values = {name: args[0], **values}
+    values = assembly.face.by_name(owner, assembly.inputs, args, values)
+    values = {name: value for name, value in values.items() if not _is_elsewhere(name, value, assembly)}
     check_names(assembly.flow, values, OPTION_NAMES, owner)
     options = {name: value for name, value in kwargs.items() if name in OPTION_NAMES}
     for name, hint in PLAIN_OPTIONS.items():
         if name in options and not fits(options[name], hint):
             raise InputError(f"{name!r} wants {describe_type(hint)}, got {describe_value(options[name])}.")
     return values, RunOptions(**options)
+
+
+def _is_elsewhere(name: str, value: Any, assembly: Assembly) -> bool:
+    """Whether it is an argument of other pipelines: left out where it is None, else refused by its name."""
+    if name in assembly.flow.inputs or name not in ELSEWHERE:
+        return False
+    if value is not None:
+        raise UnsupportedError(f"{name!r} cannot be had: {ELSEWHERE[name]}.")
+    return True
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +91,10 @@ def _wanted(options: RunOptions) -> list[str]:
 
 def _check_options(pipe: Any, plan: Plan, options: RunOptions) -> None:
     if options.callback_on_step_end is not None:
+        known = pipe.callback_names(plan.names)
         for name in options.callback_on_step_end_tensor_inputs:
-            if name not in plan.names:
-                raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, plan.names)
+            if name not in known:
+                raise UnknownNameError("value in callback_on_step_end_tensor_inputs", name, known)
         _check_callback(options.callback_on_step_end)
     if not isinstance(options.preview, bool) and not callable(options.preview):
         raise InputError(f"preview wants True or a function of the latents, got {describe_value(options.preview)}.")
@@ -103,7 +117,7 @@ def _check_callback(callback: Any) -> None:
         pass  # a builtin that tells no signature
 
 
-def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) -> list[int] | None:
+def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions, samples: int) -> list[int] | None:
     """Put this run's generators into its values; the seeds, where it has seeds."""
     given, draws = values.get("generator"), "generator" in plan.inputs
     if options.seed is not None:
@@ -114,7 +128,6 @@ def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions) ->
         _check_seed(options.seed)
     if not draws:
         return None
-    samples = plan.root.count_samples(values)
     if given is not None:
         if isinstance(given, list) and len(given) not in (1, samples):
             raise InputError(f"A list of generators wants one per sample: {samples} for this call, got {len(given)}.")

@@ -205,7 +205,8 @@ class Checkpoints:
             given = checkpoint.data[value]
             if given is not None and not isinstance(given, np.ndarray) and not fits(given, hint):
                 raise InputError(
-                    f"Checkpoint {name!r} injects {describe_value(given)} as {value!r}, which wants {describe_type(hint)}."
+                    f"Checkpoint {name!r} injects {describe_value(given)} as {value!r}, which wants "
+                    f"{describe_type(hint)}."
                 )
 
     # ---- at run time ----

@@ -30,8 +30,8 @@ def own_copy(component: Any) -> Any:
 class RunComponents:
     """The components of one run."""
 
-    def __init__(self, pipe: Any, specs: Mapping[str, ComponentSpec]) -> None:
-        self.pipe = pipe
+    def __init__(self, pipe: Any, specs: Mapping[str, ComponentSpec], samples: int = 1) -> None:
+        self.pipe, self.samples = pipe, samples
         shared = {name: pipe.components.get(name) for name in specs}
         stateful = [
             name for name, component in shared.items() if component is not None and is_stateful(component, specs[name])
@@ -71,6 +71,11 @@ class ComponentsView:
     def dtype(self) -> torch.dtype:
         """In what it computes."""
         return self._components.pipe.dtype
+
+    @property
+    def samples(self) -> int:
+        """How many samples the run makes."""
+        return self._components.samples
 
     def _who(self) -> str:
         return f"Block {self._path!r} ({type(self._block).__name__})"

@@ -170,6 +170,10 @@ class CompositeBlocks(ModularPipelineBlocks):
             raise UnknownNameError("workflow", name, known)
         return pruned(self, dict.fromkeys(known[name], True))
 
+    def get_execution_blocks(self, **given: Any) -> CompositeBlocks:
+        """The tree that runs where these inputs are given."""
+        return pruned(self, given)
+
     def block_at(self, path: str) -> ModularPipelineBlocks:
         """The block at a path such as `denoise.predict`."""
         block: Any = self
@@ -387,8 +391,8 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
             )
         if self.loop_triggers:
             raise WiringError(
-                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make a "
-                "ConditionalPipelineBlocks, whose select_block looks at the value."
+                f"{type(self).__name__} chooses by which input is given, and a loop always gives {triggers[0]!r}. Make "
+                "a ConditionalPipelineBlocks, whose select_block looks at the value."
             )
         if triggers.count(None) > 1:
             raise WiringError(
@@ -406,8 +410,8 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
         for name in self.sub_blocks:
             if name not in self._triggers:
                 raise WiringError(
-                    f"{type(self).__name__} chooses a branch by its trigger input, and {name!r} would have none. Make a "
-                    "subclass with the branches and triggers that you want, and put it here with replace_block."
+                    f"{type(self).__name__} chooses a branch by its trigger input, and {name!r} would have none. Make "
+                    "a subclass with the branches and triggers that you want, and put it here with replace_block."
                 )
         self._triggers = {name: self._triggers[name] for name in self.sub_blocks}
 

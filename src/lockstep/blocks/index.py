@@ -19,6 +19,8 @@ from .params import ComponentSpec, public_class
 
 CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
 OWN = "_lockstep_components"  # components that the field's classic pipelines do not take (guiders)
+DEFAULTS = "_lockstep_defaults"  # arguments of a call that suit this model best, where the caller gives none
+OLD_NAMES = {"CLIPFeatureExtractor": "CLIPImageProcessor"}  # of classes, in old index files
 PLACE = ("pretrained_model_name_or_path", "subfolder", "variant", "revision")
 
 
@@ -49,7 +51,9 @@ class Index:
         entry = self.entries.get(spec.name)
         if entry is None or entry[1] is None:
             return None
-        found = public_class(entry[1].removesuffix("Fast"), f"component {spec.name!r} in {self.source}")
+        named = entry[1].removesuffix("Fast").removesuffix("Pil")
+        named = OLD_NAMES.get(named, named)
+        found = spec.class_named(named) or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
                 f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} "
@@ -69,17 +73,20 @@ def read_index(source: str | Path, **hub: Any) -> Index:
         except NotFoundError as problem:
             problems.append(problem)
             continue
-        return _parse(str(source), path, files.read_json(path))
+        return parse_index(str(source), path, files.read_json(path))
     raise NotFoundError(f"{str(source)!r} is not a pipeline: it has neither {CLASSIC} nor {MODULAR}. {problems[-1]}")
 
 
-def _parse(source: str, path: Path, content: Mapping[str, Any]) -> Index:
+def parse_index(source: str, path: Path, content: Mapping[str, Any]) -> Index:
+    """The content of an index file."""
     index = Index(source, content.get("_class_name"), content.get("_blocks_class_name"))
     own = content.get(OWN) or {}
     for name, value in {**content, **own}.items():
         is_component = (
             isinstance(value, list) and len(value) in (2, 3) and all(v is None or isinstance(v, str) for v in value[:2])
         )
+        if name == DEFAULTS and isinstance(value, dict):
+            index.configs[name] = value
         if name.startswith("_"):
             continue
         if is_component and (len(value) == 2 or isinstance(value[2], dict)):

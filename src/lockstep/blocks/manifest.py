@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
-from PIL.PngImagePlugin import PngInfo
 
-from .. import __version__, files
-from ..errors import FileFormatError, InputError
+from .. import __version__, files, media
+from ..configuration import describe_type, fits
+from ..errors import FileFormatError
+from .params import describe_value
 
-PNG_KEY = "lockstep"
+FIELDS: dict[str, Any] = {
+    "inputs": dict[str, Any], "components": dict[str, dict[str, Any]], "model": str | None,
+    "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
+    "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
+    "pixels": str, "fps": float,
+}  # fmt: skip
+NEEDED = ("inputs", "components", "model", "seed", "workflow")
+ENTRIES: dict[str, dict[str, Any]] = {
+    "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
+    "given": {"class": str, "folder": str | None},
+    "components": {"class": str},
+}
 
 
 class Manifest:
-    """A JSON-able record; the weights' hashes are computed when they are first asked for."""
+    """A record of a run; the weights' hashes are computed when they are first asked for.
+
+    Files and folders are kept as paths and named relative to where the manifest goes, never by a machine's.
+    """
 
     def __init__(self, record: Mapping[str, Any], models: Mapping[str, torch.nn.Module]) -> None:
         self.record = dict(record)
@@ -35,16 +50,16 @@ class Manifest:
             self._hashes = {name: hash_weights(model) for name, model in self._models.items()}
         return self._hashes
 
-    def to_dict(self, *, weights: bool = True, image: int | None = None) -> dict[str, Any]:
-        """Everything; `image` says which of the batch it goes with."""
-        record = {**self.record, "weights": self.weights} if weights else dict(self.record)
-        return record if image is None else {**record, "image": image}
+    def to_dict(self, *, weights: bool = True, folder: Path | None = None) -> dict[str, Any]:
+        """Everything as JSON values; files are named relative to the folder, or to the working directory."""
+        record = {**self.record, "weights": self.weights} if weights else self.record
+        return _relative(record, (folder or Path()).resolve())
 
-    def to_json(self, *, weights: bool = True, image: int | None = None) -> str:
-        return json.dumps(self.to_dict(weights=weights, image=image), indent=2, sort_keys=True)
+    def to_json(self, *, weights: bool = True) -> str:
+        return json.dumps(self.to_dict(weights=weights), indent=2, sort_keys=True)
 
     def __getitem__(self, name: str) -> Any:
-        return self.weights if name == "weights" else self.record[name]
+        return self.weights if name == "weights" else _relative(self.record[name], Path().resolve())
 
     def __repr__(self) -> str:
         return f"Manifest({self.record['pipeline']}, seed={self.record['seed']})"
@@ -59,12 +74,13 @@ def describe_run(run: Any) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
         "device": str(pipe.device),
         "pipeline": type(pipe).__name__,
         "blocks": type(pipe.blocks).__name__,
-        "model": pipe.name_or_path,
+        "model": _place(pipe.name_or_path),
         "variant": pipe.variant,
-        "adapters": pipe.describe_adapters(),
+        "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -91,7 +107,9 @@ def _describe(component: Any) -> dict[str, Any]:
     config = getattr(component, "config", None)
     described: dict[str, Any] = {"class": type(component).__name__}
     if isinstance(config, Mapping):
-        described["config"] = hashlib.sha256(json.dumps(encode(config), sort_keys=True).encode()).hexdigest()[:16]
+        described["config"] = hashlib.sha256(
+            json.dumps(encode(config), sort_keys=True, default=str).encode()
+        ).hexdigest()[:16]
         if hasattr(component, "fresh"):  # a scheduler or guider is small enough to keep whole: a replay builds it again
             described["values"] = encode(config)
     if isinstance(component, torch.nn.Module):
@@ -105,17 +123,42 @@ def _whence(model: torch.nn.Module) -> list[dict[str, Any]]:
     parts = [getattr(part, "_orig_mod", part) for part in getattr(model, "nets", [model])]
     folders = [getattr(part, "loaded_from", None) for part in parts]
     return [
-        {"class": type(part).__name__, "folder": None if folder is None else str(Path(folder).absolute())}
+        {"class": type(part).__name__, "folder": None if folder is None else Path(folder).absolute()}
         for part, folder in zip(parts, folders, strict=True)
     ]
 
 
+def _place(name: str | Path | None) -> str | Path | None:
+    """A path where there is something at it; the name of a hub's or an embedded model as it is."""
+    return name if name is None or not Path(name).exists() or str(name) in files.EMBEDDED else Path(name).absolute()
+
+
+def _relative(value: Any, folder: Path) -> Any:
+    """The same record with every path as it is seen from the folder; `./` and `../` tell it from a hub's name."""
+    if isinstance(value, Mapping):
+        return {key: _relative(one, folder) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_relative(one, folder) for one in value]
+    if not isinstance(value, Path):
+        return value
+    path = value.absolute()
+    path = path.parent.resolve() / path.name  # the links on the way followed, so that `..` leads where it seems to
+    try:
+        seen = Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # another drive
+        return value.name
+    return seen if seen.startswith("..") else f"./{seen}"
+
+
 def encode(value: Any) -> Any:
-    """A value as JSON; what is large is named by its hash."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    """A value as JSON (and paths); what is large is named by its hash."""
+    if value is None or isinstance(value, (bool, int, float, str, Path)):
         return value
     if isinstance(value, Mapping):
         return {str(key): encode(one) for key, one in value.items()}
+    for kind in media.KINDS:
+        if (described := kind.describe_input(value)) is not None:
+            return described
     if isinstance(value, (list, tuple)):
         return [encode(one) for one in value]
     if isinstance(value, torch.Generator):
@@ -129,11 +172,6 @@ def encode(value: Any) -> Any:
             "shape": list(value.shape),
             "sha256": _hash_array(value),
         }
-    if isinstance(value, Image.Image):
-        name = getattr(value, "filename", None)  # known where the picture was read from a file
-        file = {"file": str(name)} if name else {}
-        digest = hashlib.sha256(value.tobytes()).hexdigest()
-        return {"picture": value.mode, "size": list(value.size), "sha256": digest, **file}
     return str(value)
 
 
@@ -154,36 +192,33 @@ def hash_weights(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def save_png(image: Image.Image, path: str | Path, manifest: Manifest, index: int = 0) -> Path:
-    """Write a picture with its manifest inside."""
-    path = Path(path)
-    if path.suffix.lower() != ".png":
-        raise InputError(
-            f"Pictures are written as PNG, which carries the manifest; got {path.name!r}. Use a name that ends in .png."
-        )
-    info = PngInfo()
-    info.add_itxt(PNG_KEY, manifest.to_json(image=index), zip=True)
-    with files.atomic(path) as temporary:
-        image.save(temporary, format="PNG", pnginfo=info)
-    return path
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest inside a picture or video, with everything that a run is made of, of the right types."""
+    record = media.read_manifest(Path(path))
+    missing = [name for name in NEEDED if name not in record]
+    if missing:
+        raise FileFormatError(f"The manifest in {path} lacks what a run is made of: {', '.join(missing)}.")
+    for name, hint in FIELDS.items():
+        if name in record:
+            _check(record[name], hint, name, path)
+    for name, fields in ENTRIES.items():
+        for entry in _entries(record.get(name, [])):
+            for field, hint in fields.items():
+                _check(entry.get(field), hint, f"{name}.{field}", path)
+    return record
 
 
-def read_png(path: str | Path) -> dict[str, Any]:
-    """The manifest inside a picture."""
-    try:
-        with Image.open(path) as image:
-            image.load()
-            text = image.info.get(PNG_KEY)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as problem:
-        raise FileFormatError(f"{path} is not a picture that can be read: {problem}.") from None
-    if text is None:
+def _entries(value: Any) -> list[dict[str, Any]]:
+    """The innermost objects of a list or mapping of them."""
+    rows = list(value.values()) if isinstance(value, dict) else value
+    return [one for row in rows for one in (row if isinstance(row, list) else [row])]
+
+
+def _check(value: Any, hint: Any, name: str, path: str | Path) -> None:
+    inner = get_args(hint)[1] if get_origin(hint) is dict else Any
+    if not fits(value, hint) or not all(
+        fits(one, inner) for one in (value.values() if isinstance(value, dict) else ())
+    ):
         raise FileFormatError(
-            f"{path} carries no Lockstep manifest. Pictures saved by `lockstep generate` or `output.save` do."
+            f"The manifest in {path} is damaged: {name!r} wants {describe_type(hint)}, got {describe_value(value)}."
         )
-    try:
-        manifest = json.loads(text)
-    except ValueError as problem:
-        raise FileFormatError(f"The manifest in {path} is damaged: {problem}.") from None
-    if not isinstance(manifest, dict) or not {"inputs", "components", "model", "seed", "workflow"} <= manifest.keys():
-        raise FileFormatError(f"The manifest in {path} lacks what a run is made of: inputs, components, model, seed.")
-    return manifest

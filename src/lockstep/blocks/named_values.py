@@ -1,4 +1,4 @@
-"""The values of the vocabulary as attributes; their types stand in the stub beside this file, written from the table."""
+"""The values of the vocabulary as attributes; their types stand in the stub beside this file."""
 
 
 class NamedValues:

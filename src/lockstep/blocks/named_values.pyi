@@ -33,6 +33,7 @@ class NamedValues:
     height: int | Any
     width: int | Any
     num_frames: int | Any
+    frame_rate: float | Any
     num_images_per_prompt: int
     num_videos_per_prompt: int
     original_size: tuple[int, int] | Any
@@ -81,6 +82,7 @@ class NamedValues:
     noise_pred: torch.Tensor | Any
     control_residuals: tuple[Any, ...] | Any
     images: list[Image] | ndarray | torch.Tensor | Any
+    frames: list[list[Image]] | ndarray | torch.Tensor | Any
     videos: list[list[Image]] | ndarray | torch.Tensor | Any
     audio: ndarray | torch.Tensor | Any
     nsfw_content_detected: list[bool] | Any

@@ -31,6 +31,7 @@ class InputParam:
     minimum: float | None = None
     maximum: float | None = None
     multiple_of: int | None = None
+    media: str | None = None  # the kind of media whose files can stand for it
     given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
     metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -42,6 +43,7 @@ class InputParam:
             "type_hint": value.type_hint,
             "default": value.default,
             "required": value.required,
+            "media": value.media,
             **value.range,
         }
         description = f"{value.description} ({note})" if note else value.description
@@ -215,6 +217,11 @@ class ComponentSpec:
         if self.default_creation_method == "from_config":
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
+
+    def class_named(self, name: str) -> type | None:
+        """The class of that name among those that the spec itself names: a family's own need not be public ones."""
+        hints = get_args(self.type_hint) or (self.type_hint,)
+        return next((hint for hint in hints if isinstance(hint, type) and hint.__name__ == name), None)
 
     def gathered(self, parts: Iterable[Any]) -> Any:
         """Several components as the one that stands for them, where the spec has a class for that."""

@@ -66,6 +66,7 @@ class Run:
         self._result = [param.name for param in pipe.result_params()]
         self._record = describe_run(self)
         self._interrupted = threading.Event()
+        self.leaves_loops = False  # what is left of the loops is skipped; the blocks after them run
         self._started = False
         self._main_steps = 0
         self._pending: list[Event] = []  # events of loops that iterate by themselves
@@ -181,6 +182,8 @@ class Run:
             self.checkpoints.reach(f"after:{inside}", self)
             yield self._tell(Event("step", path, type(loop).__name__, index=index, total=total, item=item))
             yield from self._take_pending()
+            if self.leaves_loops:
+                break
 
     def _leaf(self, block: Any, path: str, position: Position) -> None:
         before = _Before(self.state, block) if block.upcast_on_nonfinite else None
@@ -221,14 +224,15 @@ class Run:
         """The caller's callback, and a preview, after one step of an innermost loop."""
         callback, names = self.options.callback_on_step_end, self.options.callback_on_step_end_tensor_inputs
         if callback is not None:
-            changed = callback(self.pipe, index, item, {name: getattr(values, name, None) for name in names}) or {}
+            changed = callback(self.pipe, index, item, self.pipe.shown_to_callback(self, names, values)) or {}
             if not isinstance(changed, Mapping):
                 raise InputError(
                     f"callback_on_step_end returns {{name: value}} or None, got {describe_value(changed)}."
                 )
-            for name, value in changed.items():
+            for name in changed:
                 if name not in names:
                     raise UnknownNameError("value returned by callback_on_step_end", name, names)
+            for name, value in self.pipe.taken_from_callback(self, changed, values).items():
                 if isinstance(values, PipelineState):
                     values.set(name, value, f"{path}.callback")
                 else:

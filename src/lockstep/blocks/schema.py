@@ -13,6 +13,7 @@ from .assembly import Assembly
 from .params import InputParam
 from .run import RunOptions
 from .user_inputs import merge_wants
+from .vocabulary import media_of
 from .wiring import Flow, same_default
 
 OPTION_HELP = {
@@ -38,12 +39,16 @@ def option_types() -> dict[str, Any]:
     return typing.get_type_hints(RunOptions)
 
 
-def call_signature(inputs: list[InputParam], *, bound: bool = True) -> inspect.Signature:
-    """The first input may be given by position (it is the prompt where there is one), everything else by name."""
+def call_signature(assembly: Assembly, *, bound: bool = True) -> inspect.Signature:
+    """What the face names may be given by position (else the first input, the prompt), everything else by name."""
     parameters = [] if bound else [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
-    for place, param in enumerate(inputs):
-        kind = inspect.Parameter.KEYWORD_ONLY if place else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        default = inspect.Parameter.empty if param.required else param.default
+    by_position = max(len(assembly.face.positional), 1)
+    for place, param in enumerate(assembly.inputs):
+        by_name = place >= by_position
+        kind = inspect.Parameter.KEYWORD_ONLY if by_name else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        # after a prompt that may be left out for its embeddings, a required picture has to show a default too
+        required = param.required and (by_name or not assembly.face.positional)
+        default = inspect.Parameter.empty if required else param.default
         parameters.append(inspect.Parameter(str(param.name), kind, default=default, annotation=annotation(param)))
     for name, default in option_defaults().items():
         hint = option_types()[name]
@@ -92,7 +97,12 @@ def json_schema(pipe: Any) -> dict[str, Any]:
             {"name": n, "default": _json(d), "description": OPTION_HELP[n]} for n, d in option_defaults().items()
         ],
         "outputs": [
-            {"name": p.name, "type": describe_type(p.type_hint), "description": p.description}
+            {
+                "name": p.name,
+                "type": describe_type(p.type_hint),
+                "media": media_of(p.name),
+                "description": p.description,
+            }
             for p in pipe.result_params()
         ],
         "workflows": pipe.blocks.workflow_triggers(),
@@ -107,6 +117,7 @@ def _input_entry(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, 
     entry: dict[str, Any] = {"name": param.name, "required": param.required, "description": param.description}
     entry["type"] = describe_type(param.type_hint) if param.type_hint is not None else "anything"
     entry["default"] = _json(param.default)
+    entry |= {"media": param.media} if param.media else {}
     entry |= {
         limit: value for limit in ("minimum", "maximum", "multiple_of") if (value := getattr(param, limit)) is not None
     }

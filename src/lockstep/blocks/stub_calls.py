@@ -25,6 +25,7 @@ from .stub_types import Types, as_argument
 
 # which part of a result's type each `output_type` stands for
 FORMS: dict[str, type] = {"pil": list, "np": np.ndarray, "pt": torch.Tensor, "latent": torch.Tensor}
+DECIDING = ("output_type", "return_dict", "output")  # the inputs that decide on the type of what a call gives
 NO_OTHER_NAME = "# type: ignore[assignment, misc]  # every name is declared: another one is a mistake"
 
 
@@ -33,10 +34,33 @@ class PipelineFace:
 
     def __init__(self, kind: Any, hints: Types) -> None:
         self.kind, self.hints = kind, hints
-        self.assembly = Assembly.of(kind.default_tree())
+        self.assembly = Assembly.of(kind.default_tree(), face=kind.face)
         self.short = kind.__name__.removesuffix("Pipeline")
 
-    def outputs(self) -> list[str]:
+    def helpers(self) -> list[str]:
+        """What stands before the class: the inputs and parts that it takes by name, and the forms of its results."""
+        named = {name: text for name, text in self._inputs().items() if name not in self._by_hand()}
+        hub = self.hints.named(HubArguments.__module__, HubArguments.__name__)
+        typed = self.hints.named("typing", "TypedDict")
+        return [
+            *(f"class _{self.short}Inputs({typed}, total=False):", *self._entries(named), ""),
+            *(f"class _{self.short}Parts({typed}, total=False):", *self._entries(self._parts()), ""),
+            *(f"class _{self.short}PartsAndHub(_{self.short}Parts, {hub}, total=False): ...", ""),
+            *self._outputs(),
+        ]
+
+    def _entries(self, named: dict[str, str]) -> list[str]:
+        """Names and types, each with its default behind it; what has none has to be given."""
+        lines = []
+        for name, text in named.items():
+            kind, _, default = text.partition(" = ")
+            told = f"  # {default}" if default not in ("", "...", "None") else ""
+            lines.append(
+                f"    {name}: {kind if default else self.hints.named('typing', 'Required') + f'[{kind}]'}{told}"
+            )
+        return lines
+
+    def _outputs(self) -> list[str]:
         """A class for each form that the results can have."""
         base = self.hints.named(PipelineOutput.__module__, PipelineOutput.__name__)
         lines = []
@@ -55,16 +79,20 @@ class PipelineFace:
         lines += [f"    {config.name}: {self.hints.text(_config_type(config.default))}" for config in configs]
         if not any(base.default_tree() for base in self.kind.__mro__[1:] if hasattr(base, "default_tree")):
             lines += [f"    __getattr__: {never}", f"    __setattr__: {never}"]
-        parts = {spec.name: f"{self.hints.text(_given_type(spec))} = ..." for spec in specs}
-        parts |= {config.name: f"{self.hints.text(_config_type(config.default))} = ..." for config in configs}
-        lines += self._method("__init__", self._declared(self.kind.__init__) | parts, "None")
-        hub = {name: f"{self.hints.text(hint)} = ..." for name, hint in typing.get_type_hints(HubArguments).items()}
-        loading = self._declared(self.kind.from_pretrained) | parts | hub
-        lines += ["    @classmethod", *self._method("from_pretrained", loading, self.hints.text(typing.Self))]
+        lines.append(self._method("__init__", self._declared(self.kind.__init__), "Parts", "None"))
+        loading = self._declared(self.kind.from_pretrained)
+        lines.append("    @classmethod")
+        lines.append(self._method("from_pretrained", loading, "PartsAndHub", self.hints.text(typing.Self)))
         lines += self._calls()
         for name, gives in (("run", Run), ("stream", Iterator[Event])):
-            lines += self._method(name, self._inputs(), self.hints.text(gives))
+            lines.append(self._method(name, self._by_hand(), "Inputs", self.hints.text(gives)))
         return lines
+
+    def _parts(self) -> dict[str, str]:
+        """Name -> type of the components and config values that a pipeline can be given."""
+        parts = {name: f"{self.hints.text(_given_type(spec))} = ..." for name, spec in self.assembly.specs.items()}
+        configs = self.assembly.root.expected_configs
+        return parts | {one.name: f"{self.hints.text(_config_type(one.default))} = ..." for one in configs}
 
     def _calls(self) -> list[str]:
         """One overload for each thing that a call can give."""
@@ -76,17 +104,26 @@ class PipelineFace:
             ({"return_dict": "bool = True", "output": "list[str]"}, f"dict[str, {anything}]"),
             ({"return_dict": "bool = True", "output": "str"}, anything),
         ]
-        lines = []
-        for special, gives in calls:
-            decorated = f"    @{self.hints.named('typing', 'overload')}"
-            lines += [decorated, *self._method("__call__", self._inputs() | special, gives)]
-        return lines
+        overloaded = f"    @{self.hints.named('typing', 'overload')}"
+        return [
+            line
+            for special, gives in calls
+            for line in (overloaded, self._method("__call__", self._by_hand() | special, "Inputs", gives))
+        ]
+
+    def _by_hand(self) -> dict[str, str]:
+        """The inputs that are written out in every method: those that need no name, and those that decide."""
+        inputs = self._inputs()
+        written = [*list(inputs)[: self._by_position()], *(name for name in DECIDING if name in inputs)]
+        return {name: inputs[name] for name in written}
 
     def _inputs(self) -> dict[str, str]:
         """Name -> type and default of everything that a call takes."""
         found = {}
-        for param in self.assembly.inputs:
-            default = "" if param.required else f" = {param.default!r}"
+        for place, param in enumerate(self.assembly.inputs):
+            # a required argument after one that may be left out is written with a default (see call_signature)
+            written = param.required and place >= len(self.kind.face.positional)
+            default = "" if written else f" = {'...' if param.required else repr(param.default)}"
             found[str(param.name)] = f"{self.hints.text(as_argument(annotation(param)))}{default}"
         for name, default in option_defaults().items():
             shown = repr(default) if default is None or isinstance(default, (bool, int, str)) else "..."
@@ -125,14 +162,17 @@ class PipelineFace:
                 found[name] = self.hints.text(hint) + ("" if parameter.default is parameter.empty else " = ...")
         return found
 
-    def _method(self, name: str, parameters: dict[str, str], gives: str) -> list[str]:
+    def _method(self, name: str, parameters: dict[str, str], table: str, gives: str) -> str:
         """One method; what may be given by position is the first input of a call, and the folder."""
-        lines = [f"    def {name}(", f"        {'cls' if name == 'from_pretrained' else 'self'},"]
-        by_name = name == "__init__"
-        for place, (parameter, text) in enumerate(parameters.items()):
-            lines += ["        *,"] if place == (0 if by_name else 1) else []
-            lines.append(f"        {parameter}: {text},")
-        return [*lines, f"    ) -> {gives}: ..."]
+        written = [f"{parameter}: {text}" for parameter, text in parameters.items()]
+        written.insert({"__init__": 0, "from_pretrained": 1}.get(name, self._by_position()), "*")
+        rest = f"**{table[:1].lower()}{table[1:]}: {self.hints.named('typing', 'Unpack')}[_{self.short}{table}]"
+        owner = "cls" if name == "from_pretrained" else "self"
+        return f"    def {name}({', '.join([owner, *written, rest])}) -> {gives}: ..."
+
+    def _by_position(self) -> int:
+        """How many inputs of a call may be given without their names."""
+        return max(len(self.kind.face.positional), 1)
 
 
 def _in_form(hint: Any, form: str | None) -> Any:
@@ -143,7 +183,7 @@ def _in_form(hint: Any, form: str | None) -> Any:
 
 
 def _component_type(spec: ComponentSpec) -> Any:
-    """The type of a component; where a spec creates its default itself, any class of the same family takes its place."""
+    """The type of a component; where a spec creates its default itself, any class of the same family fits."""
     if spec.default_creation_method == "from_config" and isinstance(spec.type_hint, type):
         return [base for base in spec.type_hint.__mro__ if base not in (object, ConfigMixin)][-1]
     return Any if spec.type_hint is None else spec.type_hint

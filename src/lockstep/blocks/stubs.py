@@ -13,6 +13,7 @@ import importlib
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from .. import files
 from .named_values import NamedValues
@@ -48,6 +49,7 @@ def stub_for(module_name: str) -> str:
             body.append(_function(node, ""))
         elif isinstance(node, ast.ClassDef):
             body.append(_class_stub(node, getattr(module, node.name), hints))
+    body += [_made_class_stub(kind, hints) for kind in _made_classes(module, tree)]
     kept = [_absolute(node, module_name) for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     future = "from __future__ import annotations"
     imports = sorted({line for line in (*kept, *hints.imports()) if line != future})
@@ -57,9 +59,25 @@ def stub_for(module_name: str) -> str:
 def _absolute(node: ast.Import | ast.ImportFrom, module_name: str) -> str:
     """An import of the module, with its dots written out."""
     if isinstance(node, ast.ImportFrom) and node.level:
-        base = module_name.split(".")[: -node.level]
+        inside = hasattr(importlib.import_module(module_name), "__path__")  # a package's dot is the package itself
+        names = module_name.split(".")
+        base = names[: len(names) - node.level + inside]
         node = ast.ImportFrom(".".join([*base, *([node.module] if node.module else [])]), node.names, 0)
     return ast.unparse(node)
+
+
+def _made_classes(module: ModuleType, tree: ast.Module) -> list[type]:
+    """The public classes of a module that no line of it defines: they are made from a table."""
+    written = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    public = [getattr(module, name) for name in getattr(module, "__all__", ()) if name not in written]
+    return [kind for kind in public if isinstance(kind, type) and kind.__module__ == module.__name__]
+
+
+def _made_class_stub(kind: type, hints: Types) -> str:
+    base = hints.named(kind.__mro__[1].__module__, kind.__mro__[1].__name__)
+    head = ast.parse(f"class {kind.__name__}({base}): ...").body[0]
+    assert isinstance(head, ast.ClassDef)
+    return _class_stub(head, kind, hints)
 
 
 def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
@@ -67,7 +85,7 @@ def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
     lines = [f"class {node.name}({bases}):" if bases else f"class {node.name}:"]
     if hasattr(kind, "default_tree") and kind.default_tree() is not None:
         face = PipelineFace(kind, hints)
-        lines = [*face.outputs(), *lines, *face.members()]
+        lines = [*face.helpers(), *lines, *face.members()]
     lines += [_function(part, "    ") for part in node.body if isinstance(part, ast.FunctionDef)]
     if len(lines) == 1:
         lines.append("    ...")

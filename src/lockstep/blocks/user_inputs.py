@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .params import InputParam
-from .vocabulary import VOCABULARY
+from .vocabulary import VOCABULARY, media_of
 from .wiring import Flow, Want, same_default
 
 
@@ -26,6 +26,7 @@ def merge_wants(name: str, wants: list[Want]) -> InputParam:
         default=defaults[0] if defaults and all(same_default(defaults[0], one) for one in defaults) else None,
         required=any(want.param.required and not want.maybe and not want.place.branches for want in wants),
         kwargs_type=_first(param.kwargs_type for param in params),
+        media=_first(param.media for param in params) or media_of(name),
         minimum=_first(param.minimum for param in params),
         maximum=_first(param.maximum for param in params),
         multiple_of=_first(param.multiple_of for param in params),

@@ -22,7 +22,7 @@ DENOISER = "denoiser_input_fields"  # the group of values that condition the den
 
 @dataclass(frozen=True)
 class Value:
-    """One name: its type, the default where it is an input, what it means, and the limits it has to keep."""
+    """One name: its type, the default where it is an input, what it means, its limits, its media kind."""
 
     type_hint: Any
     description: str
@@ -31,6 +31,7 @@ class Value:
     group: str | None = None
     range: Mapping[str, float] = field(default_factory=dict)
     made_as: Any = None  # its type once a block has made it, where a person may give it in other forms too
+    media: str | None = None  # "picture", "video": a file can stand for it (see lockstep.media)
 
 
 POSITIVE = {"minimum": 1}
@@ -49,13 +50,16 @@ PROMPTS = {
     "max_sequence_length": Value(int, "Longest prompt in tokens.", default=512, range=POSITIVE),
 }
 PICTURES = {
-    "image": Value(Pictures, "The picture to start from."),
-    "mask_image": Value(Pictures, "White where the picture is to be painted anew, black where it stays."),
+    "image": Value(Pictures, "The picture to start from.", media="picture"),
+    "mask_image": Value(
+        Pictures, "White where the picture is to be painted anew, black where it stays.", media="picture"
+    ),
     "control_image": Value(
         Pictures | list[list[Picture]],
         "The picture that steers the ControlNet (edges, depth, pose …); for several nets a list with one for each.",
+        media="picture",
     ),
-    "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from."),
+    "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"),
     "strength": Value(
         float, "How much of the start picture is replaced: 0 keeps it, 1 ignores it.", 0.8, range=FRACTION
     ),
@@ -75,12 +79,15 @@ PICTURES = {
         float | list[float], "Part of the steps at which the ControlNet ends; a list for several.", 1.0, range=FRACTION
     ),
     "guess_mode": Value(bool, "Let the ControlNet see the picture alone, without the prompt.", default=False),
-    "ip_adapter_image": Value(Pictures, "The picture that an image adapter takes its style or content from."),
+    "ip_adapter_image": Value(
+        Pictures, "The picture that an image adapter takes its style or content from.", media="picture"
+    ),
 }
 SIZES = {
     "height": Value(int, "Height of the picture in pixels.", range=PIXELS),
     "width": Value(int, "Width of the picture in pixels.", range=PIXELS),
     "num_frames": Value(int, "Number of frames of the video.", range=POSITIVE),
+    "frame_rate": Value(float, "Frames per second of the video.", range=POSITIVE),
     "num_images_per_prompt": Value(int, "Pictures to make for each prompt.", default=1, range=POSITIVE),
     "num_videos_per_prompt": Value(int, "Videos to make for each prompt.", default=1, range=POSITIVE),
     "original_size": Value(
@@ -158,11 +165,17 @@ LATENTS = {
     "control_residuals": Value(tuple, "What the ControlNet adds to the denoiser's skips."),
 }
 RESULTS = {
-    "images": Value(list[Image.Image] | np.ndarray | torch.Tensor, "The pictures."),
-    "videos": Value(list[list[Image.Image]] | np.ndarray | torch.Tensor, "The videos."),
+    "images": Value(list[Image.Image] | np.ndarray | torch.Tensor, "The pictures.", media="picture"),
+    "frames": Value(list[list[Image.Image]] | np.ndarray | torch.Tensor, "The videos, frame by frame.", media="video"),
+    "videos": Value(list[list[Image.Image]] | np.ndarray | torch.Tensor, "The videos.", media="video"),
     "audio": Value(np.ndarray | torch.Tensor, "The sound."),
     "nsfw_content_detected": Value(list[bool], "Which pictures a safety checker blanked."),
 }
-MEDIA = ("images", "videos", "audio")
+MEDIA = ("images", "frames", "videos", "audio")
 
 VOCABULARY: dict[str, Value] = PROMPTS | PICTURES | SIZES | SAMPLING | CONDITIONS | LATENTS | RESULTS
+
+
+def media_of(name: str) -> str | None:
+    """The media kind of a value, by its name."""
+    return VOCABULARY[name].media if name in VOCABULARY else None

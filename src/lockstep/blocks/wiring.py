@@ -71,8 +71,8 @@ class Want:
 class Visit:
     """One stop of the walk: the names that it reads and makes. Loops read too (their items), and choices (triggers).
 
-    What is `possible` only stands in a branch that some steps take; a stop at the end of such a choice makes what all of
-    its branches make.
+    What is `possible` only stands in a branch that some steps take; a stop at the end of such a choice makes what all
+    of its branches make.
     """
 
     place: Place

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
 from .. import __version__
 from ..errors import LockstepError
-from .console import err, fail, print_json
+from .console import err, fail, print_json, show_warning
+from .convert import EXAMPLES as CONVERT_EXAMPLES
+from .convert import convert
 from .demo import demo
+from .diff import EXAMPLES as DIFF_EXAMPLES
+from .diff import diff
 from .env import env
 from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
+from .inspect import EXAMPLES as INSPECT_EXAMPLES
+from .inspect import inspect
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
@@ -58,6 +65,9 @@ app.command()(schema)
 app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
+app.command(epilog=INSPECT_EXAMPLES)(inspect)
+app.command(epilog=CONVERT_EXAMPLES)(convert)
+app.command(epilog=DIFF_EXAMPLES)(diff)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 
@@ -67,7 +77,9 @@ def run(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            code = app(words, standalone_mode=False, prog_name="lockstep")
+            with warnings.catch_warnings():
+                warnings.showwarning = show_warning
+                code = app(words, standalone_mode=False, prog_name="lockstep")
             if code == ExitCode.INTERRUPTED:  # the parser takes ctrl-C for itself
                 raise KeyboardInterrupt
         except LockstepError as problem:

@@ -24,6 +24,12 @@ def print_json(value: Any) -> None:
         sys.stdout.write(json.dumps(value, default=str) + "\n")
 
 
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line for people, without the place in the source that Python adds."""
+    err.print("[bold yellow]note[/] ", end="")
+    err.print(str(message), markup=False, highlight=False, soft_wrap=True)
+
+
 def fail(problem: errors.LockstepError, as_json: bool) -> NoReturn:
     """Say what went wrong, without a traceback, and leave."""
     code = exit_code_of(problem)

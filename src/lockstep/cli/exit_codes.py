@@ -37,6 +37,7 @@ class ExitCode(IntEnum):
     INVALID = 14, "proof: INVALID, the two sides cannot be compared"
     DIFFERENT = 15, "configs, weights or files that should agree do not"
     FAULT_MISSED = 16, "a planted fault was not found at its place"
+    RAISED = 17, "proof: RAISED, a side ended with an exception"
     INTERRUPTED = 130, "interrupted, by ctrl-C or SIGTERM"
 
 
@@ -46,6 +47,7 @@ KINDS: tuple[tuple[type[errors.LockstepError], ExitCode], ...] = (
     (errors.LoadError, ExitCode.NOT_LOADED),
     (errors.BackendError, ExitCode.UNSUPPORTED),
     (errors.UnsupportedError, ExitCode.UNSUPPORTED),
+    (errors.WriteError, ExitCode.UNSUPPORTED),
     (errors.InterruptedRun, ExitCode.INTERRUPTED),
     (errors.LockstepError, ExitCode.WRONG_USE),
 )

@@ -1,17 +1,21 @@
-"""`lockstep generate`: words to pictures."""
+"""`lockstep generate`: words to pictures and videos."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
-from .pipelines import DEFAULT_MODEL, check_writable, described, loaded, target_path
+from .pipelines import DEFAULT_MODEL, described, file_options, loaded
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from ..media import MediaKind
 
 EXAMPLES = """
 Examples:
@@ -27,6 +31,8 @@ Examples:
   lockstep generate "a dog, clay style" --lora ./my-style:0.8
 
   lockstep generate --from prompts.txt -o sheet/ --json
+
+  lockstep generate "waves" --model ./my-video-model --video start.mp4 -o waves.mp4 --fps 24
 """
 
 
@@ -82,11 +88,24 @@ def generate(
     context: typer.Context,
     prompt: Annotated[str | None, typer.Argument(help="What the picture has to show.")] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", is_eager=True, help="A folder, a hub id, or an embedded model.")
+        str,
+        typer.Option(
+            "--model", "-m", is_eager=True, help="A folder, a checkpoint file, a hub id, or an embedded model."
+        ),
     ] = DEFAULT_MODEL,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png file, or a folder.")] = Path("picture.png"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .png, .webp or .jpg file, for a video .mp4, .webm, .mkv, .gif or a folder of frames; or a folder. "
+            "picture.png or video.mp4 where it is left out; numbered where the name is taken.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    fps: Annotated[float | None, typer.Option(help="Frames per second of a video.")] = None,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, help="Pictures per prompt; picture k has seed + k.")
+        int, typer.Option("-n", "--count", min=1, help="Pictures or videos per prompt; number k has seed + k.")
     ] = 1,
     seed: Annotated[
         int | None, typer.Option(help="Same seed, same picture. Chosen and told where it is left out.")
@@ -111,30 +130,42 @@ def generate(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where it is not sure: sd1, sd2, sdxl, refiner.")
+    ] = None,
+    prediction_type: Annotated[
+        str | None, typer.Option(help="Of a checkpoint file, where no tensor tells: epsilon or v_prediction.")
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
+    ] = False,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
     show: Annotated[
         bool,
         typer.Option(
-            help="Show the picture in the terminal where it can: as pixels in kitty, ghostty, iTerm2, WezTerm and foot, "
-            "as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
+            help="Show the picture in the terminal where it can: as pixels in kitty, ghostty, iTerm2, WezTerm and "
+            "foot, as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
         ),
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make pictures from words; the manifest inside each PNG lets `lockstep replay` make it again."""
-    inputs = described_inputs(model, context)
+    """Make pictures or videos from words; the manifest inside each file lets `lockstep replay` make it again."""
+    of_file = file_options(family, prediction_type, allow_pickle)
+    pipe = described(model, **of_file)
+    kind = result_kind(pipe)
+    inputs = described_inputs(pipe, context)
     prompts = read_prompts(prompt, inputs.pop("prompt", None), source)
-    count = inputs.pop("num_images_per_prompt", count)
-    total = max(len(prompts), 1) * count
-    paths = [target_path(output, index, total) for index in range(total)]
-    check_writable(paths)
+    count = inputs.pop(kind.count_input, count)
+    options = _without_none({"fps": fps})
+    kind.check_options(options)
+    targets = Targets(output or Path(kind.default_name), kind, max(len(prompts), 1) * count, overwrite)
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant,
+        controlnets=controlnet or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:
@@ -142,12 +173,12 @@ def generate(
     shown = show and not quiet and not json
     made: list[dict[str, Any]] = []
     for text in prompts or NO_PROMPT:
-        given = {"prompt": text, "seed": seed, "workflow": workflow}
-        result = pipe(**inputs, **_without_none(given), num_images_per_prompt=count)
-        made += save(result, paths[len(made) :], text, shown)  # at once: what is done stays, whatever comes
+        given = {"prompt": text, "seed": seed, "workflow": workflow, kind.count_input: count if count > 1 else None}
+        result = pipe(**inputs, **_without_none(given))
+        made += save(result, targets, text, shown, options)  # at once: what is done stays, whatever comes
     times = {"load_seconds": ready - started, "run_seconds": time.perf_counter() - ready}
     if json:
-        print_json({"pictures": made, **{name: round(value, 3) for name, value in times.items()}})
+        print_json({f"{kind.name}s": made, **{name: round(value, 3) for name, value in times.items()}})
         return
     for entry in made:
         out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]", highlight=False)
@@ -174,26 +205,37 @@ def read_prompts(prompt: str | None, option: str | None, source: Path | None) ->
     return prompts
 
 
-def described_inputs(model: str, context: Any) -> dict[str, Any]:
+def result_kind(pipe: Any) -> MediaKind:
+    """The kind of what a pipeline makes; pictures where it does not say."""
+    from ..blocks.vocabulary import media_of
+    from ..media import kind_named
+
+    kinds = [kind for param in pipe.result_params() if (kind := media_of(param.name)) is not None]
+    return kind_named(kinds[0] if kinds else "picture")
+
+
+def described_inputs(pipe: Any, context: Any) -> dict[str, Any]:
     """The pipeline's own inputs among the options, checked before any weight is read."""
     from .inputs import read_options
 
-    return read_options(context.args, described(model).inputs, own=context.command.own_options(context))
+    return read_options(context.args, pipe.inputs, own=context.command.own_options(context))
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def save(result: Any, paths: list[Path], prompt: str | None, show: bool) -> list[dict[str, Any]]:
-    """Write the pictures of one run; where each is, and its seed."""
-    from ..blocks.manifest import save_png
+def save(
+    result: Any, targets: Targets, prompt: str | None, show: bool, options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Write the pictures or videos of one run; where each is, and its seed."""
     from .preview import TerminalPicture, can_show
 
     made = []
-    for index, (image, path) in enumerate(zip(result.images, paths, strict=False)):
-        save_png(image, path, result.manifest, index)
-        made.append({"path": str(path), "prompt": prompt, "seed": result.manifest["seed"][index]})
+    seeds = result.manifest["seed"] or []
+    for index, part in enumerate(result.parts()):
+        path = part.write(targets.next(), **options)
+        made.append({"path": str(path), "prompt": prompt, "seed": seeds[index] if index < len(seeds) else None})
         if show and can_show(out):
-            out.print(TerminalPicture(image, 48))
+            out.print(TerminalPicture(part.preview(), 48))
     return made

@@ -12,18 +12,17 @@ from typing import Any, Literal
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
 
-PICTURES = ("image", "mask_image", "control_image", "ip_adapter_image")
-OWN_FORM = ("output_type",)  # the command writes PNG files
+OWN_FORM = ("output_type",)  # the command writes files
 PLAIN = (int, float, str, bool)
 SECOND_NAMES = {"steps": "num_inference_steps", "cfg": "guidance_scale"}  # what other programs call them
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def can_be_typed(param: Any) -> bool:
-    """Whether a word can stand for an input: a picture's file, a number, a text, a list of them, or JSON."""
+    """Whether a word can stand for an input: a picture's or video's file, a number, a text, a list of them, or JSON."""
     if param.name in OWN_FORM:
         return False
-    return param.name in PICTURES or any(_is_plain(kind) for kind in _kinds(param.type_hint))
+    return param.media is not None or any(_is_plain(kind) for kind in _kinds(param.type_hint))
 
 
 def _is_plain(kind: Any) -> bool:
@@ -63,7 +62,7 @@ def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = (
         given = read_value(value, param)
         if param.name not in values:
             values[param.name] = given
-        elif param.name in PICTURES:
+        elif param.media is not None:
             before = values[param.name]
             values[param.name] = [*(before if isinstance(before, list) else [before]), given]
         else:
@@ -73,10 +72,10 @@ def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = (
 
 def read_value(text: str, param: Any) -> Any:
     """A word of the command line as the input's type."""
-    if param.name in PICTURES:
-        from ..images import load_image
+    if param.media is not None:
+        from ..media import kind_named
 
-        return load_image(Path(text))
+        return kind_named(param.media).load(Path(text))
     for kind in _kinds(param.type_hint):
         value = _as(text, kind)
         if value is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
@@ -13,11 +11,17 @@ from .schedulers import find_scheduler
 DEFAULT_MODEL = "lockstep/emoji"
 
 
-def described(model: str) -> Any:
+def described(model: str, **file_options: Any) -> Any:
     """The pipeline of a model without its weights."""
     from ..pipelines.pipeline import DiffusionPipeline
 
-    return DiffusionPipeline.from_pretrained(model, load=False)
+    return DiffusionPipeline.from_pretrained(model, load=False, **file_options)
+
+
+def file_options(family: str | None, prediction_type: str | None, allow_pickle: bool) -> dict[str, Any]:
+    """What is said about a model that is one file."""
+    said = {"family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle or None}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def loaded(
@@ -31,13 +35,15 @@ def loaded(
     loras: Sequence[str] = (),
     controlnets: Sequence[str] = (),
     variant: str | None = None,
+    **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
 
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
-    pipe = DiffusionPipeline.from_pretrained(model, dtype=dtype, device=device, workflow=workflow, variant=variant)
+    options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
+    pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
         kind, settings = steps
         pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)
@@ -88,30 +94,3 @@ def make_guider(text: str) -> Any:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
-
-
-def check_writable(paths: Sequence[Path]) -> None:
-    """Make the folders that the pictures go to; refuse, before anything is computed, what cannot be written."""
-    for folder in dict.fromkeys(path.parent for path in paths):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise InputError(
-                f"The folder {folder} cannot be made: {problem.strerror}. Choose another --output."
-            ) from None
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"The folder {folder} cannot be written to. Choose another --output.")
-    for path in paths:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; a picture cannot take its place. Choose another --output.")
-
-
-def target_path(output: Path, index: int, total: int) -> Path:
-    """Where picture number `index` goes: the path itself, a numbered neighbour, or a file in a folder."""
-    if output.suffix.lower() == ".png":
-        return output if total == 1 else output.with_stem(f"{output.stem}-{index}")
-    if output.suffix and not output.is_dir():
-        raise InputError(
-            f"Pictures are written as PNG, which carries the manifest; got {output.name!r}. Use a name that ends in .png."
-        )
-    return output / f"picture-{index}.png"

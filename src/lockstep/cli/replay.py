@@ -1,166 +1,286 @@
-"""`lockstep replay`: make a picture again from the manifest inside it, or say exactly what differs."""
+"""`lockstep replay`: make a picture or video again from the manifest inside it, or say exactly what differs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import NotFoundError, ReplayError, UnknownNameError
+from ..errors import ReplayError, UnknownNameError
 from .console import out, print_json
 from .exit_codes import ExitCode
-from .pipelines import check_writable, target_path
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from ..media import Comparison
 
 
 def replay(
-    picture: Annotated[Path, typer.Argument(help="A PNG that Lockstep wrote.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the picture made again.")] = None,
+    file: Annotated[Path, typer.Argument(help="A picture or video that Lockstep wrote.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write what was made again.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
     model: Annotated[str | None, typer.Option("--model", "-m", help="Where the model is now, if it has moved.")] = None,
-    files: Annotated[
-        list[str] | None, typer.Option("--input", help="A picture that went in, if it has moved: image=start.png")
+    moved: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="A file or folder that went in, if it has moved: image=start.png, controlnet=./canny, or by its own "
+            "name: style.safetensors=./loras/style.safetensors",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make a picture again and compare every pixel."""
-    import numpy as np
-    from PIL import Image
+    """Make a picture or video again and compare every pixel; a lossy file within the tolerance of its format."""
+    from ..blocks.manifest import read_manifest
+    from ..media import compare, kind_of_file
 
-    from ..blocks.manifest import read_png, save_png
-
-    if not picture.is_file():
-        raise NotFoundError(f"There is no picture at {picture}.")
-    manifest = read_png(picture)
-    if output is not None:
-        output = target_path(output, 0, 1)
-        check_writable([output])
-    pipe, result = run_again(manifest, model, files or [])
-    index = manifest.get("image", 0)
-    again = result.images[index]
-    if output is not None:
-        save_png(again, output, result.manifest, index)
-    with Image.open(picture) as file:
-        before, after = np.asarray(file.convert("RGB"), int), np.asarray(again.convert("RGB"), int)
-    changed = differences(manifest, result.manifest.to_dict())
-    same_size = before.shape == after.shape
-    worst = int(np.abs(before - after).max()) if same_size else None
+    kind = kind_of_file(file)
+    manifest = read_manifest(file)
+    if manifest.get("unfinished"):
+        raise ReplayError(
+            f"{file} holds the first frames of a run that did not end; there is no whole result to compare."
+        )
+    targets = Targets(output, kind, 1, overwrite) if output is not None else None
+    result = run_again(manifest, Places(file, moved or []), model)
+    parts, index = result.parts(), manifest.get(kind.place, 0)
+    if not 0 <= index < len(parts):
+        raise ReplayError(f"The manifest in {file} names number {index} of a run that makes {len(parts)}.")
+    if targets is not None:
+        parts[index].write(targets.next(), **{name: manifest[name] for name in kind.options if name in manifest})
+    found = compare(kind, file, parts[index].item, manifest)
+    changed = differences(manifest, result.manifest.to_dict(folder=file.parent))
     if json:
-        print_json({"identical": worst == 0, "largest_difference": worst, "differs": changed})
-    if worst == 0:
-        if not json:
-            out.print(f"[bold green]identical[/]: every pixel of {picture} was made again", highlight=False)
-        return
-    pixels = (
-        f"the largest difference of a pixel is {worst} of 255"
-        if same_size
-        else f"the size is {after.shape}, was {before.shape}"
+        print_json(facts(found, changed))
+    if not found.identical and not found.within_tolerance:
+        if json:
+            raise typer.Exit(ExitCode.NOT_REPLAYED)
+        raise ReplayError(difference_told(file, found, changed, manifest))
+    if not json:
+        style = "[bold green]identical[/]" if found.identical else "[bold yellow]within tolerance[/]"
+        out.print(f"{style}: {agreement_told(file, found, changed)}", highlight=False)
+
+
+def facts(found: Comparison, changed: list[str]) -> dict[str, Any]:
+    """What a script wants to know."""
+    return {
+        "identical": found.identical,
+        "edited": found.edited,
+        "computation_identical": found.computed,
+        "within_tolerance": found.within_tolerance,
+        "tolerance": found.format.tolerance,
+        "largest_difference": None if found.apart is None else found.apart.largest,
+        "mean_difference": None if found.apart is None else found.apart.mean,
+        "differs": changed,
+    }
+
+
+def agreement_told(file: Path, found: Comparison, changed: list[str]) -> str:
+    """Why a replay counts as the same."""
+    name, apart = found.format.name, found.apart
+    assert apart is not None
+    if found.format.lossless:
+        return f"every pixel of {file} was made again"
+    if found.identical:
+        return (
+            f"every pixel was made again as it was before {name} compressed it, and {file} is what {name} makes of them"
+        )
+    why = "; ".join(changed) or "nothing in the manifest does"
+    before = {
+        True: f"the pixels before {name} compressed them were made again, every one",
+        False: f"the pixels before {name} compressed them differ ({why})",
+        None: f"its manifest has no hash of the pixels before {name} compressed them",
+    }[found.computed]
+    allowed = (
+        f"{apart.mean:.2f} of 255 on average, {apart.largest} at most ({found.format.tolerance:g} on average allowed)"
     )
+    return f"{file} is {allowed} from what {name} makes of the run's result; {before}"
+
+
+def difference_told(file: Path, found: Comparison, changed: list[str], manifest: dict[str, Any]) -> str:
+    """Which of the two changed, the file or the computation, by how much, and what is known of why."""
+    if found.apart is None:
+        pixels = "its size or number of frames is another one"
+    else:
+        against = "" if found.format.lossless else f" ({found.format.tolerance:g} allowed for {found.format.name})"
+        largest, mean = found.apart.largest, found.apart.mean
+        pixels = f"the largest difference of a pixel is {largest} of 255, the mean {mean:.3f}{against}"
+    if found.edited and found.computed:
+        return f"{file} was edited after it was made: the run gives the pixels that its manifest names, and {pixels}."
+    edited = f" {file} was also edited after it was made: it has not the pixels that its manifest names." * found.edited
     why = "; ".join(changed) or "nothing in the manifest differs: the processor or its libraries compute differently"
-    if json:
-        raise typer.Exit(ExitCode.NOT_REPLAYED)
-    raise ReplayError(f"{picture} came out differently: {pixels}. What differs: {why}.")
+    threads = manifest.get("threads")
+    if any(text.startswith("threads ") for text in changed) and found.apart is not None and found.apart.largest <= 1:
+        why += f"; a difference of 1 is what another number of threads makes: OMP_NUM_THREADS={threads} repeats it"
+    return f"{file} came out differently, the computation differs: {pixels}. What differs: {why}.{edited}"
 
 
-def run_again(manifest: dict[str, Any], model: str | None, files: list[str]) -> tuple[Any, Any]:
-    """The pipeline of a manifest, and its result for the same inputs."""
+class Places:
+    """Where the files and folders are that a manifest names: told by the person, beside the file, or here."""
+
+    def __init__(self, file: Path, told: list[str]) -> None:
+        self.folder = file.absolute().parent.resolve()
+        self.told = dict(pair.partition("=")[::2] for pair in told)
+
+    def find(self, name: str, recorded: str) -> Path | None:
+        """`name` is what the person calls it; the recorded path is relative to the file (an old one is absolute)."""
+        path, last = Path(recorded), Path(recorded).name
+        told = self.told.get(name) or self.told.get(last)
+        if told is not None:
+            return Path(told)
+        candidates = (self.folder / path, path, self.folder / last, Path(last))
+        return next((one for one in candidates if last and one.exists()), None)
+
+    def check(self, known: list[str]) -> None:
+        """Refuse a name that nothing went in by."""
+        for name in self.told:
+            if name not in known:
+                raise UnknownNameError("input (written name=file)", name, known)
+
+
+def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> Any:
+    """The result of the run that a manifest describes."""
+    import lockstep
+
     from ..blocks.params import public_class
     from ..pipelines.pipeline import DiffusionPipeline
 
-    inputs = given_again(manifest["inputs"], files)
+    adapters, given = manifest.get("adapters", []), manifest.get("given", {})
+    places.check(names_of_files(manifest))
+    inputs = given_again(manifest["inputs"], places)
     if manifest.get("changed_by"):
         raise ReplayError(
             f"The run was changed from outside ({', '.join(manifest['changed_by'])}), which a manifest cannot repeat."
         )
     dtypes = {entry["dtype"] for entry in manifest["components"].values() if isinstance(entry.get("dtype"), str)}
     dtype = dtypes.pop() if len(dtypes) == 1 else "auto"
-    pipe = DiffusionPipeline.from_pretrained(
-        model or manifest["model"], dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant")
-    )
-    for name, parts in manifest.get("given", {}).items():
-        setattr(pipe, name, given_model(name, parts, dtype))
-    load_adapters(pipe, manifest.get("adapters", []))
+    source = model or model_again(manifest["model"], places)
+    made_by = manifest.get("pipeline")
+    is_public = made_by in lockstep.__all__ and str(made_by).endswith("Pipeline")
+    owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
+    pipe = owner.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"))
+    for name, parts in given.items():
+        setattr(pipe, name, given_model(name, parts, dtype, places))
+    load_adapters(pipe, adapters, places)
     for name, entry in manifest["components"].items():
         if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
-    return pipe, pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
+    return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 
 
-def given_again(recorded: dict[str, Any], files: list[str]) -> dict[str, Any]:
-    """The inputs of a run; a picture is read from where it was, or from `name=file`, and has to be the same one."""
-    moved = dict(pair.partition("=")[::2] for pair in files)
-    pictures = [name for name, value in recorded.items() if isinstance(value, dict) and "picture" in value]
-    for name in moved:
-        if name not in pictures:
-            raise UnknownNameError("picture input (written name=file)", name, pictures)
+def model_again(recorded: str | None, places: Places) -> str:
+    """The folder of the model, or its name on a hub."""
+    from ..files import looks_like_hub_id
+
+    if recorded is None:
+        raise ReplayError("The pipeline was put together by hand, from no folder. Say where it is now: --model FOLDER.")
+    if looks_like_hub_id(recorded):
+        return recorded
+    found = places.find("model", recorded)
+    if found is None:
+        raise ReplayError(f"The model was in {recorded}, seen from the file, and is not there now: --model FOLDER.")
+    return str(found)
+
+
+def names_of_files(manifest: dict[str, Any]) -> list[str]:
+    """What `--input` can call the files and folders of a run: an input's or component's name, or that of the file."""
+    entries = {name: value if isinstance(value, list) else [value] for name, value in manifest["inputs"].items()}
+    inputs = {
+        name: [one.get("file") for one in several if isinstance(one, dict) and _kind_of(one) is not None]
+        for name, several in entries.items()
+    }
+    models = {name: [part["folder"] for part in parts] for name, parts in manifest.get("given", {}).items()}
+    files = [one for several in [*inputs.values(), *models.values()] for one in several]
+    files += [adapter["file"] for adapter in manifest.get("adapters", [])]
+    names = [name for name, several in [*inputs.items(), *models.items()] if several]
+    return [*names, *(Path(file).name for file in files if isinstance(file, str))]
+
+
+def _kind_of(value: dict[str, Any]) -> Any:
+    """The media kind of an input that a manifest names by its hash."""
+    from ..media import KINDS
+
+    return next((kind for kind in KINDS if kind.name in value and "sha256" in value), None)
+
+
+def given_again(recorded: dict[str, Any], places: Places) -> dict[str, Any]:
+    """The inputs of a run; a picture or video is read from where it is now and has to be the same one."""
     known = {name: value for name, value in recorded.items() if value is not None}
-    return {name: _read_again(name, value, moved.get(name)) for name, value in known.items()}
+    return {name: _read_again(name, value, places) for name, value in known.items()}
 
 
-def _read_again(name: str, value: Any, moved: str | None) -> Any:
+def _read_again(name: str, value: Any, places: Places) -> Any:
     if isinstance(value, list):
-        return [_read_again(name, one, None) for one in value]
+        return [_read_again(name, one, places) for one in value]
     if isinstance(value, dict) and "sha256" in value:
-        return same_picture(name, value, moved or value.get("file"))
+        return same_input(name, value, places)
     return value
 
 
-def same_picture(name: str, recorded: dict[str, Any], file: str | None) -> Any:
-    """The picture that went into a run."""
-    from ..blocks.manifest import encode
-    from ..images import load_image
-
-    if file is None:
+def same_input(name: str, recorded: dict[str, Any], places: Places) -> Any:
+    """The picture or video that went into a run."""
+    kind, file = _kind_of(recorded), recorded.get("file")
+    found = places.find(name, file if isinstance(file, str) else "")
+    if found is None and not isinstance(file, str):
         raise ReplayError(
             f"The manifest names the input {name!r} by its hash only. "
-            + (
-                f"Give the picture: --input {name}=FILE."
-                if "picture" in recorded
-                else "Such a run cannot be made again."
-            )
+            + (f"Give the {kind.name}: --input {name}=FILE." if kind else "Such a run cannot be made again.")
         )
-    if not Path(file).is_file():
+    if kind is None:
+        raise ReplayError(f"The manifest names the input {name!r} by its hash only. Such a run cannot be made again.")
+    if found is None or not found.exists():
         raise ReplayError(f"The run started from {file} ({name!r}), which is not there now: --input {name}=FILE.")
-    picture = load_image(file)
-    if encode(picture)["sha256"] != recorded["sha256"]:
-        raise ReplayError(f"{file} is not the picture that the run was given as {name!r}: its pixels differ.")
-    return picture
+    value = kind.load(found)
+    if kind.describe_input(value)["sha256"] != recorded["sha256"]:
+        raise ReplayError(f"{found} is not the {kind.name} that the run was given as {name!r}: its pixels differ.")
+    return value
 
 
-def given_model(name: str, parts: list[dict[str, Any]], dtype: str) -> Any:
+def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Places) -> Any:
     """A model that was given to the pipeline, from the folder it had been loaded from; several act as one."""
     from ..blocks.params import public_class
 
+    loaded = []
     for part in parts:
         if part["folder"] is None:
             raise ReplayError(
                 f"The picture was made with a {name!r} ({part['class']}) that was loaded from no folder. "
                 "Save it with save_pretrained and load it before the run, then its pictures can be made again."
             )
-        if not Path(part["folder"]).is_dir():
-            raise ReplayError(f"The picture was made with the {name!r} in {part['folder']}, which is not there now.")
-    loaded = [
-        public_class(part["class"], f"component {name!r}").from_pretrained(part["folder"], dtype=dtype)
-        for part in parts
-    ]
+        folder = places.find(name, part["folder"])
+        if folder is None or not folder.is_dir():
+            raise ReplayError(
+                f"The picture was made with the {name!r} in {part['folder']}, which is not there now: "
+                f"--input {name}=FOLDER."
+            )
+        loaded.append(public_class(part["class"], f"component {name!r}").from_pretrained(folder, dtype=dtype))
     return loaded if len(loaded) > 1 else loaded[0]
 
 
-def load_adapters(pipe: Any, adapters: list[dict[str, Any]]) -> None:
+def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> None:
     """The LoRA files that a picture was made with."""
     for adapter in adapters:
-        if not Path(adapter["file"]).is_file():
+        name = Path(adapter["file"]).name
+        file = places.find(name, adapter["file"])
+        if file is None or not file.is_file():
             raise ReplayError(
-                f"The picture was made with the LoRA {adapter['file']}, which is not there now (sha256 {adapter['sha256'][:12]}…)."
+                f"The picture was made with the LoRA {adapter['file']}, which is not there now "
+                f"(sha256 {adapter['sha256'][:12]}…): --input {name}=FILE."
             )
-        pipe.load_lora_weights(adapter["file"], adapter_name=adapter["name"], strength=adapter["strength"])
+        pipe.load_lora_weights(file, adapter_name=adapter["name"], strength=adapter["strength"])
+    for component in {name for adapter in adapters for name in adapter.get("in_component", {})}:
+        model = getattr(pipe, component)
+        own = {a["name"]: a.get("in_component", {}).get(component, a["strength"]) for a in adapters}
+        names = [name for name in own if name in model.merged_loras.names()]
+        model.set_adapters(names, [own[name] for name in names])
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What of a manifest is not the same: versions, machine, configs, weights."""
     told = []
-    for key in ("lockstep", "torch", "python", "machine", "device", "pipeline", "blocks"):
-        if before.get(key) != after.get(key):
-            told.append(f"{key} was {before.get(key)}, is {after.get(key)}")
+    for key in ("lockstep", "torch", "python", "machine", "threads", "device", "pipeline", "blocks"):
+        if key in before and before[key] != after.get(key):
+            told.append(f"{key} was {before[key]}, is {after.get(key)}")
     for name, was in before.get("components", {}).items():
         now = after.get("components", {}).get(name, {})
         told += [

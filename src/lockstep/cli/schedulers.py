@@ -26,7 +26,9 @@ WELL_KNOWN = {
     "dpm++_2m": Choice("DPMSolverMultistepScheduler"),
     "dpm++_2m_sde": Choice("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}),
     "dpm++_2s": Choice("DPMSolverSinglestepScheduler"),
+    "dpm++_sde": Choice("DPMSolverSDEScheduler"),
     "dpm2": Choice("KDPM2DiscreteScheduler"),
+    "dpm2_a": Choice("KDPM2AncestralDiscreteScheduler"),
     "euler_a": Choice("EulerAncestralDiscreteScheduler"),
     "flow": Choice("FlowMatchEulerDiscreteScheduler"),
     "plms": Choice("PNDMScheduler", {"skip_prk_steps": True}),
@@ -47,7 +49,8 @@ def short_names() -> dict[str, Choice]:
 
 
 def find_scheduler(name: str) -> tuple[Any, dict[str, Any]]:
-    """The class and the settings that a name stands for: `euler`, `EulerDiscrete`, `dpm++_2m_karras`, `DPM++ 2M Karras`."""
+    """The class and the settings that a name stands for: `euler`, `EulerDiscrete`, `dpm++_2m_karras`, `DPM++ 2M
+    Karras`."""
     known, short = classes(), short_names()
     plain = {_plain(kind): Choice(kind) for kind in known}
     plain |= {_plain(kind.removesuffix("Scheduler")): Choice(kind) for kind in known}

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from .console import out, print_json
-from .inputs import PICTURES, SECOND_NAMES, can_be_typed
+from .inputs import SECOND_NAMES, can_be_typed
 from .pipelines import DEFAULT_MODEL, described
 
 Model = Annotated[str, typer.Argument(help="A folder, a hub id, or an embedded model.")]
@@ -28,7 +28,7 @@ def inputs_table(schema: dict[str, Any], title: str, options: Collection[str]) -
         where = f" [{', '.join(used)}]" if 0 < len(used) < len(workflows) else ""
         default = "required" if entry["required"] else "" if entry["default"] is None else str(entry["default"])
         name = ", ".join(option_names(entry["name"])) if entry["name"] in options else entry["name"]
-        kind = "picture file" if entry["name"] in PICTURES else entry["type"]
+        kind = f"{entry['media']} file" if "media" in entry else entry["type"]
         table.add_row(name, kind, default, f"{entry['description']}{where}".replace("[", r"\["))
     return table
 

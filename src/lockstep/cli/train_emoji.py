@@ -25,6 +25,8 @@ Stages, each of which goes on where it was stopped:
 
   lockstep train emoji diffusion --teacher ./taesd --run final --start-from main --decay 4000
 
+  lockstep train emoji wording ./my-emoji
+
   lockstep train emoji sheet sheet.png --teacher ./taesd --run final
 
   lockstep train emoji export ./my-emoji --run final
@@ -76,12 +78,24 @@ def data(
         say(*write_sheets(work))
 
 
-@emoji.command(epilog=examples("tokenizer", "tokenizer --work ./work"))
-def tokenizer(work: Work = WORK) -> None:
-    """Learn the vocabulary from the captions."""
+@emoji.command(epilog=examples("tokenizer", "tokenizer --widen ./my-emoji"))
+def tokenizer(
+    work: Work = WORK,
+    widen: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep the tokens of this released model and add whole words.")
+    ] = None,
+    tier: Annotated[
+        list[int] | None, typer.Option(help="Whose words the model will know (1 unless given); several may be given.")
+    ] = None,
+) -> None:
+    """Learn the vocabulary from the captions, or add the captions' words to a released one."""
+    from ..embedded.training.known_words import build_known_words
     from ..embedded.training.tokenizer import train_tokenizer
+    from ..embedded.training.vocabulary import widen_tokenizer
 
-    say(train_tokenizer(work))
+    folder = widen_tokenizer(work, widen) if widen else train_tokenizer(work)
+    build_known_words(work, tuple(tier or (1,))).save(folder)
+    say(folder)
 
 
 @emoji.command(epilog=examples("latents --teacher ./taesd", "latents --teacher ./taesd --style 3d --kind base --core"))
@@ -93,21 +107,32 @@ def latents(
         list[str] | None, typer.Option(help="Only this kind (base, colour, background, both); several may be given.")
     ] = None,
     core: Annotated[bool, typer.Option("--core", help="Only the everyday concepts.")] = False,
-    part: Annotated[Literal["items", "held_out"], typer.Option(help="What is trained on, or what is kept back.")] = (
-        "items"
-    ),
+    part: Annotated[
+        Literal["items", "held_out", "tiles"],
+        typer.Option(help="What is trained on, what is kept back, or the parts that scenes are put together from."),
+    ] = "items",
+    like: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Take mean and deviation from this released model, to go on training it."),
+    ] = None,
 ) -> None:
     """Encode the composed pictures once with the teacher."""
+    from ..embedded.training.collage import encode_tiles
     from ..embedded.training.data import load_items
-    from ..embedded.training.latents import encode_latents
+    from ..embedded.training.latents import adopt_normal, encode_latents
     from ..errors import InputError
 
     chosen = {"styles": style, "kinds": kind, "core": core or None}
     chosen = {name: value for name, value in chosen.items() if value}
     if chosen and part != "items":
-        raise InputError("--style, --kind and --core choose among the items; with --part held_out leave them out.")
+        raise InputError(f"--style, --kind and --core choose among the items; with --part {part} leave them out.")
+    if part == "tiles":
+        say(f"{encode_tiles(work, teacher)} tiles encoded")
+        return
     items = load_items(work).select(**chosen) if chosen else None  # type: ignore[arg-type]
     say(f"{encode_latents(work, teacher, items, part)} pictures encoded")
+    if like:
+        say(adopt_normal(work, like))
 
 
 @emoji.command(epilog=examples("autoencoder --teacher ./taesd", "autoencoder --teacher ./taesd --part decoder"))
@@ -118,6 +143,10 @@ def autoencoder(
     part: Annotated[
         Literal["decoder", "encoder"] | None, typer.Option(help="Only this half; otherwise both, one after the other.")
     ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new run begins with the autoencoder of this released model."),
+    ] = None,
 ) -> None:
     """Train our own decoder and encoder on the teacher's latents."""
     from ..embedded.training.autoencoder import train_autoencoder
@@ -127,7 +156,7 @@ def autoencoder(
     settings = load_settings(AutoencoderSettings, find_settings(config, CONFIGS))
     halves: tuple[Literal["decoder", "encoder"], ...] = (part,) if part else ("decoder", "encoder")
     for half in halves:
-        say(train_autoencoder(work, settings, half, teacher))
+        say(train_autoencoder(work, settings, half, teacher, start_from))
 
 
 @emoji.command(
@@ -143,7 +172,10 @@ def diffusion(
     run: RunName = "main",
     steps: Annotated[int | None, typer.Option(min=1, help="Stop at this step.")] = None,
     start_from: Annotated[
-        str | None, typer.Option(metavar="RUN", help="A new run begins at the checkpoint of this one.")
+        str | None,
+        typer.Option(
+            metavar="RUN|FOLDER", help="A new run begins at the checkpoint of this one, or with a released model."
+        ),
     ] = None,
     decay: Annotated[
         int, typer.Option(min=0, metavar="STEPS", help="Let the learning rate fall to its end from here.")
@@ -160,6 +192,23 @@ def diffusion(
         start_from=start_from, decay_steps=decay, settings_text=path.read_text(encoding="utf-8"),
     )  # fmt: skip
     say(checkpoint)
+
+
+@emoji.command(epilog=examples("wording ./my-emoji", "wording ./my-emoji --config words.toml --run words"))
+def wording(
+    released: Annotated[Path, typer.Argument(help="The folder of the released model to learn from.")],
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "wording",
+    run: RunName = "wording",
+) -> None:
+    """Teach a text encoder with more words to read captions as people write them."""
+    from ..embedded.training.settings import CONFIGS, WordingSettings
+    from ..embedded.training.wording import train_wording
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    text = path.read_text(encoding="utf-8")
+    say(train_wording(work, load_settings(WordingSettings, path), released, run_name=run, settings_text=text))
 
 
 @emoji.command(epilog=examples("sheet sheet.png --teacher ./taesd", 'sheet cats.png --teacher ./taesd -p "a red cat"'))
@@ -179,7 +228,13 @@ def sheet(
     say(draw_sheet(work, run, teacher, target, prompt))
 
 
-@emoji.command(epilog=examples("export ./my-emoji", "export ./my-emoji --run final --dtype float32 --limit-mb 80"))
+@emoji.command(
+    epilog=examples(
+        "export ./my-emoji",
+        "export ./new-emoji --run wording --upon ./my-emoji",
+        "export ./my-emoji --run final --dtype float32 --limit-mb 80",
+    )
+)
 def export(
     target: Annotated[Path, typer.Argument(help="The folder to write.")],
     work: Work = WORK,
@@ -188,18 +243,28 @@ def export(
         str, typer.Option(help="The settings that the autoencoder was trained with.")
     ] = "autoencoder",
     dtype: Annotated[Literal["float16", "bfloat16", "float32"], typer.Option(help="Of the weights.")] = "float16",
-    limit_mb: Annotated[float, typer.Option(min=0, help="Refuse to write more than this.")] = 40.0,
+    limit_mb: Annotated[float, typer.Option(min=0, help="Refuse to write more than this.")] = 60.0,
+    upon: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="This released model with the run's words and the autoencoder's new halves."
+        ),
+    ] = None,
 ) -> None:
     """Write the standard folder from averaged weights."""
     from ..embedded.training.diffusion import settings_of
     from ..embedded.training.export import export as export_folder
+    from ..embedded.training.export import export_upon
     from ..embedded.training.settings import CONFIGS, AutoencoderSettings
     from ..training.settings import find_settings, load_settings
 
-    settings = load_settings(AutoencoderSettings, find_settings(autoencoder_config, CONFIGS))
-    export_folder(
-        work, target, settings_of(work, run), settings, run_name=run, dtype=dtype, limit_mb=limit_mb
-    )  # fmt: skip
+    if upon:
+        export_upon(work, target, upon, run_name=run, dtype=dtype, limit_mb=limit_mb)
+    else:
+        settings = load_settings(AutoencoderSettings, find_settings(autoencoder_config, CONFIGS))
+        export_folder(
+            work, target, settings_of(work, run), settings, run_name=run, dtype=dtype, limit_mb=limit_mb
+        )  # fmt: skip
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     say(f"{target}: {size / 1e6:.1f} MB")
 

@@ -128,7 +128,8 @@ class Adapter(nn.Module):
             ) from problem
         if not any(name.endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
             raise ConfigError(
-                f"No layer of {type(model).__name__} has a name that ends in {', '.join(targets)}. Choose other targets."
+                f"No layer of {type(model).__name__} has a name that ends in {', '.join(targets)}. Choose other "
+                "targets."
             )
         model.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
@@ -243,9 +244,14 @@ class LoraTraining:
     def sample(self, prompts: Sequence[str]) -> np.ndarray:
         unet = self.unet.config
         latents = sample_latents(
-            {"unet": self.unet, "text_encoder": self.text_encoder}, self.scheduler.config, self.tokens(prompts), self.tokens([""]),
-            shape=(unet.in_channels, unet.sample_size, unet.sample_size), steps=self.settings.sample_steps, guidance=self.settings.guidance,
-        )  # fmt: skip
+            {"unet": self.unet, "text_encoder": self.text_encoder},
+            self.scheduler.config,
+            self.tokens(prompts),
+            self.tokens([""]),
+            shape=(unet.in_channels, unet.sample_size, unet.sample_size),
+            steps=self.settings.sample_steps,
+            guidance=self.settings.guidance,
+        )
         return to_bytes(self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0])
 
 

@@ -2,7 +2,7 @@
 
 guidance.py             the base: state of a step, inputs of each branch, the interval in which a guider acts
 branches.py             runs the branches, as one batch or one after the other
-classifier_free.py      two branches, with and without the prompt: CFG, CFG-Zero*, tangential, projected, magnitude-aware
+classifier_free.py      with and without the prompt: CFG, CFG-Zero*, tangential, projected, magnitude-aware
 frequency_decoupled.py  the same two, mixed band by band
 perturbed.py            a branch whose layers are disturbed: PAG, skip-layer, smoothed energy, autoguidance
 disturbances.py         how layers are disturbed, for the calling thread alone

@@ -22,7 +22,7 @@ def predict_branches(
     *,
     batched: bool = True,
 ) -> None:
-    """Set `noise_pred` on every branch. `predict(inputs, repeats)` runs the denoiser on inputs of `repeats` branches."""
+    """Set `noise_pred` on every branch; `predict(inputs, repeats)` runs the denoiser on `repeats` branches at once."""
     if batched and guider.batchable and len(batches) > 1 and _one_shape(guider, batches):
         _predict_together(guider, batches, denoiser, predict)
     else:

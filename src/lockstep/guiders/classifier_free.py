@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import field
 
 import torch
@@ -30,7 +29,7 @@ class ClassifierFreeGuidance(TwoBranchGuidance):
 
 
 class ClassifierFreeZeroStarGuidance(TwoBranchGuidance):
-    """CFG-Zero*: the unconditional prediction scaled to fit the conditional one, and no step at the start (arXiv:2503.18886)."""
+    """CFG-Zero*: the unconditional prediction scaled to fit the other one, no step at the start (arXiv:2503.18886)."""
 
     zero_init_steps: int = 1
 
@@ -74,11 +73,6 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
         if step == 0:
             self._average = None
 
-    def fresh(self) -> typing.Self:
-        copied = super().fresh()
-        copied._average = None
-        return copied
-
     def combine(self, cond: Tensor, uncond: Tensor) -> Tensor:
         momentum, max_norm = self.adaptive_projected_guidance_momentum, self.adaptive_projected_guidance_rescale
         update = cond - uncond
@@ -95,7 +89,7 @@ class AdaptiveProjectedGuidance(TwoBranchGuidance):
     def _axes(self, tensor: Tensor) -> list[int]:
         named = self.adaptive_projected_guidance_norm_dim
         if named is None:
-            return [-axis for axis in range(1, tensor.ndim)]
+            return list(range(1, tensor.ndim))
         return [named] if isinstance(named, int) else list(named)
 
 

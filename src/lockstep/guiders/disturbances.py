@@ -91,8 +91,8 @@ def chosen_blocks(model: nn.Module, config: LayerSkipConfig | SmoothedEnergyGuid
     stack = next((found for name in names if (found := _submodule(model, name)) is not None), None)
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
-            f"{type(model).__name__} has no stack of blocks called {config.fqn!r}. Give `fqn` the path of a ModuleList, for "
-            "instance 'mid_block.attentions.0.transformer_blocks'."
+            f"{type(model).__name__} has no stack of blocks called {config.fqn!r}. Give `fqn` the path of a "
+            "ModuleList, for instance 'mid_block.attentions.0.transformer_blocks'."
         )
     outside = [index for index in config.indices if not 0 <= index < len(stack)]
     if outside or not config.indices:

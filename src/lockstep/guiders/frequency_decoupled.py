@@ -92,22 +92,22 @@ def blur(image: Tensor) -> Tensor:
 
 
 def halve(image: Tensor) -> Tensor:
-    size = (image.shape[-2] // 2, image.shape[-1] // 2)
-    return F.interpolate(blur(image), size=size, mode="bilinear", align_corners=False)
+    height, width = image.shape[2:]
+    return F.interpolate(blur(image), size=(height // 2, width // 2), mode="bilinear", align_corners=False)
 
 
 def double(image: Tensor) -> Tensor:
-    size = (image.shape[-2] * 2, image.shape[-1] * 2)
-    return blur(F.interpolate(image, size=size, mode="bilinear", align_corners=False))
+    height, width = image.shape[2:]
+    return blur(F.interpolate(image, size=(height * 2, width * 2), mode="bilinear", align_corners=False))
 
 
 def laplacian_pyramid(image: Tensor, levels: int) -> list[Tensor]:
     """Differences of ever coarser copies, the finest first; the last is what remains."""
     factor = 2 ** (levels - 1)
-    if image.ndim != 4 or image.shape[-1] % factor or image.shape[-2] % factor:
+    if image.ndim != 4 or any(side % factor for side in image.shape[2:]):
         raise InputError(
-            f"{levels} frequency bands need predictions (batch, channels, height, width) with sides that are multiples of "
-            f"{factor}, got {tuple(image.shape)}. Use fewer guidance_scales or another size."
+            f"{levels} frequency bands need predictions (batch, channels, height, width) with sides that are multiples "
+            f"of {factor}, got {tuple(image.shape)}. Use fewer guidance_scales or another size."
         )
     bands = []
     for _ in range(levels - 1):

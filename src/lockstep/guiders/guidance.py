@@ -51,10 +51,8 @@ class BaseGuidance(ConfigMixin):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         dataclass(eq=False, repr=False, kw_only=True)(cls)
-        init, kinds = (
-            vars(cls)["__init__"],
-            typing.get_type_hints(cls),
-        )  # names of types as each class's module knows them
+        kinds = typing.get_type_hints(cls)  # a name means what it does in the module of the class that has it
+        init = vars(cls)["__init__"]
         init.__annotations__ = {value.name: kinds[value.name] for value in fields(cls)}
         cls.__init__ = register_to_config(init)  # type: ignore[method-assign]
 
@@ -99,7 +97,7 @@ class BaseGuidance(ConfigMixin):
         }
 
     def prepare_inputs(self, data: Mapping[str, Tensor | tuple[Tensor, Tensor | None]]) -> list[SimpleNamespace]:
-        """One set of inputs a branch; a pair gives (with prompt, without prompt), a single tensor goes to every branch."""
+        """One set of inputs a branch; a pair is (with prompt, without prompt), a single tensor goes to every branch."""
         return [self._batch(data, name, which) for name, which in self.branches()]
 
     def prepare_inputs_from_block_state(

@@ -129,8 +129,8 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
         for config in configs:
             if not config.skip_attention_scores or config.skip_ff:
                 raise ConfigError(
-                    "PerturbedAttentionGuidance disturbs attention scores and nothing else: wants skip_attention=False, "
-                    f"skip_attention_scores=True, skip_ff=False, got {config}."
+                    "PerturbedAttentionGuidance disturbs attention scores and nothing else: wants "
+                    f"skip_attention=False, skip_attention_scores=True, skip_ff=False, got {config}."
                 )
         return configs
 
@@ -138,7 +138,7 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
 class SmoothedEnergyGuidance(ThirdBranchGuidance):
     """SEG: in the weakened model the queries are blurred (arXiv:2408.00760).
 
-    From `seg_blur_threshold_inf` on the blur counts as infinitely wide: every query becomes their mean, as in the paper.
+    Above `seg_blur_threshold_inf` the blur counts as infinitely wide: every query becomes their mean, as in the paper.
     """
 
     prefix = "seg_guidance"

@@ -6,22 +6,28 @@
 | diffusers before peft | `down_blocks.0.….attn1.processor.to_q_lora.down.weight`, `….to_q.lora.down.weight` |
 | kohya | `lora_unet_down_blocks_0_…_to_q.lora_down.weight`, with `alpha`; SDXL's blocks by their original numbers |
 | cloneofsimo | `unet:17:up`: the 17th linear layer of the attentions and gated layers |
+
+Which components there are, and which of them is the denoiser, the pipeline says. A model says in `fused_layers` which
+of its layers other files keep as one, or the other way round.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
 from ..errors import WeightsError
 
-COMPONENTS = {
-    "unet": ("unet.", "lora_unet_"),
-    "text_encoder_2": ("text_encoder_2.", "lora_te2_"),
-    "text_encoder": ("text_encoder.", "lora_te1_", "lora_te_"),
+DENOISER_PREFIXES = ("unet.", "transformer.", "diffusion_model.", "lora_unet_", "lora_transformer_")
+TEXT_ENCODER_PREFIXES = {
+    "lora_te_": "text_encoder",
+    "lora_te1_": "text_encoder",
+    "lora_te2_": "text_encoder_2",
+    "lora_te3_": "text_encoder_3",
 }
 # Each gives the name of the layer, and the part that a tensor plays in it.
 PARTS = [
@@ -52,37 +58,103 @@ def refuse_other_kinds(names: Iterable[str], source: str) -> None:
             raise WeightsError(f"{source} is a {kind} file (tensor {name!r}); only plain LoRA layers can be loaded.")
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A layer of a model that a layer of a file adds to: which of the file's parts, and to which of its own rows.
+
+    `part` counts the model's layers that share one layer of the file; `share` the file's layers that share this one.
+    """
+
+    component: str
+    layer: str
+    part: tuple[int, int] = (0, 1)
+    share: tuple[int, int] = (0, 1)
+
+
 class LayerNames:
-    """Finds the layer that a file's name means among the layers of the models."""
+    """Finds the layers that a file's name means among the layers of the models."""
 
-    def __init__(self, models: Mapping[str, nn.Module], unet_layers: int = 2) -> None:
-        self.layers = {name: linear_layers(model) for name, model in models.items()}
-        self.flat = {name: {layer.replace(".", "_"): layer for layer in layers} for name, layers in self.layers.items()}
-        self.numbered = {name: numbered_layers(layers, name) for name, layers in self.layers.items()}
-        self.unet_layers = unet_layers
+    def __init__(self, models: Mapping[str, nn.Module], denoiser: str | None = "unet") -> None:
+        self.models, self.denoiser = models, denoiser
+        self.prefixes = prefixes(models, denoiser)
+        self._layers: dict[str, dict[str, Any]] = {}
 
-    def find(self, name: str) -> tuple[str, str] | None:
-        """(component, layer), or None when no model has it."""
-        component, rest, kohya = component_of(name)
-        layers = self.layers.get(component, {})
+    def layers(self, component: str) -> dict[str, Any]:
+        """The layers of a model, looked up once."""
+        if component not in self._layers:
+            self._layers[component] = linear_layers(self.models[component])
+        return self._layers[component]
+
+    def component_of(self, name: str) -> tuple[str | None, str, bool]:
+        """(component, rest of the name, whether dots were written as underscores)."""
         if ":" in name:
-            number, known = int(name.partition(":")[2]), self.numbered.get(component, [])
-            return (component, known[number]) if number < len(known) else None
-        if kohya:
-            flat = self.flat.get(component, {})
-            found = flat.get(rest) or flat.get(original_to_published(rest, self.unet_layers))
-            return (component, found) if found else None
-        plain = plain_name(rest)
-        return (component, plain) if plain in layers else None
-
-
-def component_of(name: str) -> tuple[str, str, bool]:
-    """(component, rest of the name, whether dots were written as underscores)."""
-    for component, prefixes in COMPONENTS.items():
-        for prefix in prefixes:
+            owner = name.partition(":")[0]
+            return (self.denoiser if owner == "unet" else owner), name, False
+        for prefix, component in self.prefixes.items():
             if name.startswith(prefix):
                 return component, name.removeprefix(prefix), prefix.endswith("_")
-    return name.partition(":")[0] if ":" in name else "unet", name, False
+        return self.denoiser, name, False
+
+    def find(self, name: str) -> list[Piece]:
+        """The pieces of models that a name means; none when no model has it."""
+        component, rest, kohya = self.component_of(name)
+        if component is None or component not in self.models:
+            return []
+        layers = self.layers(component)
+        if ":" in name:
+            number, known = int(name.partition(":")[2]), numbered_layers(layers, component == self.denoiser)
+            return [Piece(component, known[number])] if number < len(known) else []
+        if not kohya:
+            return self._pieces(component, plain_name(rest), layers)
+        flat = {layer.replace(".", "_"): layer for layer in layers}
+        published = original_to_published(rest, layers_per_block(self.models[component]))
+        found = self._pieces(component, rest, flat) or self._pieces(component, published, flat)
+        return [replace(piece, layer=flat[piece.layer]) for piece in found]
+
+    def _pieces(self, component: str, name: str, layers: Mapping[str, Any]) -> list[Piece]:
+        """The layer itself, the parts that the model has in its place, or the layer that it is a part of."""
+        if name in layers:
+            return [Piece(component, name)]
+        flat = "." not in name
+        for whole, parts in getattr(self.models[component], "fused_layers", ()):
+            whole, parts = (whole, parts) if not flat else (_flat(whole), tuple(map(_flat, parts)))
+            inside = _filling(whole, name)
+            if inside is not None and all(part.replace("{}", inside) in layers for part in parts):
+                return [
+                    Piece(component, part.replace("{}", inside), part=(k, len(parts))) for k, part in enumerate(parts)
+                ]
+            for k, part in enumerate(parts):
+                inside = _filling(part, name)
+                if inside is not None and whole.replace("{}", inside) in layers:
+                    return [Piece(component, whole.replace("{}", inside), share=(k, len(parts)))]
+        return []
+
+
+def prefixes(components: Iterable[str], denoiser: str | None) -> dict[str, str]:
+    """Beginning of a name in a file -> component, the longest first."""
+    known = list(components)
+    found = {} if denoiser is None else dict.fromkeys(DENOISER_PREFIXES, denoiser)
+    found |= {prefix: component for prefix, component in TEXT_ENCODER_PREFIXES.items() if component in known}
+    found |= {f"{component}.": component for component in known}
+    found |= {f"lora_{component}_": component for component in known}
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+
+
+def layers_per_block(model: nn.Module) -> int:
+    """How many layers a block of a UNet has; what has no such number has no original names by it either."""
+    value = getattr(getattr(model, "config", None), "layers_per_block", 2)
+    return value if isinstance(value, int) else value[0]
+
+
+def _filling(pattern: str, name: str) -> str | None:
+    """What `{}` stands for in a pattern that a name fits."""
+    before, _, after = pattern.partition("{}")
+    fits = name.startswith(before) and name.endswith(after) and len(name) >= len(before) + len(after)
+    return name[len(before) : len(name) - len(after)] if fits else None
+
+
+def _flat(pattern: str) -> str:
+    return pattern.replace(".", "_")
 
 
 def plain_name(name: str) -> str:
@@ -94,13 +166,14 @@ def plain_name(name: str) -> str:
 
 
 def linear_layers(model: nn.Module) -> dict[str, Any]:
-    """The layers that a LoRA can add to."""
-    return {name: layer for name, layer in model.named_modules() if isinstance(layer, (nn.Linear, nn.Conv2d))}
+    """The layers that a LoRA can add to: matrices, and convolutions along any number of axes."""
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, kinds)}
 
 
-def numbered_layers(layers: Mapping[str, Any], component: str) -> list[str]:
+def numbered_layers(layers: Mapping[str, Any], of_denoiser: bool) -> list[str]:
     """The order in which cloneofsimo's files count: the UNet's middle comes last, and gates before cross-attention."""
-    if component != "unet":
+    if not of_denoiser:
         order = ["k_proj", "v_proj", "q_proj", "out_proj"]
         return _ordered([name for name in layers if name.rpartition(".")[2] in order and ".self_attn." in name], order)
     order = [f"attn1.{part}" for part in ("to_q", "to_k", "to_v", "to_out.0")]

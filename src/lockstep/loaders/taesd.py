@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,12 @@ import torch
 
 from ..errors import NotFoundError, WeightsError
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ..models.autoencoders.autoencoder_tiny_map import decoder_rows, encoder_rows
 from ..models.modeling import resolve_device, resolve_dtype
 from ..models.weights import StoredTensor, open_weights
+from .implied import tiny_config, tiny_layers
+from .parts import Part
+from .weight_map import WeightMap
 
 LAYER = re.compile(r"(\d+)\.(conv\.[024]\.)?(weight|bias)")
 
@@ -28,11 +33,41 @@ def load_taesd(
     encoder = _open("encoder", encoder_path)
     decoder = _open("decoder", decoder_path)
     config = _infer_config(encoder, decoder)
-    stored = {f"encoder.layers.{name}": tensor for name, tensor in encoder.items()}
-    # The published decoder counts its soft clamp as layer 0; here the clamp is a line of the forward.
-    stored |= {f"decoder.layers.{_moved(name, -1)}": tensor for name, tensor in decoder.items()}
+    stored = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(encoder)
+    stored |= WeightMap(decoder_rows(config), "a TAESD decoder").to_ours(decoder)
     target = resolve_device(device)
     return AutoencoderTiny.from_stored(config, stored, dtype=resolve_dtype(dtype, target), device=target).eval()
+
+
+def read_tiny(
+    kind: Any,
+    path: Path,
+    part: Part,
+    stored: Mapping[str, StoredTensor],
+    dtype: torch.dtype | None,
+    device: torch.device,
+) -> Any:
+    """A tiny autoencoder from one file: published names, ComfyUI's prefixes, or a half beside the other half's file."""
+    if part.gaps:
+        names = {
+            "encoder": path.with_name(path.name.replace("decoder", "encoder")),
+            "decoder": path.with_name(path.name.replace("encoder", "decoder")),
+        }
+        other = next((one for one in names.values() if one != path and one.is_file()), None)
+        if other is None:
+            raise NotFoundError(
+                f"{path} is half of a TAESD: it has no {part.gaps[0]}, and there is no such file beside it."
+            )
+        return load_taesd(names["encoder"], names["decoder"], dtype="keep" if dtype is None else dtype, device=device)
+    if part.layout == "published":
+        return kind.from_stored(part.config, {name: stored[name] for name in part.shapes}, dtype=dtype, device=device)
+    halves = [
+        {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
+        for prefix in ("taesd_encoder.", "taesd_decoder.")
+    ]
+    ours = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(halves[0])
+    ours |= WeightMap(decoder_rows(part.config), "a TAESD decoder").to_ours(halves[1])
+    return kind.from_stored(part.config, ours, dtype=dtype, device=device)
 
 
 def _open(part: str, path: str | Path) -> dict[str, StoredTensor]:
@@ -50,52 +85,19 @@ def _open(part: str, path: str | Path) -> dict[str, StoredTensor]:
     return tensors
 
 
-def _moved(name: str, by: int) -> str:
-    index, _, rest = name.partition(".")
-    return f"{int(index) + by}.{rest}"
-
-
 def _infer_config(encoder: Mapping[str, StoredTensor], decoder: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """Sizes and depths of the network that these tensors came from."""
-    encoder_layers, decoder_layers = _layers(encoder), _layers(decoder)
+    encoder_layers, decoder_layers = tiny_layers(encoder), tiny_layers(decoder)
     if min(encoder_layers) != 0 or min(decoder_layers) != 1:
         got = f"an encoder that begins at {min(encoder_layers)} and a decoder that begins at {min(decoder_layers)}"
         raise WeightsError(
             f"TAESD wants an encoder file that begins at layer 0 and a decoder file that begins at layer 1, got {got}."
         )
-    width, in_channels = _shape(encoder, f"{min(encoder_layers)}.weight")[:2]
-    decoder_width, latent_channels = _shape(decoder, f"{min(decoder_layers)}.weight")[:2]
-    # A stage begins with a plain convolution in the encoder, and ends with one in the decoder.
-    encoder_blocks = _runs_of_blocks(encoder_layers)[1:]
-    decoder_blocks = _runs_of_blocks(decoder_layers)[1:]
-    return {
-        "in_channels": in_channels,
-        "out_channels": _shape(decoder, f"{max(decoder_layers)}.weight")[0],
-        "latent_channels": latent_channels,
-        "num_encoder_blocks": encoder_blocks,
-        "num_decoder_blocks": decoder_blocks,
-        "encoder_block_out_channels": [width] * len(encoder_blocks),
-        "decoder_block_out_channels": [decoder_width] * len(decoder_blocks),
-    }
+    for tensors, layer in itertools.product((encoder, decoder), (min, max)):
+        _check_convolution(tensors, f"{layer(tiny_layers(tensors))}.weight")
+    return tiny_config(*({name: tensor.info.shape for name, tensor in part.items()} for part in (encoder, decoder)))
 
 
-def _shape(tensors: Mapping[str, StoredTensor], name: str) -> tuple[int, ...]:
+def _check_convolution(tensors: Mapping[str, StoredTensor], name: str) -> None:
     if name not in tensors or len(tensors[name].info.shape) != 4:
         raise WeightsError(f"A standalone TAESD file wants a convolution {name!r} with four axes; it is not there.")
-    return tensors[name].info.shape
-
-
-def _layers(tensors: Mapping[str, StoredTensor]) -> dict[int, bool]:
-    """Index of each layer that has weights -> whether it is a residual block."""
-    return {int(name.split(".")[0]): ".conv." in name for name in tensors}
-
-
-def _runs_of_blocks(layers: Mapping[int, bool]) -> list[int]:
-    """How many residual blocks stand before each plain convolution."""
-    runs = [0]
-    for index in sorted(layers):
-        if layers[index]:
-            runs[-1] += 1
-        else:
-            runs.append(0)
-    return runs[:-1]

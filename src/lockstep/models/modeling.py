@@ -11,7 +11,9 @@ import contextvars
 import functools
 import inspect
 import re
+import tempfile
 import typing
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -20,7 +22,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from .. import attention, files
+from .. import files
 from ..configuration import ConfigMixin, FrozenDict, check_types, config_defaults, config_types, naming_config
 from ..errors import (
     ConfigError,
@@ -31,12 +33,25 @@ from ..errors import (
     UnsupportedError,
     WeightsError,
 )
-from .weights import DTYPES, StoredTensor, open_folder, read_tensors, save_weights
+from ..notes import say_once
+from .attention_switches import AttentionSwitches
+from .layerwise_casting import SKIPPED, cast_layerwise
+from .lora_layers import LoraLayersMixin
+from .options import LOADING_ARGUMENTS, chosen_device, chosen_files, take_known_elsewhere
+from .options import check_always as check_always
+from .weights import (
+    DTYPES,
+    MadeTensor,
+    StoredTensor,
+    in_memory,
+    open_folder,
+    read_tensors,
+    remove_earlier,
+    save_weights,
+)
 
 Forward = TypeVar("Forward", covariant=True)
 _cache_context: contextvars.ContextVar[str | None] = contextvars.ContextVar("cache_context", default=None)
-# What other libraries have a switch for and what is the only way here.
-ALWAYS = {"low_cpu_mem_usage": "models are built without memory", "use_safetensors": "only safetensors are read"}
 
 
 class HasForward(Protocol[Forward]):
@@ -55,7 +70,7 @@ class CalledAsForward(nn.Module):
         def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
 
 
-class ModelMixin(ConfigMixin, CalledAsForward):
+class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"
@@ -66,7 +81,14 @@ class ModelMixin(ConfigMixin, CalledAsForward):
     keep_in_fp32: ClassVar[
         tuple[str, ...]
     ] = ()  # regexes of tensors that stay fp32 when the model is loaded in half precision
-    loaded_from: Path | None = None  # the folder, where there was one
+    # (one layer, the layers that are the same rows one behind the other), `{}` standing for the same text in all of
+    # them: a LoRA made for either of the two layouts fits
+    fused_layers: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    # Two names that pipelines of other libraries ask a model for.
+    _supports_gradient_checkpointing: ClassVar[bool] = False
+    _keep_in_fp32_modules: ClassVar[None] = None
+    _computes_in: torch.dtype | None = None  # where weights are kept in another dtype
+    loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
     def from_pretrained(
@@ -85,24 +107,20 @@ class ModelMixin(ConfigMixin, CalledAsForward):
         `dtype="auto"` is bf16 where the processor computes it natively and fp32 elsewhere; `"keep"` is the file's own.
         Further arguments replace values of the config, or go to the hub (`revision=`, `cache_dir=`, `token=` …).
         """
+        if subfolder is None and isinstance(name_or_path, (str, Path)) and Path(name_or_path).is_file():
+            kept = dtype if dtype is not None else torch_dtype
+            return cls.from_single_file(name_or_path, dtype=kept, device=device, **config_and_hub)
         hub = {key: config_and_hub.pop(key) for key in list(config_and_hub) if key in files.HUB_ARGUMENTS}
-        check_always(config_and_hub)
+        safetensors, pickles = chosen_files(config_and_hub)
+        place = chosen_device(device, config_and_hub.pop("device_map", None))
+        take_known_elsewhere(config_and_hub)
         unknown = sorted(set(config_and_hub) - set(config_defaults(cls)))
         if unknown:
-            known = [
-                *config_defaults(cls),
-                *files.HUB_ARGUMENTS,
-                *ALWAYS,
-                "subfolder",
-                "variant",
-                "dtype",
-                "torch_dtype",
-                "device",
-            ]
+            known = [*config_defaults(cls), *files.HUB_ARGUMENTS, *LOADING_ARGUMENTS]
             raise UnknownNameError(f"argument of {cls.__name__}.from_pretrained", unknown[0], known)
         if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
             raise InputError(f"dtype and torch_dtype are two names of one argument, got {dtype} and {torch_dtype}.")
-        target = resolve_device(device)
+        target = resolve_device(place)
         wanted = resolve_dtype(dtype if dtype is not None else torch_dtype, target)
         patterns = [f"{subfolder}/*" if subfolder else "*", "*.json"]
         folder = files.resolve_folder(name_or_path, subfolder=subfolder, patterns=patterns, **hub)
@@ -110,12 +128,33 @@ class ModelMixin(ConfigMixin, CalledAsForward):
         config = {**files.read_json(path), **config_and_hub}
         with naming_config(path):
             cls.check_class(config)
-            opened = open_folder(folder, cls.weights_name, variant)
+            opened = open_folder(folder, cls.weights_name, variant, safetensors=safetensors, pickles=pickles)
             check_depth(cls, config, len(opened))
             model = cls.on_meta(config)
         model.assign(cls.stored_tensors(opened), dtype=wanted, device=target).eval()
         model.loaded_from = folder
         return model
+
+    @classmethod
+    def from_single_file(cls, path: str | Path, **options: Any) -> typing.Self:
+        """The model of this class inside a checkpoint file: original or published names, alone or with others.
+
+        `config=` (a folder, or values), `dtype=`, `device=`, `family=` and `allow_pickle=` as for pipelines; further
+        arguments replace values of the config.
+        """
+        import lockstep  # the package's list of public names leads up to the loaders, which stand above the models
+
+        own: dict[str, Any] = {key: options.pop(key) for key in ("config", "dtype", "family") if key in options}
+        own["dtype"] = own.get("dtype", options.pop("torch_dtype", None))
+        own["allow_pickle"] = chosen_files(options)[1]
+        own["device"] = chosen_device(options.pop("device", None), options.pop("device_map", None))
+        take_known_elsewhere(options)
+        unknown = sorted(set(options) - {*config_defaults(cls), *files.HUB_ARGUMENTS})
+        if unknown:
+            known = [*config_defaults(cls), *own, *LOADING_ARGUMENTS]
+            raise UnknownNameError(f"argument of {cls.__name__}.from_single_file", unknown[0], known)
+        values = {key: value for key, value in options.items() if key not in files.HUB_ARGUMENTS}
+        return lockstep.load_single_file(cls, path, **own, **values)
 
     @classmethod
     def stored_tensors(cls, stored: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
@@ -141,6 +180,19 @@ class ModelMixin(ConfigMixin, CalledAsForward):
     ) -> typing.Self:
         """A model of this config with the values of a file."""
         return cls.on_meta(config).assign(stored, dtype=dtype, device=device)
+
+    @classmethod
+    def sharing(cls, other: nn.Module, config: Mapping[str, Any]) -> typing.Self:
+        """A model of this class with another's config, and with its very weights: what changes there changes here."""
+        cls.check_class(config)
+        model = cls.on_meta(config)
+        path = Path(f"{type(other).__module__}.{type(other).__name__}")
+        stored = cls.stored_tensors(in_memory(other.state_dict(keep_vars=True), path))
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        check_tensors(cls.__name__, expected, stored)
+        tensors = {name: typing.cast(MadeTensor, stored[name]).make() for name in expected}
+        model.load_state_dict(tensors, assign=True)
+        return model.train(other.training)
 
     @classmethod
     def check_class(cls, config: Mapping[str, Any]) -> None:
@@ -192,36 +244,89 @@ class ModelMixin(ConfigMixin, CalledAsForward):
     def save_pretrained(
         self,
         folder: str | Path,
-        *,
+        is_main_process: bool = True,
+        save_function: None = None,
+        safe_serialization: bool = True,
         variant: str | None = None,
         max_shard_size: int | str = "10GB",
-        safe_serialization: bool = True,
+        push_to_hub: bool = False,
+        **hub: Any,
     ) -> None:
-        """Write config and safetensors into a folder that the wider ecosystem loads too."""
-        if not safe_serialization:
-            raise UnsupportedError("Lockstep writes safetensors only: a pickle can run code where it is read.")
-        if Path(folder).is_file():
+        """Write config and safetensors into a folder that the wider ecosystem loads too; all of it, or nothing.
+
+        `safe_serialization=False` writes a pickle (.bin), which is read here only with `allow_pickle=True`.
+        `push_to_hub=True` sends the folder to `repo_id=…` (by default, its own name) afterwards.
+        """
+        target = Path(folder)
+        if save_function is not None:
+            raise UnsupportedError("save_function cannot be chosen: leave it out.")
+        if target.is_file():
             raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
-        meta = [name for name, tensor in self.state_dict().items() if tensor.is_meta]
+        if hub and not push_to_hub:
+            raise UnknownNameError("argument of save_pretrained", next(iter(hub)), ["variant", "max_shard_size"])
+        tensors = self.weights_to_save()
+        if not is_main_process:
+            return
+        with files.atomic_folder(target) as temporary:
+            save_weights(tensors, temporary, self.weights_name, variant, max_shard_size, pickled=not safe_serialization)
+            self.save_config(temporary)
+            if target.is_dir():
+                remove_earlier(target, self.weights_name, variant)
+        if push_to_hub:
+            files.upload(target, hub.pop("repo_id", target.name), **hub)
+
+    def push_to_hub(self, repo_id: str, *, variant: str | None = None, **options: Any) -> str:
+        """Send config and weights to the hub; the address of what was sent."""
+        shard = {key: options.pop(key) for key in ("max_shard_size", "safe_serialization") if key in options}
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, variant=variant, **shard)
+            return files.upload(Path(folder), repo_id, **options)
+
+    def weights_to_save(self) -> dict[str, torch.Tensor]:
+        """The model's own tensors under their published names; LoRA layers have a file of their own."""
+        tensors: dict[str, torch.Tensor] = self.state_dict()
+        if self.lora_configs:
+            say_once("save_pretrained leaves LoRA layers out: they are saved by save_lora_adapter.")
+            own = {name: tensor for name, tensor in tensors.items() if not re.search(r"\.lora_\w+\.", name)}
+            tensors = {name.replace(".base_layer.", "."): tensor for name, tensor in own.items()}
+        meta = [name for name, tensor in tensors.items() if tensor.is_meta]
         if meta:
             raise WeightsError(
                 f"{type(self).__name__} has no values to save: {len(meta)} tensors are on 'meta', first {meta[0]!r}."
             )
-        save_weights(self.state_dict(), Path(folder), self.weights_name, variant, max_shard_size)
-        self.save_config(folder)
+        return tensors
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name not in self.__dict__.get("_config", {}):
+                raise
+            warnings.warn(
+                f"Read `model.config.{name}` instead of `model.{name}`: it says what {type(self).__name__} was built "
+                "with.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            return self._config[name]
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the floating-point parameters."""
-        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype())
+        """The dtype of the floating-point parameters, or where they are cast for it, the one that they compute in."""
+        return self._computes_in or next(
+            (p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype()
+        )
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next((p.device for p in self.parameters()), torch.device("cpu"))
 
-    def num_parameters(self, only_trainable: bool = False) -> int:
-        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """How many numbers the model has, or how many of them are trained, or are not in tables of embeddings."""
+        left_out = {id(m.weight) for m in self.modules() if isinstance(m, nn.Embedding) and exclude_embeddings}
+        counted = (p for p in self.parameters() if id(p) not in left_out)
+        return sum(p.numel() for p in counted if p.requires_grad or not only_trainable)
 
     def enable_gradient_checkpointing(self) -> None:
         """Compute activations again in the backward pass instead of keeping them."""
@@ -241,55 +346,20 @@ class ModelMixin(ConfigMixin, CalledAsForward):
         for module in able:
             module.gradient_checkpointing = on  # type: ignore[assignment]
 
-    def set_attention_backend(self, backend: str) -> None:
-        """Compute every attention of this model with the named backend."""
-        attention.set_backend_on(self, backend)
-
-    def reset_attention_backend(self) -> None:
-        """Back to what `attention_backend(...)` or the default says."""
-        attention.set_backend_on(self, None)
-
-    def enable_xformers_memory_efficient_attention(self) -> None:
-        self.set_attention_backend("xformers")
-
-    def disable_xformers_memory_efficient_attention(self) -> None:
-        self.reset_attention_backend()
-
-    def fuse_qkv_projections(self) -> None:
-        """Compute query, key and value of each self-attention with one matrix."""
-        self._each_attention("fuse_projections")
-
-    def unfuse_qkv_projections(self) -> None:
-        self._each_attention("unfuse_projections")
-
-    def _each_attention(self, method: str) -> None:
-        able = [module for module in self.modules() if isinstance(module, attention.AttentionModuleMixin)]
-        if not able:
-            raise UnsupportedError(f"{type(self).__name__} has no attention to do {method!r} on.")
-        for module in able:
-            getattr(module, method)()
-
-    @property
-    def attn_processors(self) -> dict[str, Any]:
-        """Every attention's processor, by path."""
-        named = self.named_modules()
-        return {f"{n}.processor": m.processor for n, m in named if isinstance(m, attention.AttentionModuleMixin)}
-
-    def set_attn_processor(self, processor: Callable[..., Any] | dict[str, Callable[..., Any]]) -> None:
-        """Give one processor to every attention, or each its own by path (a dict as `attn_processors` returns it)."""
-        able = {f"{n}.processor": m for n, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
-        chosen = processor if isinstance(processor, dict) else dict.fromkeys(able, processor)
-        if set(chosen) != set(able):
-            odd = sorted(set(chosen) ^ set(able))
-            raise InputError(
-                f"A dict of processors has to name all {len(able)} attentions; {len(odd)} names differ, first {odd[0]!r}."
-            )
-        for name, module in able.items():
-            module.set_processor(chosen[name])
+    def enable_layerwise_casting(
+        self,
+        storage_dtype: torch.dtype = torch.float8_e4m3fn,
+        compute_dtype: torch.dtype | None = None,
+        skip_modules_pattern: typing.Sequence[str] | None = None,
+    ) -> None:
+        """Keep the weights of most layers in a small dtype; each is cast while it runs. Slower, and less memory."""
+        skipped = SKIPPED if skip_modules_pattern is None else tuple(skip_modules_pattern)
+        self._computes_in = compute_dtype or self.dtype
+        cast_layerwise(self, storage_dtype, self._computes_in, (*skipped, *self.keep_in_fp32))
 
     @contextlib.contextmanager
     def cache_context(self, name: str) -> Iterator[None]:
-        """Names the branch (conditional, unconditional …) whose forward runs inside; caches keep their values apart by it."""
+        """Names the branch (conditional, unconditional …) whose forward runs inside, by which caches are kept apart."""
         token = _cache_context.set(name)
         try:
             yield
@@ -303,7 +373,7 @@ def current_cache_context() -> str | None:
 
 
 def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`module(*args)`, with its activations computed again in the backward pass when `owner.gradient_checkpointing` is on."""
+    """`module(*args)`; its activations are computed again in the backward pass if `owner.gradient_checkpointing`."""
     if owner.gradient_checkpointing and torch.is_grad_enabled():
         return checkpoint(module, *args, use_reentrant=False, **kwargs)
     return module(*args, **kwargs)
@@ -371,13 +441,6 @@ def outline_class(kind: type[ModelMixin]) -> type[Any]:
     return type(kind.__name__, (kind,), {"__getattr__": refuse, "__module__": kind.__module__})
 
 
-def check_always(options: dict[str, Any]) -> None:
-    """Take out the field's options that are always on here, and refuse to turn one off."""
-    for name in options.keys() & ALWAYS.keys():
-        if options.pop(name) is False:
-            raise UnsupportedError(f"{name}=False cannot be had: {ALWAYS[name]}. Leave it out.")
-
-
 def resolve_device(device: torch.device | str | int | None) -> torch.device:
     """A device argument as torch's, if this machine has it; None means the processor."""
     try:
@@ -420,8 +483,8 @@ def check_depth(owner: type[ConfigMixin], config: Mapping[str, Any], tensors: in
                     counts += count
                 elif isinstance(count, int) and count > tensors:
                     raise ConfigError(
-                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only {tensors} "
-                        "tensors. Is the config the one that belongs to the weights?"
+                        f"{owner.__name__}: config value {name!r} is {config[name]!r}, but the weights have only "
+                        f"{tensors} tensors. Is the config the one that belongs to the weights?"
                     )
 
 

@@ -7,13 +7,15 @@ final place, so that the peak is the result and one buffer.
 from __future__ import annotations
 
 import json
+import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from .. import files
@@ -25,6 +27,7 @@ DTYPES = {
     "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64,
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
 }  # fmt: skip
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 CAST_BUFFER = 16 * 2**20  # bytes read at a time when a tensor is cast
 
 
@@ -36,6 +39,23 @@ class StoredTensor:
     info: TensorInfo
 
 
+@dataclass(frozen=True)
+class MadeTensor(StoredTensor):
+    """A tensor that is made from what a file holds when it is asked for: split, dequantised, unpickled …"""
+
+    make: Callable[[], torch.Tensor]
+
+    @classmethod
+    def of(cls, path: Path, like: torch.Tensor, make: Callable[[], torch.Tensor]) -> MadeTensor:
+        """One with the dtype and shape of a tensor, which may be on `meta`."""
+        return cls(path, TensorInfo(DTYPE_NAMES[like.dtype], tuple(like.shape), 0, 0), make)
+
+
+def in_memory(tensors: Mapping[str, torch.Tensor], path: Path) -> dict[str, StoredTensor]:
+    """Tensors that are read already, in the form of those that are not; `path` says where they came from."""
+    return {name: MadeTensor.of(path, tensor, lambda tensor=tensor: tensor) for name, tensor in tensors.items()}  # type: ignore[misc]
+
+
 def with_variant(file_name: str, variant: str | None) -> str:
     """`model.safetensors` -> `model.fp16.safetensors`."""
     if variant is not None and (not isinstance(variant, str) or not re.fullmatch(r"[\w-]+", variant)):
@@ -44,18 +64,54 @@ def with_variant(file_name: str, variant: str | None) -> str:
     return f"{stem}.{variant}.{ending}" if variant else file_name
 
 
-def open_folder(folder: Path, weights_name: str, variant: str | None) -> dict[str, StoredTensor]:
-    """Every tensor of a model's folder: of the one file, or of the shards that the index names."""
-    single = folder / with_variant(weights_name, variant)
-    if single.is_file():
-        return open_weights([single])
-    index = folder / with_variant(f"{weights_name}.index.json", variant)
-    if index.is_file():
-        return _open_shards(index)
+def pickle_name(weights_name: str) -> str:
+    """The name that a model's weights have as a pickle."""
+    stem = weights_name.removesuffix(".safetensors")
+    return "pytorch_model.bin" if stem == "model" else f"{stem}.bin"
+
+
+def open_folder(
+    folder: Path, weights_name: str, variant: str | None, *, safetensors: bool = True, pickles: bool = False
+) -> dict[str, StoredTensor]:
+    """Every tensor of a model's folder: of the one file, or of the shards that the index names.
+
+    Pickles are read only where that is asked for, and only tensors out of them (`weights_only`): nothing in them runs.
+    """
+    readers = [(weights_name, open_weights)] if safetensors else []
+    readers += [(pickle_name(weights_name), open_pickles)] if pickles else []
+    for name, read in readers:
+        single = folder / with_variant(name, variant)
+        if single.is_file():
+            return read([single])
+        index = folder / with_variant(f"{name}.index.json", variant)
+        if index.is_file():
+            return _open_shards(index, read)
+    wanted = " or ".join(repr(with_variant(name, variant)) for name, _ in readers)
     there = [p.name for p in folder.iterdir()]
-    pickles = [name for name in there if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-    advice = "Only safetensors are read; convert the pickle first." if pickles else _other_variants(there, weights_name)
-    raise NotFoundError(f"No {single.name!r} in {folder}. There: {files.listing(folder)}. {advice}".rstrip())
+    advice = _other_variants(there, weights_name)
+    if not pickles and any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in there):
+        advice = (
+            "Only safetensors are read unless you say otherwise: allow_pickle=True reads the tensors of a .bin and "
+            "runs nothing that is in it."
+        )
+    raise NotFoundError(f"No {wanted} in {folder}. There: {files.listing(folder)}. {advice}".rstrip())
+
+
+def open_pickles(paths: list[Path]) -> dict[str, StoredTensor]:
+    """The tensors of files that `torch.save` wrote, with everything else in them refused."""
+    stored: dict[str, StoredTensor] = {}
+    for path in paths:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as problem:
+            first = str(problem).partition("\n")[0]
+            raise FileFormatError(
+                f"{path} is not a pickle of tensors alone, so it was not read: {first} Convert it where you trust it."
+            ) from None
+        if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+            raise FileFormatError(f"{path} has to hold tensors by name, but it holds something else.")
+        stored |= in_memory(content, path)
+    return stored
 
 
 def _other_variants(there: list[str], weights_name: str) -> str:
@@ -65,7 +121,7 @@ def _other_variants(there: list[str], weights_name: str) -> str:
     return f"There are variants: pass variant={variants[0]!r}." if variants else ""
 
 
-def _open_shards(index: Path) -> dict[str, StoredTensor]:
+def _open_shards(index: Path, read: Callable[[list[Path]], dict[str, StoredTensor]]) -> dict[str, StoredTensor]:
     weight_map = files.read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise FileFormatError(f"{index} has no 'weight_map' from tensor names to file names.")
@@ -78,7 +134,7 @@ def _open_shards(index: Path) -> dict[str, StoredTensor]:
         raise NotFoundError(
             f"{index} names shards that are not there ({len(missing)} of {len(names)}): {', '.join(missing)}."
         )
-    stored = open_weights([index.parent / name for name in names])
+    stored = read([index.parent / name for name in names])
     for tensor, name in weight_map.items():
         if tensor not in stored or stored[tensor].path.name != name:
             where = stored[tensor].path.name if tensor in stored else "no shard"
@@ -104,15 +160,36 @@ def read_tensors(
     stored: Mapping[str, StoredTensor], dtypes: Mapping[str, torch.dtype], device: torch.device
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Each tensor in its wanted dtype on the device."""
-    storages = {path: torch.UntypedStorage.from_file(str(path), False, path.stat().st_size) for path in
-                dict.fromkeys(tensor.path for tensor in stored.values())}  # fmt: skip
+    opened = MappedFiles()
     for name, tensor in stored.items():
-        source, wanted = DTYPES[tensor.info.dtype], dtypes[name]
-        if source == wanted and tensor.info.start % source.itemsize == 0:
-            value = _view(storages[tensor.path], tensor.info, source)
-        else:
-            value = _read_cast(tensor, source, wanted)
-        yield name, value.to(device)
+        yield name, opened.read(tensor, dtypes[name]).to(device)
+
+
+class MappedFiles:
+    """Files that are memory-mapped once, however many tensors are read from them.
+
+    With `copies`, nothing is mapped: every tensor is read into memory of its own, which is free when it goes (the pages
+    of a mapped file that was read through stay with the process).
+    """
+
+    def __init__(self, copies: bool = False) -> None:
+        self.copies = copies
+        self.storages: dict[Path, Any] = {}
+
+    def read(self, tensor: StoredTensor, wanted: torch.dtype | None = None) -> torch.Tensor:
+        """The tensor in its own dtype, as a view of the file where that can be, or in the wanted one."""
+        source = DTYPES[tensor.info.dtype]
+        wanted = source if wanted is None else wanted
+        if isinstance(tensor, MadeTensor):
+            return tensor.make().to(wanted).contiguous()
+        if source == wanted and tensor.info.start % source.itemsize == 0 and not self.copies:
+            return _view(self._storage(tensor.path), tensor.info, source)
+        return _read_cast(tensor, source, wanted)
+
+    def _storage(self, path: Path) -> Any:
+        if path not in self.storages:
+            self.storages[path] = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
+        return self.storages[path]
 
 
 def _view(storage: Any, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
@@ -154,27 +231,26 @@ def parse_size(size: int | str) -> int:
 
 
 def save_weights(
-    tensors: Mapping[str, torch.Tensor], folder: Path, weights_name: str, variant: str | None, max_shard_size: int | str
+    tensors: Mapping[str, torch.Tensor],
+    folder: Path,
+    weights_name: str,
+    variant: str | None,
+    max_shard_size: int | str,
+    pickled: bool = False,
 ) -> list[Path]:
-    """Write the tensors as one file, or as shards with an index; nothing of it shows until all of it is written."""
+    """Write the tensors into a folder as one file, or as shards with an index; as a pickle only where that is asked."""
     shards = _split(tensors, parse_size(max_shard_size))
+    weights_name = pickle_name(weights_name) if pickled else weights_name
     base = with_variant(weights_name, variant)
-    if len(shards) == 1:
-        names = [base]
-    else:
-        stem = base.removesuffix(".safetensors")
-        names = [f"{stem}-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = [folder / f".{name}.part" for name in names]
-    try:
-        for part, shard in zip(parts, shards, strict=True):
-            save_file({name: tensor.detach().contiguous() for name, tensor in shard.items()}, part, {"format": "pt"})
-        _remove_earlier(folder, weights_name, variant)
-        for part, name in zip(parts, names, strict=True):
-            part.replace(folder / name)
-    finally:
-        for part in parts:
-            part.unlink(missing_ok=True)
+    stem, _, ending = base.rpartition(".")
+    names = [f"{stem}-{i + 1:05d}-of-{len(shards):05d}.{ending}" for i in range(len(shards))]
+    names = [base] if len(shards) == 1 else names
+    for name, shard in zip(names, shards, strict=True):
+        plain = {key: tensor.detach().contiguous() for key, tensor in shard.items()}
+        if pickled:
+            torch.save(plain, folder / name)
+        else:
+            save_tensors(plain, folder / name, {"format": "pt"})
     if len(shards) > 1:
         weight_map = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
         total = sum(t.numel() * t.element_size() for t in tensors.values())
@@ -183,6 +259,16 @@ def save_weights(
             folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n"
         )
     return [folder / name for name in names]
+
+
+def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """One safetensors file, there as a whole or not at all."""
+    with files.atomic(path) as temporary:
+        try:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+        except SafetensorError as problem:  # it hides what the disk said in a text
+            said = re.search(r"(?:code: |os error )(\d+)", str(problem))
+            raise OSError(int(said[1]), str(problem)) if said else problem from None
 
 
 def _split(tensors: Mapping[str, torch.Tensor], limit: int) -> list[dict[str, torch.Tensor]]:
@@ -198,11 +284,12 @@ def _split(tensors: Mapping[str, torch.Tensor], limit: int) -> list[dict[str, to
     return shards
 
 
-def _remove_earlier(folder: Path, weights_name: str, variant: str | None) -> None:
-    """Files of an earlier save under the same name would be read together with the new ones."""
-    stem = with_variant(weights_name, variant).removesuffix(".safetensors")
-    pattern = re.compile(re.escape(stem) + r"(-\d{5}-of-\d{5})?\.safetensors")
-    index = with_variant(f"{weights_name}.index.json", variant)
-    for path in folder.iterdir():
-        if pattern.fullmatch(path.name) or path.name == index:
-            path.unlink()
+def remove_earlier(folder: Path, weights_name: str, variant: str | None) -> None:
+    """Files of an earlier save under the same name would be read in place of the new ones, or together with them."""
+    for name in (weights_name, pickle_name(weights_name)):
+        stem, _, ending = with_variant(name, variant).rpartition(".")
+        pattern = re.compile(re.escape(stem) + rf"(-\d{{5}}-of-\d{{5}})?\.{ending}")
+        index = with_variant(f"{name}.index.json", variant)
+        for path in folder.iterdir():
+            if pattern.fullmatch(path.name) or path.name == index:
+                path.unlink()

@@ -6,7 +6,7 @@ unloading brings them back to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -15,7 +15,46 @@ from torch import Tensor, nn
 from ..errors import InputError, UnknownNameError
 from ..files import HubArguments
 from ..loaders.lora import Lora, Place, find_lora, merged_weight, read_lora
-from ..loaders.lora_names import COMPONENTS
+
+
+class LoraModels(Mapping[str, nn.Module]):
+    """The models of a pipeline by name, each loaded when it is asked for."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
+        self._names = pipe.model_names
+
+    def __getitem__(self, name: str) -> nn.Module:
+        if name not in self._names:
+            raise KeyError(name)
+        model = getattr(self._pipe, name)
+        return getattr(model, "_orig_mod", model)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class MergedInto:
+    """The LoRAs of a pipeline as one of its models sees them: their strengths in that model alone."""
+
+    def __init__(self, adapters: Adapters, component: str) -> None:
+        self.adapters, self.component = adapters, component
+
+    def names(self) -> list[str]:
+        layers = ((name, place) for name, lora in self.adapters.loras.items() for place in lora.layers)
+        return list(dict.fromkeys(name for name, place in layers if place[0] == self.component))
+
+    def set_strengths(self, strengths: Mapping[str, float]) -> None:
+        self.adapters.in_component |= {(self.component, name): value for name, value in strengths.items()}
+        self.adapters.apply()
+
+    def enable(self, on: bool) -> None:
+        left_out = self.adapters.left_out
+        self.adapters.left_out = left_out - {self.component} if on else left_out | {self.component}
+        self.adapters.apply()
 
 
 class Adapters:
@@ -24,25 +63,31 @@ class Adapters:
     def __init__(self) -> None:
         self.loras: dict[str, Lora] = {}
         self.strengths: dict[str, float] = {}
+        self.in_component: dict[tuple[str, str], float] = {}  # (component, name): where a model was asked for another
+        self.left_out: set[str] = set()  # components in which none is used
         self._originals: dict[Place, tuple[nn.Module, Tensor]] = {}
 
     def add(self, name: str, lora: Lora, models: Mapping[str, nn.Module]) -> None:
         for component, layer in lora.layers:
             module = models[component].get_submodule(layer)
             self._originals.setdefault((component, layer), (module, module.weight))  # type: ignore[arg-type]
+        for component in {component for component, _ in lora.layers}:
+            setattr(models[component], "merged_loras", MergedInto(self, component))  # noqa: B010 - no model need have it
         self.loras[name], self.strengths[name] = lora, 1.0
 
     def remove(self, names: Sequence[str]) -> None:
         for name in names:
             del self.loras[name], self.strengths[name]
+        self.in_component = {place: value for place, value in self.in_component.items() if place[1] not in names}
 
     def apply(self) -> None:
         """Every touched weight from its original; those that nothing adds to any more get the original itself."""
         for place, (module, original) in list(self._originals.items()):
             additions = [
-                (lora.layers[place], self.strengths[name])
+                (layer, self.strength(place[0], name))
                 for name, lora in self.loras.items()
-                if place in lora.layers and self.strengths[name] != 0
+                for layer in lora.layers.get(place, ())
+                if self.strength(place[0], name) != 0
             ]
             now: Tensor = module.weight  # type: ignore[assignment]
             weight = merged_weight(original, additions) if additions else original
@@ -50,17 +95,30 @@ class Adapters:
             if not any(place in lora.layers for lora in self.loras.values()):
                 del self._originals[place]
 
+    def strength(self, component: str, name: str) -> float:
+        """How much of a LoRA a component gets."""
+        return 0.0 if component in self.left_out else self.in_component.get((component, name), self.strengths[name])
+
+    def set_strengths(self, strengths: Mapping[str, float]) -> None:
+        """These, in every component."""
+        self.strengths = {name: strengths.get(name, 0.0) for name in self.loras}
+        self.in_component.clear()
+
     def forget(self) -> None:
         """The weights stay as they are now."""
-        for kept in (self.loras, self.strengths, self._originals):
+        for kept in (self.loras, self.strengths, self.in_component, self._originals):
             kept.clear()
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
-        return [
-            {"file": lora.source, "sha256": lora.sha256, "strength": self.strengths[name], "name": name}
-            for name, lora in self.loras.items()
-        ]
+        return [self._described(name, lora) for name, lora in self.loras.items()]
+
+    def _described(self, name: str, lora: Lora) -> dict[str, Any]:
+        told = {"file": lora.source, "sha256": lora.sha256, "strength": self.strengths[name], "name": name}
+        components = {component for component, _ in lora.layers}
+        others = {c: self.strength(c, name) for c in sorted(components)}
+        same = all(value == self.strengths[name] for value in others.values())
+        return told if same else {**told, "in_component": others}
 
 
 class LoraMixin:
@@ -75,17 +133,25 @@ class LoraMixin:
         adapter_name: str | None = None,
         weight_name: str | None = None,
         strength: float = 1.0,
+        component: str | None = None,
         **hub: Unpack[HubArguments],
     ) -> None:
-        """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya."""
+        """Add a LoRA: a safetensors file, a folder or a hub id, in the dialects of peft, diffusers and kohya.
+
+        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one.
+        """
         self._require_no_run("load a LoRA")
         adapters = self._adapters
         name = adapter_name or next(n for n in (f"default_{k}" for k in range(10**6)) if n not in adapters.loras)
         if name in adapters.loras:
             raise InputError(f"There is an adapter {name!r} already. Choose another adapter_name, or delete it first.")
         check_strengths([name], strength)
-        models = self._lora_models()
-        adapters.add(name, read_lora(find_lora(name_or_path, weight_name, **hub), models), models)
+        models = LoraModels(self)
+        denoisers = self.assembly.players.get("denoiser", [])  # type: ignore[attr-defined]
+        if component is not None and component not in models:
+            raise UnknownNameError("component", component, models)
+        denoiser = component or next(iter(denoisers), None)
+        adapters.add(name, read_lora(find_lora(name_or_path, weight_name, **hub), models, denoiser), models)
         adapters.strengths[name] = float(strength)
         adapters.apply()
 
@@ -95,7 +161,7 @@ class LoraMixin:
         chosen = [names] if isinstance(names, str) else list(names)
         self._require_adapters(chosen)
         strengths = check_strengths(chosen, weights)
-        self._adapters.strengths = {name: strengths.get(name, 0.0) for name in self._adapters.loras}
+        self._adapters.set_strengths(strengths)
         self._adapters.apply()
 
     def delete_adapters(self, names: str | Sequence[str]) -> None:
@@ -122,12 +188,6 @@ class LoraMixin:
     def describe_adapters(self) -> list[dict[str, Any]]:
         """Files, hashes and strengths, for the manifest."""
         return self._adapters.describe()
-
-    def _lora_models(self) -> dict[str, nn.Module]:
-        found = {name: getattr(self, name, None) for name in COMPONENTS}
-        return {
-            name: getattr(model, "_orig_mod", model) for name, model in found.items() if isinstance(model, nn.Module)
-        }
 
     def _require_adapters(self, names: Sequence[str]) -> None:
         for name in names:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from ..errors import ConfigError, UnsupportedError
+from ..errors import UnsupportedError
+from .spacing import check_num_train
 
+TrainedBetas = np.ndarray | list[float] | None  # those that a file brings along, in place of a named schedule
 MAX_BETA = 0.999  # beta = 1 would lose the signal whole and divide by zero on the way back
 ZERO_SNR_FLOOR = 2**-24  # the smallest fp16 step: sigma = sqrt(1 / floor) = 4096 stays finite
 
 
-def make_betas(
-    schedule: str, start: float, end: float, num_steps: int, trained: np.ndarray | Sequence[float] | None = None
-) -> torch.Tensor:
+def make_betas(schedule: str, start: float, end: float, num_steps: int, trained: TrainedBetas = None) -> torch.Tensor:
     """The betas of a named schedule, or the trained ones where a file brings its own."""
     if trained is not None:
         return torch.tensor(np.asarray(trained), dtype=torch.float32)
@@ -25,9 +25,8 @@ def make_betas(
 
 
 def check_beta_schedule(owner: str, schedule: str, known: Sequence[str], num_steps: int) -> None:
-    """Refuse a schedule that a class does not know, and one of no steps."""
-    if num_steps < 1:
-        raise ConfigError(f"{owner}: num_train_timesteps wants at least 1, got {num_steps}.")
+    """Refuse a schedule that a class does not know, and one that no table can be made for."""
+    check_num_train(owner, num_steps)
     if schedule not in known:
         raise UnsupportedError(f"{owner} has no beta_schedule {schedule!r}. It has: {', '.join(known)}.")
 
@@ -79,9 +78,13 @@ BETA_SCHEDULES: dict[str, Callable[[float, float, int], torch.Tensor]] = {
 
 
 def rescale_to_zero_terminal_snr(betas: torch.Tensor) -> torch.Tensor:
-    """Shift and stretch sqrt(alpha_bar) so that the last timestep is pure noise (arXiv:2305.08891, algorithm 1)."""
-    alpha_bar_sqrt = torch.cumprod(1.0 - betas, dim=0).sqrt()
-    first, last = alpha_bar_sqrt[0], alpha_bar_sqrt[-1]
-    alpha_bar = ((alpha_bar_sqrt - last) * (first / (first - last))) ** 2
-    alphas = torch.cat([alpha_bar[:1], alpha_bar[1:] / alpha_bar[:-1]])
-    return 1 - alphas
+    """The betas of a schedule whose last timestep is pure noise (arXiv:2305.08891, algorithm 1)."""
+    alpha_bar = stretch_to_zero_terminal_snr(torch.cumprod(1.0 - betas, dim=0))
+    return 1 - torch.cat([alpha_bar[:1], alpha_bar[1:] / alpha_bar[:-1]])
+
+
+def stretch_to_zero_terminal_snr(alpha_bar: torch.Tensor) -> torch.Tensor:
+    """Shift and stretch sqrt(alpha_bar) so that it is zero at the last timestep."""
+    root = alpha_bar.sqrt()
+    first, last = root[0], root[-1]
+    return ((root - last) * (first / (first - last))) ** 2

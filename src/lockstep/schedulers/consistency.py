@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,15 @@ import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
-from ..errors import ConfigError, InputError
+from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .spacing import check_descending, check_num_steps, explicit_grid
 from .template import Grid, Step, StepOutput, lays_grid, takes_step
-from .variance_preserving import TrainedTimestepScheduler
+from .variance_preserving import NextTimestepScheduler
 
+logger = logging.getLogger(__name__)
 SIGMA_DATA = 0.5  # arXiv:2303.01469, the boundary condition's scale
 
 
@@ -34,7 +37,7 @@ class TCDSchedulerOutput(StepOutput):
     pred_noised_sample: Tensor
 
 
-class DistilledGridScheduler(TrainedTimestepScheduler):
+class DistilledGridScheduler(NextTimestepScheduler):
     """A grid that is a subset of the timesteps that the distillation used; spacing and offset have no say in it."""
 
     interchangeable = ()
@@ -42,25 +45,13 @@ class DistilledGridScheduler(TrainedTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.00085,
-        beta_end: float = 0.012,
-        beta_schedule: str = "scaled_linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        original_inference_steps: int = 50,
-        clip_sample: bool = False,
-        clip_sample_range: float = 1.0,
-        set_alpha_to_one: bool = True,
-        steps_offset: int = 0,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        timestep_spacing: str = "leading",
-        timestep_scaling: float = 10.0,
-        rescale_betas_zero_snr: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.00085, beta_end: float = 0.012,
+        beta_schedule: str = "scaled_linear", trained_betas: TrainedBetas = None,
+        original_inference_steps: int = 50, clip_sample: bool = False, clip_sample_range: float = 1.0,
+        set_alpha_to_one: bool = True, steps_offset: int = 0, prediction_type: str = "epsilon",
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, sample_max_value: float = 1.0,
+        timestep_spacing: str = "leading", timestep_scaling: float = 10.0, rescale_betas_zero_snr: bool = False,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
 
@@ -131,9 +122,9 @@ class TCDScheduler(DistilledGridScheduler):
     """Jump below the next timestep, by the share eta, and noise back up to it ("strategic stochastic sampling")."""
 
     def _build_training_noise(self) -> None:
-        if self.config.clip_sample or self.config.thresholding:
-            raise ConfigError("TCDScheduler limits no predicted sample: set clip_sample=False and thresholding=False.")
         super()._build_training_noise()
+        if self.config.clip_sample or self.config.thresholding:
+            logger.warning("TCDScheduler limits no predicted sample: clip_sample and thresholding have no effect.")
 
     def _distilled_timesteps(self, original_inference_steps: int | None, strength: float) -> np.ndarray:
         """As in LCM by default; a caller who gives a number of steps gets all the training timesteps to choose from."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError
+from .betas import TrainedBetas
 from .noise import Generators, draw_noise
 from .predictions import predicted_noise, predicted_original
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -19,23 +19,12 @@ class DDIMScheduler(TrainedTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        clip_sample: bool = True,
-        set_alpha_to_one: bool = True,
-        steps_offset: int = 0,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        clip_sample_range: float = 1.0,
-        sample_max_value: float = 1.0,
-        timestep_spacing: str = "leading",
-        rescale_betas_zero_snr: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, clip_sample: bool = True,
+        set_alpha_to_one: bool = True, steps_offset: int = 0, prediction_type: str = "epsilon",
+        thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995, clip_sample_range: float = 1.0,
+        sample_max_value: float = 1.0, timestep_spacing: str = "leading", rescale_betas_zero_snr: bool = False,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
@@ -66,14 +55,23 @@ class DDIMScheduler(TrainedTimestepScheduler):
         if use_clipped_model_output:
             noise = (at.sample - alpha * original) / sigma
 
-        deviation = eta * ddim_variance(alpha_bar, alpha_bar_previous) ** 0.5
-        direction = (1 - alpha_bar_previous - deviation**2) ** 0.5 * noise
+        deviation = eta * self._get_variance(at.timestep, previous) ** 0.5
+        room = 1 - alpha_bar_previous - deviation**2
+        if eta <= 1:
+            room = room.clamp(min=0)  # it is zero at the least, but for rounding
+        direction = room**0.5 * noise
         previous_sample = alpha_bar_previous**0.5 * original + direction
         if eta > 0:
             if variance_noise is None:
                 variance_noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)
             previous_sample = previous_sample + deviation * variance_noise
         return SchedulerOutput(previous_sample, original)
+
+    def _get_variance(self, timestep: int | Tensor, prev_timestep: int | Tensor) -> Tensor:
+        """The variance of a step at eta 1 (equation 16)."""
+        alpha_bar = self.alphas_cumprod[timestep]
+        alpha_bar_previous = self._alpha_bar(prev_timestep, before_first=self.final_alpha_cumprod)
+        return (1 - alpha_bar_previous) / (1 - alpha_bar) * (1 - alpha_bar / alpha_bar_previous)
 
 
 class DDIMInverseScheduler(TrainedTimestepScheduler):
@@ -84,20 +82,11 @@ class DDIMInverseScheduler(TrainedTimestepScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        clip_sample: bool = True,
-        set_alpha_to_one: bool = True,
-        steps_offset: int = 0,
-        prediction_type: str = "epsilon",
-        clip_sample_range: float = 1.0,
-        timestep_spacing: str = "leading",
-        rescale_betas_zero_snr: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, clip_sample: bool = True,
+        set_alpha_to_one: bool = True, steps_offset: int = 0, prediction_type: str = "epsilon",
+        clip_sample_range: float = 1.0, timestep_spacing: str = "leading", rescale_betas_zero_snr: bool = False,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         self.initial_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps)
@@ -120,8 +109,3 @@ class DDIMInverseScheduler(TrainedTimestepScheduler):
         original = self._limit_original(predicted_original(kind, at.output, at.sample, alpha, sigma))
         direction = (1 - alpha_bar_noisier) ** 0.5 * noise
         return SchedulerOutput(alpha_bar_noisier**0.5 * original + direction, original)
-
-
-def ddim_variance(alpha_bar: Tensor, alpha_bar_previous: Tensor) -> Tensor:
-    """The variance of a step at eta 1 (equation 16)."""
-    return (1 - alpha_bar_previous) / (1 - alpha_bar) * (1 - alpha_bar / alpha_bar_previous)

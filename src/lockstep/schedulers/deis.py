@@ -1,4 +1,4 @@
-"""DEIS (arXiv:2204.13902): an exponential integrator whose polynomial in log rho is integrated exactly (rho-AB-DEIS)."""
+"""DEIS (arXiv:2204.13902): an exponential integrator, exact for a polynomial in log rho (rho-AB-DEIS)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from ..configuration import register_to_config
-from .dpm_multistep import FEW_STEPS
-from .dpm_solver import Integrator
+from .betas import TrainedBetas
+from .dpm_solver import FEW_STEPS, Integrator
 from .log_snr import LogSNRScheduler
 from .noise import Generators
-from .sigma_grid import with_final
-from .sigmas import training_sigmas
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
@@ -23,30 +21,16 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "deis",
-        solver_type: str = "logrho",
-        lower_order_final: bool = True,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        use_dynamic_shifting: bool = False,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, algorithm_type: str = "deis", solver_type: str = "logrho",
+        lower_order_final: bool = True, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        use_flow_sigmas: bool | None = False, flow_shift: float = 1.0, timestep_spacing: str = "linspace",
+        steps_offset: int = 0, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._rename_option("algorithm_type", ("deis",), ("dpmsolver", "dpmsolver++"), "deis")
         self._rename_option("solver_type", ("logrho",), ("midpoint", "heun", "bh1", "bh2"), "logrho")
         self._check_order()
@@ -54,11 +38,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None, mu: float | None = None) -> Grid:
-        grid, sigma_grid = self._sigma_grid(self._spaced(num_inference_steps), self._flow_shift(mu))
-        own_grid = self.respacing is not None or self.config.use_flow_sigmas
-        # eps divides by sigma, so the grid cannot end at zero; one of its own ends by standing still.
-        final = sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0]
-        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
+        return self._grid_above_zero(self._spaced(num_inference_steps), self._flow_shift(mu))
 
     def _order_at(self, index: int) -> int:
         left = len(self.timesteps) - index
@@ -83,7 +63,7 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
 
 def deis_weights(end: np.ndarray, *nodes: np.ndarray) -> list[Tensor]:
-    """The integrals over rho, from the first node to the end, of the Lagrange polynomials in log rho through the nodes."""
+    """The integrals over rho, from the first node to the end, of the nodes' Lagrange polynomials in log rho."""
     antiderivative = _linear_antiderivative if len(nodes) == 2 else _quadratic_antiderivative
     weights = []
     for k in range(len(nodes)):

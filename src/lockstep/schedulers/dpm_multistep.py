@@ -11,15 +11,14 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import ConfigError, UnsupportedError
-from .dpm_solver import ALGORITHMS, Integrator
+from .betas import TrainedBetas
+from .dpm_solver import ALGORITHMS, MultistepMixin
 from .log_snr import LogSNRScheduler
 from .noise import Generators, draw_noise
 from .sigma_grid import with_final
 from .sigmas import training_sigmas
 from .spacing import explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
-
-FEW_STEPS = 15  # below this many steps `lower_order_final` takes the last ones with a lower order
 
 
 class DPMSolverScheduler(LogSNRScheduler):
@@ -51,43 +50,25 @@ class DPMSolverScheduler(LogSNRScheduler):
         return output
 
 
-class DPMSolverMultistepScheduler(DPMSolverScheduler):
+class DPMSolverMultistepScheduler(DPMSolverScheduler, MultistepMixin):
     """Orders 1 to 3 of DPM-Solver, DPM-Solver++ and their SDE variants ("DPM++ 2M", "2M SDE", "Karras" …)."""
 
     respacings = {**LogSNRScheduler.respacings, "lu": "use_lu_lambdas"}
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "dpmsolver++",
-        solver_type: str = "midpoint",
-        lower_order_final: bool = True,
-        euler_at_final: bool = False,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_lu_lambdas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
-        lambda_min_clipped: float = -float("inf"),
-        variance_type: Literal["learned", "learned_range"] | None = None,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        rescale_betas_zero_snr: bool = False,
-        use_dynamic_shifting: bool = False,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, algorithm_type: str = "dpmsolver++", solver_type: str = "midpoint",
+        lower_order_final: bool = True, euler_at_final: bool = False, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        use_lu_lambdas: bool | None = False, use_flow_sigmas: bool | None = False, flow_shift: float = 1.0,
+        final_sigmas_type: Literal["zero", "sigma_min"] = "zero", lambda_min_clipped: float = -float("inf"),
+        variance_type: str | None = None, timestep_spacing: str = "linspace", steps_offset: int = 0,
+        rescale_betas_zero_snr: bool = False, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
-    ) -> None:
+    ) -> None:  # fmt: skip
         algorithm = self._rename_option("algorithm_type", ALGORITHMS, ("deis",), "dpmsolver++")
         self._rename_option("solver_type", ("midpoint", "heun"), ("logrho", "bh1", "bh2"), "midpoint")
         self._check_order()
@@ -100,15 +81,6 @@ class DPMSolverMultistepScheduler(DPMSolverScheduler):
     def rounds_karras_timesteps(self) -> bool:  # type: ignore[override]
         return bool(self.config.beta_schedule != "squaredcos_cap_v2")
 
-    def _order_at(self, index: int) -> int:
-        """The order that this step can have: as many outputs as there are, and fewer at the end."""
-        config, left = self.config, len(self.timesteps) - index
-        order = min(config.solver_order, len(self.history.outputs))
-        few = config.lower_order_final and len(self.timesteps) < FEW_STEPS
-        if left == 1 and (config.euler_at_final or few or config.final_sigmas_type == "zero"):
-            return 1
-        return min(order, 2) if left == 2 and few else order
-
     @takes_step
     def step(self, at: Step, generator: Generators = None, variance_noise: Tensor | None = None) -> SchedulerOutput:
         output, noise = self._remember(at), None
@@ -117,26 +89,6 @@ class DPMSolverMultistepScheduler(DPMSolverScheduler):
                 variance_noise = draw_noise(output.shape, generator, output.device, torch.float32)
             noise = variance_noise.to(device=output.device, dtype=torch.float32)
         return SchedulerOutput(self._solve(at.index, at.sample.to(torch.float32), noise).to(output.dtype))
-
-    def _solve(self, index: int, sample: Tensor, noise: Tensor | None) -> Tensor:
-        order = self._order_at(index)
-        here = self._level(self.sigmas[index])
-        integrator = Integrator(self.config.algorithm_type, here, self._level(self.sigmas[index + 1]))
-        value = self.history.outputs[-1]
-        if order == 1:
-            return integrator.step(sample, value, noise=noise)
-
-        before = self._level(self.sigmas[index - 1])
-        r0 = (here.log_snr - before.log_snr) / integrator.h
-        slope = 1.0 / r0 * (value - self.history.outputs[-2])
-        if order == 2:
-            return integrator.step(sample, value, slope, noise=noise, midpoint=self.config.solver_type == "midpoint")
-
-        r1 = (before.log_snr - self._level(self.sigmas[index - 2]).log_snr) / integrator.h
-        slope_before = 1.0 / r1 * (self.history.outputs[-2] - self.history.outputs[-3])
-        slope_here = slope + r0 / (r0 + r1) * (slope - slope_before)
-        curvature = 1.0 / (r0 + r1) * (slope - slope_before)
-        return integrator.step(sample, value, slope_here, curvature, noise=noise)
 
 
 def check_algorithm(owner: str, algorithm: str, final_sigmas_type: str, prediction_type: str) -> None:

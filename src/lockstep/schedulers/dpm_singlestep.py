@@ -1,13 +1,13 @@
-"""DPM-Solver singlestep: steps in groups of up to three calls that all start at the group's first sample (arXiv:2206.00927)."""
+"""DPM-Solver singlestep: groups of up to three calls that all start at the group's first sample (arXiv:2206.00927)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from ..configuration import register_to_config
+from .betas import TrainedBetas
 from .dpm_multistep import DPMSolverScheduler, check_algorithm
 from .dpm_solver import Integrator
 from .noise import Generators, draw_noise
@@ -21,31 +21,17 @@ class DPMSolverSinglestepScheduler(DPMSolverScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        algorithm_type: str = "dpmsolver++",
-        solver_type: str = "midpoint",
-        lower_order_final: bool = False,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
-        lambda_min_clipped: float = -float("inf"),
-        variance_type: Literal["learned", "learned_range"] | None = None,
-        use_dynamic_shifting: bool = False,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, algorithm_type: str = "dpmsolver++", solver_type: str = "midpoint",
+        lower_order_final: bool = False, use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        use_flow_sigmas: bool | None = False, flow_shift: float = 1.0,
+        final_sigmas_type: Literal["zero", "sigma_min"] = "zero", lambda_min_clipped: float = -float("inf"),
+        variance_type: str | None = None, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
-    ) -> None:
+    ) -> None:  # fmt: skip
         known = ("dpmsolver", "dpmsolver++", "sde-dpmsolver++")
         algorithm = self._rename_option("algorithm_type", known, ("deis",), "dpmsolver++")
         self._rename_option("solver_type", ("midpoint", "heun"), ("logrho", "bh1", "bh2"), "midpoint")

@@ -13,8 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .log_snr import Level
+from .log_snr import Level, OutputHistory
+from .scheduling import SchedulerMixin
 
+FEW_STEPS = 15  # below this many steps `lower_order_final` takes the last ones with a lower order
 ALGORITHMS = ("dpmsolver", "dpmsolver++", "sde-dpmsolver", "sde-dpmsolver++")
 
 
@@ -88,3 +90,41 @@ class Integrator:
         if curvature is not None:
             result = result + self.curvature() * curvature
         return result if noise is None else result + self.noise() * noise
+
+
+class MultistepMixin(SchedulerMixin):
+    """One model call per step; the slopes come from the steps before."""
+
+    history: OutputHistory
+
+    def _level(self, sigma: Tensor) -> Level:
+        raise NotImplementedError
+
+    def _order_at(self, index: int) -> int:
+        """The order that this step can have: as many outputs as there are, and fewer at the end."""
+        config, left = self.config, len(self.timesteps) - index
+        order = min(config.solver_order, len(self.history.outputs))
+        few = config.lower_order_final and len(self.timesteps) < FEW_STEPS
+        if left == 1 and (config.euler_at_final or few or config.final_sigmas_type == "zero"):
+            return 1
+        return min(order, 2) if left == 2 and few else order
+
+    def _solve(self, index: int, sample: Tensor, noise: Tensor | None) -> Tensor:
+        order = self._order_at(index)
+        here = self._level(self.sigmas[index])
+        integrator = Integrator(self.config.algorithm_type, here, self._level(self.sigmas[index + 1]))
+        value = self.history.outputs[-1]
+        if order == 1:
+            return integrator.step(sample, value, noise=noise)
+
+        before = self._level(self.sigmas[index - 1])
+        r0 = (here.log_snr - before.log_snr) / integrator.h
+        slope = 1.0 / r0 * (value - self.history.outputs[-2])
+        if order == 2:
+            return integrator.step(sample, value, slope, noise=noise, midpoint=self.config.solver_type == "midpoint")
+
+        r1 = (before.log_snr - self._level(self.sigmas[index - 2]).log_snr) / integrator.h
+        slope_before = 1.0 / r1 * (self.history.outputs[-2] - self.history.outputs[-3])
+        slope_here = slope + r0 / (r0 + r1) * (slope - slope_before)
+        curvature = 1.0 / (r0 + r1) * (slope - slope_before)
+        return integrator.step(sample, value, slope_here, curvature, noise=noise)

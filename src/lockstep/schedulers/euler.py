@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import InputError, UnsupportedError
+from .betas import TrainedBetas
 from .noise import Churn, Generators, draw_noise
 from .predictions import predicted_denoised
 from .sigma_grid import with_final
 from .sigma_space import SigmaSpaceScheduler
-from .sigmas import sigmas_to_timesteps, training_sigmas
+from .sigmas import ancestral_sigmas, sigmas_to_timesteps, training_sigmas
 from .spacing import explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
@@ -28,25 +29,14 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        prediction_type: str = "epsilon",
-        interpolation_type: Literal["linear", "log_linear"] = "linear",
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        sigma_min: float | None = None,
-        sigma_max: float | None = None,
-        timestep_spacing: str = "linspace",
-        timestep_type: Literal["discrete", "continuous"] = "discrete",
-        steps_offset: int = 0,
-        rescale_betas_zero_snr: bool = False,
-        final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, prediction_type: str = "epsilon",
+        interpolation_type: Literal["linear", "log_linear"] = "linear", use_karras_sigmas: bool | None = False,
+        use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
+        sigma_min: float | None = None, sigma_max: float | None = None, timestep_spacing: str = "linspace",
+        timestep_type: Literal["discrete", "continuous"] = "discrete", steps_offset: int = 0,
+        rescale_betas_zero_snr: bool = False, final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         _ = self.respacing  # refuses two of them
         self.sigmas = with_final(training_sigmas(self.alphas_cumprod)[::-1])
@@ -89,14 +79,9 @@ class EulerDiscreteScheduler(SigmaSpaceScheduler):
 
     @takes_step
     def step(
-        self,
-        at: Step,
-        s_churn: float = 0.0,
-        s_tmin: float = 0.0,
-        s_tmax: float = float("inf"),
-        s_noise: float = 1.0,
+        self, at: Step, s_churn: float = 0.0, s_tmin: float = 0.0, s_tmax: float = float("inf"), s_noise: float = 1.0,
         generator: Generators = None,
-    ) -> SchedulerOutput:
+    ) -> SchedulerOutput:  # fmt: skip
         sample = at.sample.to(torch.float32)  # small differences of large numbers: half precision loses them
         sigma = self.sigmas[at.index]
         churn = Churn(s_churn, s_tmin, s_tmax, s_noise)
@@ -123,17 +108,10 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        prediction_type: str = "epsilon",
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        rescale_betas_zero_snr: bool = False,
-    ) -> None:
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, prediction_type: str = "epsilon",
+        timestep_spacing: str = "linspace", steps_offset: int = 0, rescale_betas_zero_snr: bool = False,
+    ) -> None:  # fmt: skip
         self._build_training_noise()
         if prediction_type == "sample":
             raise UnsupportedError(
@@ -153,8 +131,7 @@ class EulerAncestralDiscreteScheduler(SigmaSpaceScheduler):
         sigma, sigma_next = self.sigmas[at.index], self.sigmas[at.index + 1]
         denoised = predicted_denoised(self.config.prediction_type, at.output, sample, sigma)
 
-        sigma_up = (sigma_next**2 * (sigma**2 - sigma_next**2) / sigma**2) ** 0.5
-        sigma_down = (sigma_next**2 - sigma_up**2) ** 0.5
+        sigma_up, sigma_down = ancestral_sigmas(sigma, sigma_next)
         derivative = (sample - denoised) / sigma
         previous_sample = sample + derivative * (sigma_down - sigma)
         noise = draw_noise(at.output.shape, generator, at.output.device, at.output.dtype)

@@ -1,4 +1,4 @@
-"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise, and the model predicts noise - x0."""
+"""Flow matching (arXiv:2210.02747, arXiv:2403.03206): x = (1 - sigma)·x0 + sigma·noise; models predict noise - x0."""
 
 from __future__ import annotations
 
@@ -15,63 +15,48 @@ from .heun import HalfStep
 from .noise import Churn, Generators, draw_noise
 from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas, shift_sigmas
-from .spacing import check_num_steps, explicit_grid
+from .spacing import check_num_steps, check_num_train, explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 
 class FlowMatchScheduler(SigmaGridMixin):
     """The grid of flow matching: timesteps are sigmas times the number of training timesteps."""
 
-    added_config_keys = ("shift_once",)
     fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:
-        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once` says not."""
+        """The training grid. Its lowest sigma is where later grids end, shifted already unless `shift_once`."""
         num_train = self.config.num_train_timesteps
-        if num_train < 1 or shift <= 0:
-            raise ConfigError(
-                f"{type(self).__name__} wants num_train_timesteps >= 1 and shift > 0, got {num_train} and {shift}."
-            )
+        check_num_train(type(self).__name__, num_train)
+        if shift <= 0:
+            raise ConfigError(f"{type(self).__name__}: shift wants a value above 0, got {shift}.")
         unshifted = torch.arange(num_train, 0, -1, dtype=torch.float32) / num_train
         self.sigmas = shift * unshifted / (1 + (shift - 1) * unshifted)
         self.timesteps = self.sigmas * num_train
-        ends = unshifted if self.config.shift_once else self.sigmas
+        ends = unshifted if self._option("shift_once", False) else self.sigmas
         self.sigma_max, self.sigma_min = ends[0].item(), ends[-1].item()
+
+    def scale_noise(self, sample: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
+        """The forward process, one timestep per sample."""
+        sigma = self._sigmas_at(timestep, sample)
+        return sigma * noise + (1.0 - sigma) * sample
+
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """`scale_noise` by the name that the other schedulers use."""
+        return self.scale_noise(original_samples, timesteps, noise)
 
     def _even_sigmas(self, num_steps: int) -> np.ndarray:
         num_train = self.config.num_train_timesteps
         return np.linspace(self.sigma_max * num_train, self.sigma_min * num_train, num_steps) / num_train
 
 
-class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
-    """Euler's method along the flow, or re-noising of the predicted sample (`stochastic_sampling`).
+class ShiftedFlowScheduler(FlowMatchScheduler):
+    """A grid that the config shifts: by a constant, or by the size of the picture."""
 
-    With `shift` a grid made from a number of steps ends at a sigma that was shifted twice: once as the end of the
-    training grid, once as part of this one. Published files were made with that; `shift_once=True` shifts it once.
-    """
-
-    @register_to_config
-    def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        shift: float = 1.0,
-        use_dynamic_shifting: bool = False,
-        base_shift: float | None = 0.5,
-        max_shift: float | None = 1.15,
-        base_image_seq_len: int | None = 256,
-        max_image_seq_len: int | None = 4096,
-        invert_sigmas: bool = False,
-        shift_terminal: float | None = None,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        time_shift_type: Literal["exponential", "linear"] = "exponential",
-        stochastic_sampling: bool = False,
-        shift_once: bool = False,
-    ) -> None:
+    def _prepare_shifted(self) -> None:
         _ = self.respacing  # refuses two of them
-        self._prepare(1.0 if use_dynamic_shifting else shift)
-        self._shift = shift
+        self._shift: float = self.config.shift
+        self._prepare(1.0 if self.config.use_dynamic_shifting else self._shift)
 
     @property
     def shift(self) -> float:
@@ -105,7 +90,8 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         steps = check_num_steps(next(iter(lengths)) if num_inference_steps is None and lengths else num_inference_steps)
         if lengths - {steps}:
             raise InputError(
-                f"Explicit timesteps and sigmas want one value per step, {steps}, got {', '.join(map(str, sorted(lengths)))}."
+                f"Explicit timesteps and sigmas want one value per step, {steps}, "
+                f"got {', '.join(map(str, sorted(lengths)))}."
             )
 
         if grid is None:
@@ -121,14 +107,26 @@ class FlowMatchEulerDiscreteScheduler(FlowMatchScheduler):
         sigmas = flow_sigmas(sigmas, self.config, self.shift, mu)
         return sigmas if self.respacing is None else self._respaced(sigmas, len(sigmas))
 
-    def scale_noise(self, sample: Tensor, timestep: Tensor, noise: Tensor) -> Tensor:
-        """The forward process, one timestep per sample."""
-        sigma = self._sigmas_at(timestep, sample)
-        return sigma * noise + (1.0 - sigma) * sample
 
-    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
-        """`scale_noise` by the name that the other schedulers use."""
-        return self.scale_noise(original_samples, timesteps, noise)
+class FlowMatchEulerDiscreteScheduler(ShiftedFlowScheduler):
+    """Euler's method along the flow, or re-noising of the predicted sample (`stochastic_sampling`).
+
+    With `shift` a grid made from a number of steps ends at a sigma that was shifted twice: once as the end of the
+    training grid, once as part of this one. Published files were made with that; `shift_once=True` shifts it once.
+    """
+
+    added_config_keys = ("shift_once",)
+
+    @register_to_config
+    def __init__(
+        self, num_train_timesteps: int = 1000, shift: float = 1.0, use_dynamic_shifting: bool = False,
+        base_shift: float | None = 0.5, max_shift: float | None = 1.15, base_image_seq_len: int | None = 256,
+        max_image_seq_len: int | None = 4096, invert_sigmas: bool = False, shift_terminal: float | None = None,
+        use_karras_sigmas: bool | None = False, use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False, time_shift_type: Literal["exponential", "linear"] = "exponential",
+        stochastic_sampling: bool = False, shift_once: bool = False,
+    ) -> None:  # fmt: skip
+        self._prepare_shifted()
 
     @takes_step
     def step(
@@ -161,6 +159,7 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
     """Heun's method along the flow: two model calls per step, the average of their slopes."""
 
     order = 2
+    added_config_keys = ("shift_once",)
     first_half: HalfStep | None = None
 
     @register_to_config
@@ -186,14 +185,9 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
 
     @takes_step
     def step(
-        self,
-        at: Step,
-        s_churn: float = 0.0,
-        s_tmin: float = 0.0,
-        s_tmax: float = float("inf"),
-        s_noise: float = 1.0,
+        self, at: Step, s_churn: float = 0.0, s_tmin: float = 0.0, s_tmax: float = float("inf"), s_noise: float = 1.0,
         generator: Generators = None,
-    ) -> SchedulerOutput:
+    ) -> SchedulerOutput:  # fmt: skip
         sample = at.sample.to(torch.float32)
         sigma = self.sigmas[at.index if self.first_half is None else at.index - 1]
         churn = Churn(s_churn, s_tmin, s_tmax, s_noise)

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, InputError, UnsupportedError
+from ..errors import ConfigError, InputError
 from .predictions import dynamic_threshold, predicted_noise, predicted_original
 from .scheduling import LEARNED_VARIANCES
-from .sigma_grid import SigmaGridMixin
+from .sigma_grid import SigmaGridMixin, with_final
 from .sigmas import flow_sigmas_from_alphas, lu_sigmas, sigmas_to_timesteps, training_sigmas
+from .template import Grid
 from .variance_preserving import VariancePreservingScheduler
 
 
@@ -53,7 +54,8 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         self._build_training_noise()
         if self.respacing is not None and self._option("use_flow_sigmas") and not self._respaces_flow:
             raise ConfigError(
-                f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. Choose one."
+                f"{type(self).__name__}: use_flow_sigmas and {self.respacings[self.respacing]} each bring a grid. "
+                "Choose one."
             )
         num_train = self.config.num_train_timesteps
         self.sigmas = torch.from_numpy(training_sigmas(self.alphas_cumprod)[::-1].copy())
@@ -71,22 +73,6 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
 
     def _index_off_grid(self, timestep: float | Tensor) -> int:
         return len(self.timesteps) - 1  # rounding to whole timesteps can lose the one that was asked for
-
-    def _rename_option(self, name: str, known: Sequence[str], renamed: Sequence[str], own: str) -> str:
-        """An option that another class of the family calls by another name becomes this class's own; else refuse."""
-        value = self.config[name]
-        if value in known:
-            return str(value)
-        if value not in renamed:
-            raise UnsupportedError(f"{type(self).__name__} has no {name} {value!r}. It has: {', '.join(known)}.")
-        self.register_to_config(**{name: own})
-        return own
-
-    def _check_order(self, highest: int = 3) -> None:
-        if not 1 <= self.config.solver_order <= highest:
-            raise ConfigError(
-                f"{type(self).__name__}: solver_order wants 1 to {highest}, got {self.config.solver_order}."
-            )
 
     def _flow_shift(self, mu: float | None) -> float:
         """How far the flow grid is shifted: by the config, or by the size of the picture."""
@@ -127,6 +113,13 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         timesteps = sigmas_to_timesteps(sigmas, log_sigmas)
         rounds = self.respacing in ("karras", "lu") and self.rounds_karras_timesteps
         return timesteps.round() if rounds else timesteps, sigmas
+
+    def _grid_above_zero(self, timesteps: np.ndarray, shift: float) -> Grid:
+        """For what divides by sigma, so that the grid cannot end at zero; one of its own ends by standing still."""
+        grid, sigma_grid = self._sigma_grid(timesteps, shift)
+        own_grid = self.respacing is not None or self.config.use_flow_sigmas
+        final = sigma_grid[-1] if own_grid else training_sigmas(self.alphas_cumprod)[0]
+        return Grid(grid.astype(np.int64), with_final(sigma_grid, final))
 
     def _level(self, sigma: Tensor) -> Level:
         alpha, sigma = self._alpha_sigma(sigma)

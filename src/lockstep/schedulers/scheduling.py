@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,7 +17,7 @@ from torch import Tensor
 
 from .. import files
 from ..configuration import ConfigMixin, config_defaults
-from ..errors import InputError, UnsupportedError
+from ..errors import ConfigError, InputError, UnsupportedError
 from .template import NO_PLACE, Grid, Step, StepOutput, lays_grid, takes_step
 
 # Trained on the same noise, so that one's config runs in the other.
@@ -29,10 +32,14 @@ INTERCHANGEABLE = (
     "DPMSolverMultistepScheduler",
     "DPMSolverSinglestepScheduler",
     "KDPM2DiscreteScheduler",
+    "KDPM2AncestralDiscreteScheduler",
     "DEISMultistepScheduler",
     "UniPCMultistepScheduler",
+    "DPMSolverSDEScheduler",
+    "EDMEulerScheduler",
 )
 
+logger = logging.getLogger(__name__)
 LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
@@ -44,6 +51,7 @@ class SchedulerMixin(ConfigMixin):
     order: ClassVar[int] = 1  # model calls per step of the grid
     added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
     interchangeable: ClassVar[tuple[str, ...]] = ()
+    _deprecated_kwargs: ClassVar[tuple[str, ...]] = ()  # no argument is on its way out; the reference's tools ask
     needs_grid: ClassVar[bool] = False  # whether a step wants set_timesteps before it, or can go by the training grid
     keeps_place: ClassVar[bool] = True  # False where the timestep alone says all about a step
     fractional_timesteps: ClassVar[bool] = False  # an integer is then most likely an index given by mistake
@@ -54,11 +62,47 @@ class SchedulerMixin(ConfigMixin):
     _step_index: int | None = None
     _begin_index: int | None = None
 
+    def check_grid(self, begin: int = 0) -> None:
+        """Refuse, before anything is computed, a grid from whose timestep `begin` on this method cannot work."""
+
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, subfolder: str | None = None, **options: Any) -> Self:
         """Build from the scheduler_config.json of a folder or hub id; config values may be replaced by name."""
         hub = {key: options.pop(key) for key in files.HUB_ARGUMENTS & options.keys()}
         return cls.from_config(cls.config_path(name_or_path, subfolder=subfolder, **hub), **options)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | str | Path, **overrides: Any) -> Self:
+        """Build from a config, its own or another scheduler's; what has no meaning here is kept, and noted."""
+        built = super().from_config(config, **overrides)
+        if isinstance(config, Mapping):
+            from_file = type(config) is dict  # published files carry options of other classes: those are no news
+            unused = [name for name in built.unknown_config_keys if not built._is_no_news(name, from_file)]
+            if unused:
+                said = ", ".join(f"{name}={built.config[name]!r}" for name in unused)
+                logger.warning("%s has no use for %s: left out of account.", cls.__name__, said)
+        return built
+
+    def _is_no_news(self, name: str, from_file: bool) -> bool:
+        """Whether another class has this option and, where it comes from a scheduler, has it so by default."""
+        home = importlib.import_module(__package__)
+        others = [config_defaults(getattr(home, other)) for other in home.__all__ if other.endswith("Scheduler")]
+        value, defaults = self.config[name], [other[name] for other in others if name in other]
+        return any(from_file or (type(default) is type(value) and default == value) for default in defaults)
+
+    if not TYPE_CHECKING:  # a checker shall see a mistyped name
+
+        def __getattr__(self, name: str) -> Any:
+            """A config value by its name alone, as older scripts read it."""
+            config = self.__dict__.get("_config", {})
+            if name not in config:
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            warnings.warn(
+                f"Read `scheduler.config.{name}` instead of `scheduler.{name}`: what it was built with is there.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            return config[name]
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write scheduler_config.json into the folder."""
@@ -84,6 +128,22 @@ class SchedulerMixin(ConfigMixin):
         """A config value if this class has it; one that another class left in the config does not count."""
         own: type = type(self)
         return self.config[name] if name in config_defaults(own) else default
+
+    def _rename_option(self, name: str, known: Sequence[str], renamed: Sequence[str], own: str) -> str:
+        """An option that another class of the family calls by another name becomes this class's own; else refuse."""
+        value = self.config[name]
+        if value in known:
+            return str(value)
+        if value not in renamed:
+            raise UnsupportedError(f"{type(self).__name__} has no {name} {value!r}. It has: {', '.join(known)}.")
+        self.register_to_config(**{name: own})
+        return own
+
+    def _check_order(self, highest: int = 3) -> None:
+        if not 1 <= self.config.solver_order <= highest:
+            raise ConfigError(
+                f"{type(self).__name__}: solver_order wants 1 to {highest}, got {self.config.solver_order}."
+            )
 
     def fresh(self) -> Self:
         """An independent copy for one run: same config and grid, nothing of another run's place or history."""
@@ -128,7 +188,8 @@ class SchedulerMixin(ConfigMixin):
         grid = [round(float(t), 3) for t in self.timesteps]
         shown = ", ".join(map(str, grid[:4])) + (", …" if len(grid) > 4 else "")
         raise InputError(
-            f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). Pass one of `scheduler.timesteps`."
+            f"Timestep {float(timestep):g} is not one of this run's timesteps ({shown}). "
+            "Pass one of `scheduler.timesteps`."
         )
 
     def _locate(self, timestep: float | Tensor) -> int:
@@ -152,7 +213,7 @@ class SchedulerMixin(ConfigMixin):
         return self._locate(timestep) if self.keeps_place else NO_PLACE
 
     def _check_step(self, model_output: Tensor, timestep: float | Tensor, sample: Tensor) -> None:
-        """Refuse what no step can use: other things than floating-point tensors, shapes that differ, several timesteps."""
+        """Refuse what no step can use: not floating-point tensors, shapes that differ, several timesteps."""
         owner = type(self).__name__
         for name, value in (("model_output", model_output), ("sample", sample)):
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -171,8 +232,8 @@ class SchedulerMixin(ConfigMixin):
         """A whole number is most likely a loop index given by mistake where timesteps are fractional."""
         if isinstance(timestep, int) or (isinstance(timestep, Tensor) and timestep.dtype in (torch.int32, torch.int64)):
             raise InputError(
-                f"{type(self).__name__} wants one of `scheduler.timesteps` (a float) as the timestep, got the integer {int(timestep)}. "
-                "An index from `enumerate(timesteps)` is not a timestep."
+                f"{type(self).__name__} wants one of `scheduler.timesteps` (a float) as the timestep, "
+                f"got the integer {int(timestep)}. An index from `enumerate(timesteps)` is not a timestep."
             )
 
     def _begin_grid(self, grid: Grid, device: str | torch.device | None) -> None:

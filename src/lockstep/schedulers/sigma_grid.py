@@ -54,6 +54,10 @@ class SigmaGridMixin(SchedulerMixin):
             places = [here] * timesteps.shape[0]
         return broadcast_to(sigmas[places], sample)
 
+    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """x0 + sigma·eps, one timestep per sample."""
+        return original_samples + noise * self._sigmas_at(timesteps, original_samples)
+
 
 def with_final(sigmas: np.ndarray, final: float = 0.0) -> Tensor:
     """The grid as a tensor on the CPU, with the sigma that the last step ends at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +19,7 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
     """The scaling of k-diffusion (arXiv:2206.00364): c_in = 1 / sqrt(sigma² + 1)."""
 
     divides_by_alpha = True
+    grid_dtype: ClassVar[type[np.floating]] = np.float32
 
     @property
     def init_noise_sigma(self) -> Tensor:  # type: ignore[override]
@@ -42,9 +44,9 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
         self._refuse_two_grids(num_steps, timesteps)
         self._refuse_timesteps_with_respacing(timesteps)
         if timesteps is None:
-            grid = self._spaced(num_steps, dtype=np.float32)
+            grid = self._spaced(num_steps, dtype=self.grid_dtype)
         else:
-            grid = explicit_grid("timesteps", timesteps, np.float32)
+            grid = explicit_grid("timesteps", timesteps, self.grid_dtype)
         trained = training_sigmas(self.alphas_cumprod)
         sigmas = self._interpolated(grid, trained)
         if self.respacing is None:
@@ -54,10 +56,6 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
 
     def _interpolated(self, timesteps: np.ndarray, trained: np.ndarray) -> np.ndarray:
         return np.interp(timesteps, np.arange(len(trained)), trained)
-
-    def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
-        """x0 + sigma·eps, one timestep per sample."""
-        return original_samples + noise * self._sigmas_at(timesteps, original_samples)
 
     def get_velocity(self, sample: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         """The target of a v_prediction model at timesteps of the grid."""

@@ -83,6 +83,12 @@ def _incomplete_beta(x: np.ndarray, shape: float) -> np.ndarray:
     return x**shape * total
 
 
+def ancestral_sigmas(sigma: torch.Tensor, sigma_next: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The fresh noise that leads up to the next sigma, and the lower sigma that a step goes down to before it."""
+    up = (sigma_next**2 * (sigma**2 - sigma_next**2) / sigma**2) ** 0.5
+    return up, (sigma_next**2 - up**2) ** 0.5
+
+
 def shift_sigmas(sigmas: np.ndarray, shift: float) -> np.ndarray:
     """More of the steps at high noise, as larger pictures need it: arXiv:2403.03206, equation 23."""
     return shift * sigmas / (1 + (shift - 1) * sigmas)

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..errors import ConfigError, InputError
 
+MOST_TRAIN_TIMESTEPS = 1_000_000
+BYTES_PER_TRAIN_TIMESTEP = 40  # betas, alphas, their products, sigmas, timesteps
 SPACINGS = ("linspace", "leading", "trailing")
 
 
@@ -16,6 +18,18 @@ def check_spacing(owner: str, spacing: str, known: tuple[str, ...] = SPACINGS) -
     """Refuse a spacing that a class does not know."""
     if spacing not in known:
         raise ConfigError(f"{owner}: timestep_spacing wants one of {', '.join(known)}, got {spacing!r}.")
+
+
+def check_num_train(owner: str, num_train: int) -> None:
+    """A number of training timesteps that tables can be made for."""
+    if num_train < 1:
+        raise ConfigError(f"{owner}: num_train_timesteps wants at least 1, got {num_train}.")
+    if num_train > MOST_TRAIN_TIMESTEPS:
+        gigabytes = num_train * BYTES_PER_TRAIN_TIMESTEP / 1e9
+        raise ConfigError(
+            f"{owner}: num_train_timesteps wants at most {MOST_TRAIN_TIMESTEPS:,} (published models have 1,000), "
+            f"got {num_train:,}: its tables would take about {gigabytes:,.0f} GB."
+        )
 
 
 def check_num_steps(num_steps: int | None, at_most: int | None = None) -> int:

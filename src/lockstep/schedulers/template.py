@@ -3,7 +3,7 @@
 A scheduler writes the grid that it lays and the formula by which it steps, with its own arguments only:
 
     @lays_grid
-    def set_timesteps(self, num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None) -> Grid: ...
+    def set_timesteps(self, num_inference_steps: int | None = None, mu: float | None = None) -> Grid: ...
 
     @takes_step
     def step(self, at: Step, eta: float = 0.0, generator: Generators = None) -> SchedulerOutput: ...
@@ -160,7 +160,8 @@ def lays_grid(grid_of: Callable[Concatenate[Scheduler, int | None, Options], Gri
     ) -> None:
         for name in named.keys() - known:
             raise InputError(
-                f"{type(self).__name__}.set_timesteps takes no {name}{did_you_mean(name, known)} It takes: {', '.join(known)}."
+                f"{type(self).__name__}.set_timesteps takes no {name}{did_you_mean(name, known)} "
+                f"It takes: {', '.join(known)}."
             )
         self._begin_grid(grid_of(self, num_inference_steps, *options, **named), device)
 

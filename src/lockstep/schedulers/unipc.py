@@ -1,4 +1,4 @@
-"""UniPC (arXiv:2302.04867): a predictor of any order, and a corrector that uses the next model call, at no extra cost."""
+"""UniPC (arXiv:2302.04867): a predictor of any order, and a corrector that uses the next model call."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..configuration import register_to_config
 from ..errors import ConfigError, InputError, UnsupportedError
+from .betas import TrainedBetas
 from .log_snr import Level, LogSNRScheduler, OutputHistory
 from .noise import Generators
 from .sigma_grid import with_final
@@ -37,37 +38,20 @@ class UniPCMultistepScheduler(LogSNRScheduler):
 
     @register_to_config
     def __init__(
-        self,
-        num_train_timesteps: int = 1000,
-        beta_start: float = 0.0001,
-        beta_end: float = 0.02,
-        beta_schedule: str = "linear",
-        trained_betas: np.ndarray | list[float] | None = None,
-        solver_order: int = 2,
-        prediction_type: str = "epsilon",
-        thresholding: bool = False,
-        dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0,
-        predict_x0: bool = True,
-        solver_type: str = "bh2",
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
+        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
+        sample_max_value: float = 1.0, predict_x0: bool = True, solver_type: str = "bh2",
         lower_order_final: bool = True,
         disable_corrector: list[int] = [],  # noqa: B006 (never written to; the published default)
         solver_p: Any = None,
-        use_karras_sigmas: bool | None = False,
-        use_exponential_sigmas: bool | None = False,
-        use_beta_sigmas: bool | None = False,
-        use_flow_sigmas: bool | None = False,
-        flow_shift: float = 1.0,
-        timestep_spacing: str = "linspace",
-        steps_offset: int = 0,
-        final_sigmas_type: Literal["zero", "sigma_min"] = "zero",
-        rescale_betas_zero_snr: bool = False,
-        use_dynamic_shifting: bool = False,
-        time_shift_type: Literal["exponential", "linear"] = "exponential",
-        sigma_min: float | None = None,
-        sigma_max: float | None = None,
-        shift_terminal: float | None = None,
-    ) -> None:
+        use_karras_sigmas: bool | None = False, use_exponential_sigmas: bool | None = False,
+        use_beta_sigmas: bool | None = False, use_flow_sigmas: bool | None = False, flow_shift: float = 1.0,
+        timestep_spacing: str = "linspace", steps_offset: int = 0,
+        final_sigmas_type: Literal["zero", "sigma_min"] = "zero", rescale_betas_zero_snr: bool = False,
+        use_dynamic_shifting: bool = False, time_shift_type: Literal["exponential", "linear"] = "exponential",
+        sigma_min: float | None = None, sigma_max: float | None = None, shift_terminal: float | None = None,
+    ) -> None:  # fmt: skip
         self._rename_option("solver_type", ("bh1", "bh2"), ("midpoint", "heun", "logrho"), "bh2")
         if solver_p is not None:
             raise UnsupportedError(

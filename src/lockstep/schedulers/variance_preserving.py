@@ -1,4 +1,4 @@
-"""Schedulers trained on betas: x_t = sqrt(alpha_bar)·x0 + sqrt(1 - alpha_bar)·eps, addressed by the training timestep."""
+"""Schedulers trained on betas: x_t = sqrt(alpha_bar)·x0 + sqrt(1 - alpha_bar)·eps, by the training timestep t."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class VariancePreservingScheduler(SchedulerMixin):
         check_beta_schedule(owner, config.beta_schedule, self.beta_schedules, config.num_train_timesteps)
         check_prediction_type(owner, config.prediction_type, self.prediction_types)
         check_spacing(owner, self._option("timestep_spacing", "linspace"), self.timestep_spacings)
-        self.betas = make_betas(
-            config.beta_schedule, config.beta_start, config.beta_end, config.num_train_timesteps, config.trained_betas
-        )
-        zero_snr = self._option("rescale_betas_zero_snr", False)
-        if zero_snr:
-            self.betas = rescale_to_zero_terminal_snr(self.betas)
+        self.betas = self._betas()
         self.alphas = 1.0 - self.betas
         self.alphas_cumprod = torch.cumprod(self.alphas, dim=0)
-        if zero_snr and self.divides_by_alpha:
+        if self._option("rescale_betas_zero_snr", False) and self.divides_by_alpha:
             self.alphas_cumprod[-1] = ZERO_SNR_FLOOR
+
+    def _betas(self) -> Tensor:
+        config, ends = self.config, (self._option("beta_start", 0.0), self._option("beta_end", 0.0))
+        betas = make_betas(config.beta_schedule, *ends, config.num_train_timesteps, self._option("trained_betas"))
+        return rescale_to_zero_terminal_snr(betas) if self._option("rescale_betas_zero_snr", False) else betas
 
     def _spaced(self, num_steps: int | None, *, at_most: int | None = None, **how: Any) -> np.ndarray:
         """So many timesteps, from high to low, spaced as the config says."""
@@ -96,3 +96,15 @@ class TrainedTimestepScheduler(VariancePreservingScheduler):
             raise InputError(
                 f"{type(self).__name__} wants a whole number from 0 to {num_train - 1} as the timestep, got {timestep}."
             )
+
+
+class NextTimestepScheduler(TrainedTimestepScheduler):
+    """A sampler whose step leads to the next timestep of the grid, whatever the grid is."""
+
+    def previous_timestep(self, timestep: int | Tensor) -> Tensor:
+        """The timestep after this one in the grid, -1 after the last; the next lower one before there is a grid."""
+        if self.num_inference_steps is None:
+            return torch.as_tensor(timestep - 1)
+        found = (self.timesteps == timestep).nonzero()
+        index = int(found[0]) if len(found) else self._index_off_grid(timestep)
+        return torch.tensor(-1) if index == len(self.timesteps) - 1 else self.timesteps[index + 1]

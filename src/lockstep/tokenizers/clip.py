@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -12,7 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError
-from .special_tokens import SpecialTokens
+from .special_tokens import SPECIAL_NAMES, SpecialTokens
 from .tokenizer import Settings, Tokenizer, read_backend_file
 
 END_OF_WORD = "</w>"
@@ -49,6 +50,16 @@ class CLIPTokenizer(Tokenizer):
         """Build from a vocabulary and its merges in order of rank."""
         model = bpe(dict(vocab), [tuple(pair) for pair in merges], cls.default_tokens["unk_token"])
         return cls(clip_backend(model), **settings)
+
+    @classmethod
+    def published(cls, **settings: Any) -> CLIPTokenizer:
+        """The tokenizer of the published models, whose vocabulary is in the package; settings name the pad token."""
+        roles = {name: settings.pop(name) for name in SPECIAL_NAMES if name in settings}
+        merges = published_merges()
+        marks = [cls.default_tokens["bos_token"], cls.default_tokens["eos_token"]]
+        tokens = [*clip_alphabet(), *(a + b for a, b in merges), *marks]
+        vocab = {token: index for index, token in enumerate(tokens)}
+        return cls.from_vocabulary(vocab, merges, special_tokens=SpecialTokens(named=roles), **settings)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, **settings: Unpack[Settings]) -> CLIPTokenizer:
@@ -90,13 +101,13 @@ class CLIPTokenizer(Tokenizer):
         except Exception as problem:  # the library raises nothing narrower
             files.read_json(vocab)  # says it better when the file is not even JSON
             raise FileFormatError(f"{vocab} and {merges.name} do not make a BPE vocabulary: {problem}.") from None
-        # A token is a byte, a mark or made by a merge: a file of merges that was cut off would split words into letters.
+        # A token is a byte, a mark or made by a merge: merges that were cut off would split words into letters.
         num_merges = sum(1 for line in merges.read_bytes().splitlines() if line and not line.startswith(b"#version"))
         most = NUM_BYTES + len(special.contents()) + len(special.added) + len(cls.default_tokens) + num_merges
         if backend.get_vocab_size() > most:
             raise FileFormatError(
-                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there can "
-                f"be at most {most}: it is cut off, or belongs to another vocabulary."
+                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there "
+                f"can be at most {most}: it is cut off, or belongs to another vocabulary."
             )
         return backend
 
@@ -111,6 +122,10 @@ class CLIPTokenizer(Tokenizer):
 
     def save_pretrained(self, folder: str | Path) -> None:
         super().save_pretrained(folder)
+        self.save_vocabulary(folder)
+
+    def save_vocabulary(self, folder: str | Path) -> None:
+        """Write `vocab.json` and `merges.txt` alone."""
         model = json.loads(self.backend.to_str())["model"]
         files.write_text(Path(folder) / "vocab.json", json.dumps(model["vocab"], ensure_ascii=False) + "\n")
         lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
@@ -118,6 +133,12 @@ class CLIPTokenizer(Tokenizer):
 
     def clean_up(self, text: str) -> str:
         return text.replace(END_OF_WORD, " ").strip()
+
+
+def published_merges() -> list[tuple[str, str]]:
+    """CLIP's merges in order of rank (openai/CLIP, MIT License: see NOTICE beside the file)."""
+    text = lzma.decompress((Path(__file__).parent / "clip_merges.txt.xz").read_bytes()).decode("utf-8")
+    return [(first, second) for first, second in (line.split() for line in text.splitlines())]
 
 
 def bpe(vocab: Any, merges: Any, unk_token: str) -> models.BPE:
@@ -144,7 +165,7 @@ def clip_backend(model: models.BPE) -> tokenizers.Tokenizer:
 
 
 def clip_alphabet() -> list[str]:
-    """The 256 bytes as printable characters, alone and at the end of a word, in the order of the published vocabulary."""
+    """The 256 bytes as printable characters, alone and at the end of a word, in the published vocabulary's order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [chr(256 + i) for i in range(256 - len(printable))]
     characters = [chr(code) for code in printable] + others

@@ -67,7 +67,8 @@ class SpecialTokens:
             if got != index:
                 raise FileFormatError(
                     f"The tokenizer's files give the added token {token.content!r} the id {index}, but after the "
-                    f"vocabulary of {backend.get_vocab_size(False)} tokens it becomes {got}. The files do not belong together."
+                    f"vocabulary of {backend.get_vocab_size(False)} tokens it becomes {got}. "
+                    "The files do not belong together."
                 )
         known = {token.content for token in backend.get_added_tokens_decoder().values()}
         for special in (*self.named.values(), *self.extra):

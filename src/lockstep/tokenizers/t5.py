@@ -50,7 +50,8 @@ class T5Tokenizer(Tokenizer):
         if (folder / "spiece.model").is_file():
             return backend_from_sentencepiece(read_sentencepiece(folder / "spiece.model"), cls.read_config(folder))
         raise NotFoundError(
-            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. There: {files.listing(folder)}."
+            f"A T5 tokenizer is a tokenizer.json or a spiece.model; {folder} has neither. "
+            f"There: {files.listing(folder)}."
         )
 
     def post_process(self) -> None:

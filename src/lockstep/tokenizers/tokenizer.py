@@ -18,6 +18,8 @@ from tokenizers import AddedToken, Encoding
 from .. import files
 from ..configuration import naming_config
 from ..errors import ConfigError, FileFormatError, InputError, UnknownNameError
+from .known_words import FILE_NAME as KNOWN_WORDS
+from .known_words import KnownWords
 from .special_tokens import SPECIAL_NAMES, SpecialTokens, token_to_json
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ UNLIMITED = int(1e30)  # what transformers writes for "no maximum length"
 SETTINGS = ("model_max_length", "padding_side", "truncation_side")
 FILE_NAMES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "spiece.model",
+    "vocab.json", "merges.txt", "spiece.model", KNOWN_WORDS,
 )  # fmt: skip
 
 
@@ -120,8 +122,10 @@ class Tokenizer:
         padding_side: str = "right",
         truncation_side: str = "right",
         config: dict[str, Any] | None = None,
+        known_words: KnownWords | None = None,
     ) -> None:
         self.backend = backend
+        self.known_words = known_words  # of a small model that tells what it cannot draw
         self.backend.no_truncation()
         self.backend.no_padding()
         self.special = (special_tokens or SpecialTokens()).with_defaults(self.default_tokens)
@@ -160,7 +164,8 @@ class Tokenizer:
         with naming_config(folder):
             special = SpecialTokens.read(folder, config, roles)
             settings = {key: config[key] for key in SETTINGS if key in config} | changes
-            return cls(cls.read_backend(folder, special), special_tokens=special, config=config, **settings)
+            backend, words = cls.read_backend(folder, special), KnownWords.read(folder)
+            return cls(backend, special_tokens=special, config=config, known_words=words, **settings)
 
     @classmethod
     def read_config(cls, folder: Path) -> dict[str, Any]:
@@ -193,6 +198,8 @@ class Tokenizer:
         }
         write_json(folder / "tokenizer_config.json", config)
         write_json(folder / "special_tokens_map.json", self.special.to_json(self.added_tokens_decoder))
+        if self.known_words:
+            self.known_words.save(folder)
 
     # -- the vocabulary
 
@@ -217,7 +224,7 @@ class Tokenizer:
         return {token.content: index for index, token in self.added_tokens_decoder.items()}
 
     def add_tokens(self, tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False) -> int:
-        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow with it."""
+        """Add tokens that the text is split at; returns how many were new. The model's embedding has to grow, too."""
         wanted = [tokens] if isinstance(tokens, (str, AddedToken)) else list(tokens)
         before = len(self)
         (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
@@ -288,7 +295,7 @@ class Tokenizer:
         return_overflowing_tokens: bool = False,
         add_special_tokens: bool = True,
     ) -> Tokens[Any]:
-        """Token ids of one text or of several; `padding="max_length"` fills up to `max_length` (the model's, if not given)."""
+        """Token ids of one text or several; `padding="max_length"` fills up to `max_length` (default: the model's)."""
         if return_overflowing_tokens:
             raise InputError(
                 "return_overflowing_tokens=True is not supported: encode without truncation and cut the ids."

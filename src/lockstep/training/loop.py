@@ -48,7 +48,8 @@ class Run:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system even after kill -9
             except BlockingIOError:
                 raise InputError(
-                    f"Another process is training in {self.folder}. Wait for it, stop it, or give this run another name."
+                    f"Another process is training in {self.folder}. Wait for it, stop it, or give this run another "
+                    "name."
                 ) from None
             yield
 
@@ -89,7 +90,8 @@ def train(
     cadence: Cadence,
     evaluate: Callable[[Reporter], object] | None = None,
 ) -> None:
-    """Learn step after step until `until` or the end of the decay; leaves a checkpoint behind, on a SIGTERM or Ctrl-C too."""
+    """Learn step after step until `until` or the end of the decay; leaves a checkpoint behind, on a SIGTERM or
+    Ctrl-C too."""
     ends = [end for end in (until, run.end) if end is not None]
     total = min(ends) if ends else None
     recent: deque[float] = deque(maxlen=100)
@@ -114,7 +116,8 @@ def train(
         run.save(trainee)
         if stopped.is_set():
             raise InterruptedRun(
-                f"The training stopped at step {trainee.step}{f' of {total}' if total else ''}, and everything is kept in "
+                f"The training stopped at step {trainee.step}{f' of {total}' if total else ''}, and everything is "
+                "kept in "
                 f"{run.checkpoint}. Give the same command again to go on from there."
             )
         if evaluate:

@@ -2,8 +2,8 @@
 
 The update of Jordan and others (2024), with the scale of Moonshot AI (arXiv:2502.16982): it has the size of an AdamW
 step, so the same learning rates suit it. A singular value decomposition would be exact and slow; five steps of a
-Newton-Schulz polynomial bring every singular value near one. The cost grows with the square of the smaller side: next to
-nothing for the autoencoder's 32 channels, more than the whole backward pass for the UNet's 256 at a batch of 16.
+Newton-Schulz polynomial bring every singular value near one. The cost grows with the square of the smaller side: next
+to nothing for the autoencoder's 32 channels, more than the whole backward pass for the UNet's 256 at a batch of 16.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often things happen: checkpoints by wall time, evaluations by steps, so that a slow machine does not evaluate all day."""
+    """How often things happen: checkpoints by wall time, evaluations by steps, so that a slow machine does not
+    evaluate all day."""
 
     checkpoint_minutes: float = 5.0
     evaluate_steps: int = 500

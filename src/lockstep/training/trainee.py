@@ -1,4 +1,5 @@
-"""What is trained: modules, the moving average of their weights, and the optimizer, as one thing that can be saved whole."""
+"""What is trained: modules, the moving average of their weights, and the optimizer, as one thing that can be saved
+whole."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Trainee:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise NonFiniteError(
-                f"The loss at step {self.step} is {value}. Resume from the last checkpoint with a lower learning rate or clip."
+                f"The loss at step {self.step} is {value}. Resume from the last checkpoint with a lower learning "
+                "rate or clip."
             )
         loss.backward()
         nn.utils.clip_grad_norm_(self.modules.parameters(), self.settings.clip, foreach=True)

@@ -135,7 +135,8 @@ TINY = {
         "addition_embed_type_num_heads": 2,
     },
     "text_encoder": {
-        "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 24,
+        "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "max_position_embeddings": 24,
     },
     "scheduler": {
         "beta_schedule": "squaredcos_cap_v2", "rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
@@ -144,7 +145,8 @@ TINY = {
     "optimizer": {"warmup_steps": 2},
     "mixture": MIXTURE,
     "cadence": {"evaluate_steps": 1000, "log_steps": 1},
-    "evaluation": {"loss_items": 8, "retrieval_items": 4, "steps": 2, "prompts": ["a dog", "a red cat on a blue background"]},
+    "evaluation": {"loss_items": 8, "retrieval_items": 4, "steps": 2,
+        "prompts": ["a dog", "a red cat on a blue background"]},
 }  # fmt: skip
 TINY_AUTOENCODER = {
     "batch_size": 4,

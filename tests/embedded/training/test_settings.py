@@ -12,7 +12,7 @@ def test_round_trip(tmp_path, settings, as_toml):
     assert load_settings(DiffusionSettings, tmp_path / "some.toml") == settings
 
 
-@pytest.mark.parametrize("cls, name", [(DiffusionSettings, "emoji"), (AutoencoderSettings, "autoencoder")])
+@pytest.mark.parametrize(("cls", "name"), [(DiffusionSettings, "emoji"), (AutoencoderSettings, "autoencoder")])
 def test_those_of_the_package_load(cls, name):
     assert sum(load_settings(cls, find_settings(name, CONFIGS)).mixture.kinds.values()) == pytest.approx(1)
 

@@ -49,11 +49,12 @@ def decoded(model, latents):
 class SplitScale(AttnProcessor):
     """As Candle computes it: the fourth root of the scale on both sides, then a plain softmax."""
 
-    def __call__(self, attn, hidden_NLC):
+    def __call__(self, attn, hidden):
+        hidden_NLC = attn.group_norm(hidden).flatten(2).transpose(1, 2)
         query, key, value = attn.to_q(hidden_NLC), attn.to_k(hidden_NLC), attn.to_v(hidden_NLC)
         scale = query.shape[-1] ** -0.25
         weights = ((query * scale) @ (key * scale).transpose(1, 2)).softmax(dim=-1)
-        return attn.to_out[0](weights @ value)
+        return attn.to_out[0](weights @ value).transpose(1, 2).unflatten(2, hidden.shape[-2:]) + hidden
 
 
 class CandleGroupNorm(torch.nn.Module):

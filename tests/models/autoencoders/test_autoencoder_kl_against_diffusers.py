@@ -102,7 +102,6 @@ def outputs_by_name(model, run):
 
 
 def test_every_module(pair):
-    ours, reference = pair
     got, wanted = (outputs_by_name(m, lambda m: (m.encode(pictures(m)), m.decode(latents(m)))) for m in pair)
     assert [name for name, _ in got] == [name for name, _ in wanted]
     for (name, a), (_, b) in zip(got, wanted, strict=True):

@@ -51,7 +51,7 @@ def outputs_of_layers(model, run):
 
 
 def test_every_layer(pair):
-    ours, reference = pair
+    ours, _ = pair
     got, wanted = (
         outputs_of_layers(m, lambda m=m: (m.encode(pictures(m, 32, 48)), m.decode(latents(m, 4, 6)))) for m in pair
     )

@@ -55,7 +55,8 @@ class ClipTests(
     TorchCompileTesterMixin,
 ):
     def test_gradients_against_reference(self, tmp_path):
-        """As for every model, but for the keys' biases: all keys shifted alike change no softmax, so theirs is noise."""
+        """As for every model, but for the keys' biases: all keys shifted alike change no softmax,
+        so theirs is noise."""
         model = self.model()
         reference = self.reference(tmp_path, model)
         for side in (model, reference):
@@ -124,7 +125,7 @@ def test_attention_dropout_acts_in_training_only():
 
 
 @pytest.mark.parametrize(
-    "ids,words",
+    ("ids", "words"),
     [
         (torch.tensor([[97, 99]]), ["99 tokens", "ids 0 to 98", "got id 99"]),
         (torch.tensor([[97, -1]]), ["99 tokens", "got id -1"]),
@@ -154,7 +155,7 @@ def test_positions_that_the_table_does_not_have():
 
 
 @pytest.mark.parametrize(
-    "changes,words",
+    ("changes", "words"),
     [
         ({"num_attention_heads": 5}, ["hidden_size", "num_attention_heads", "32", "5"]),
         ({"num_attention_heads": 0}, ["num_attention_heads", "at least 1"]),

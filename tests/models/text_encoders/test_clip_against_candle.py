@@ -1,7 +1,7 @@
 """CLIP's text encoder in its published size beside Candle's, from the trace in tests/fixtures/candle.
 
-Nothing differs but rounding: Candle's order of operations and of sums is imitated, and mistakes that a port could make are shown
-to be visible in this trace.
+Nothing differs but rounding: Candle's order of operations and of sums is imitated, and mistakes that a port could make
+are shown to be visible in this trace.
 """
 
 import json
@@ -99,7 +99,8 @@ class CandleAttention(CLIPAttnProcessor):
 
 
 def candle_norm(norm):
-    """As Candle computes it: one pass of fp32 sums from left to right; the variance is the mean square minus the square mean."""
+    """As Candle computes it: one pass of fp32 sums from left to right;
+    the variance is the mean square minus the square mean."""
 
     def forward(x):
         total = square = torch.zeros_like(x[..., 0])
@@ -161,12 +162,18 @@ def test_the_rounding_is_that_of_long_sums(model, trace):
     assert abs(float(candle @ other)) < 0.2
 
 
+def with_exact_gelu(model):
+    for module in model.modules():
+        if isinstance(module, CLIPMLP):
+            module.activation_fn = torch.nn.functional.gelu
+
+
 @slow
 @pytest.mark.parametrize(
-    "mistake,least",
+    ("mistake", "least"),
     [
         (lambda model: [setattr(norm, "eps", 1e-6) for norm in norms(model)], 6e-6),
-        (lambda model: [setattr(m, "activation_fn", torch.nn.functional.gelu) for m in model.modules() if isinstance(m, CLIPMLP)], 5e-3),
+        (with_exact_gelu, 5e-3),
     ],
     ids=["eps 1e-6", "gelu instead of quick_gelu"],
 )  # fmt: skip

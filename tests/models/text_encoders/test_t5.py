@@ -93,7 +93,7 @@ def test_dropout_acts_in_training_only():
 
 
 @pytest.mark.parametrize(
-    "ids,words",
+    ("ids", "words"),
     [
         (torch.tensor([[3, 99]]), ["99 tokens", "got id 99"]),
         (torch.tensor([[-7, 3]]), ["99 tokens", "got id -7"]),
@@ -113,7 +113,7 @@ def test_bad_mask():
 
 
 @pytest.mark.parametrize(
-    "changes,words",
+    ("changes", "words"),
     [
         ({"num_heads": 0}, ["num_heads", "at least 1"]),
         ({"relative_attention_num_buckets": 2}, ["relative_attention_num_buckets", "2"]),

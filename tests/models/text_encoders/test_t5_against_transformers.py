@@ -81,7 +81,7 @@ def test_every_layer(cls, feed_forward_proj, masked):
     assert torch.equal(got.hidden_states[-1], got.last_hidden_state)
 
 
-@pytest.mark.parametrize("buckets,distance", [(32, 128), (8, 20), (64, 1000)])
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 20), (64, 1000)])
 def test_position_buckets(buckets, distance):
     distances = torch.arange(-2000, 2001)[None]
     reference = transformers.models.t5.modeling_t5.T5Attention._relative_position_bucket

@@ -182,8 +182,9 @@ def test_a_map_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text,words",
-    [("[modules]\n'nothing' = 'x'", "does not have"), ("[values]\n'-|a|out' = '-|b|out'", "no such values"), ("[moduls]\na='b'", "unknown tables"), ("not toml", "cannot be read")],
+    ("text", "words"),
+    [("[modules]\n'nothing' = 'x'", "does not have"), ("[values]\n'-|a|out' = '-|b|out'", "no such values"),
+        ("[moduls]\na='b'", "unknown tables"), ("not toml", "cannot be read")],
 )  # fmt: skip
 def test_a_wrong_map_is_refused(tmp_path, text, words):
     a = write(tmp_path / "a.trace", ("-", "m", "out", np.ones(3)))

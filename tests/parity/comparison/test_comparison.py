@@ -265,13 +265,15 @@ def test_a_timestep_that_was_rounded(tmp_path):
     assert compare(same, whole).verdict is Verdict.PASS  # an integer and a float of the same value
 
 
-def test_a_run_that_died_is_a_bug(reference, tmp_path):
+def test_a_run_that_died_has_a_verdict_of_its_own(reference, tmp_path):
     model = tiny.transformer()
     del model.blocks[2].ff.out
     with pytest.raises(AttributeError):
         run(model, tmp_path)
     result = judge(reference, tmp_path / "cand.trace")
-    assert result.verdict is Verdict.BUG
+    assert result.verdict is Verdict.RAISED
+    assert "the candidate ended with AttributeError" in result.reasons[0]
+    assert "tiny.py" in result.reasons[0] or "module.py" in result.reasons[0]
     assert "AttributeError" in result.first.problem
     assert result.first.path == "model.blocks.2.ff.out"
 
@@ -364,7 +366,8 @@ def test_weights_in_a_temporary_place_are_mentioned(tmp_path, monkeypatch):
 
 
 def test_a_difference_with_a_direction_is_no_rounding(tmp_path):
-    """Another epsilon moves a norm by less than rounding may, but every element the same way; noise of that size passes."""
+    """Another epsilon moves a norm by less than rounding may, but every element the same way;
+    noise of that size passes."""
     x = 1.7 * torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(3))
     model = torch.nn.Sequential(torch.nn.GroupNorm(4, 8, eps=1e-5)).eval()
     traces = {}

@@ -41,8 +41,10 @@ def test_shapes_alone_say_768_and_not_the_default(tmp_path):
 
 
 def test_other_models_are_read_too():
-    clip = {"text_model.embeddings.token_embedding.weight": (49408, 768), "text_model.embeddings.position_embedding.weight": (77, 768),
-            "text_model.encoder.layers.0.mlp.fc1.weight": (3072, 768), "text_model.encoder.layers.11.mlp.fc1.weight": (3072, 768)}  # fmt: skip
+    clip = {"text_model.embeddings.token_embedding.weight": (49408, 768),
+        "text_model.embeddings.position_embedding.weight": (77, 768),
+            "text_model.encoder.layers.0.mlp.fc1.weight": (3072, 768),
+            "text_model.encoder.layers.11.mlp.fc1.weight": (3072, 768)}  # fmt: skip
     found = implied(clip)
     assert (found["vocab_size"], found["hidden_size"], found["intermediate_size"]) == (49408, 768, 3072)
     assert found["num_hidden_layers"] == 2, "counted, not taken from the largest number"

@@ -156,3 +156,21 @@ def test_the_floor_of_a_trace_that_holds_no_inputs(tmp_path):
         model(tiny.sample(tokens=200))
     assert Trace.open(tmp_path / "r.trace").get("-|model|in.sample").has_data
     assert floor(model, tmp_path / "r.trace", runs=["rerun"]).errors["-|model|out"] == [0.0]
+
+
+def test_the_run_in_float64_does_not_hold_the_model_twice(tmp_path):
+    """Weights are raised one at a time, where they are used."""
+    model = tiny.transformer()
+    held, widths = [], []
+
+    def watch(module, args, result):
+        held.append({p.dtype for p in model.parameters()})
+        widths.append(result.dtype)
+
+    with torch.no_grad(), record(model, tmp_path / "ref.trace"):
+        model(tiny.sample(), 3.0)
+    model.head.register_forward_hook(watch)
+    measured = floor(model, tmp_path / "ref.trace", runs=["fp64"], call=lambda: model(tiny.sample(), 3.0))
+    assert held == [{torch.float32}]
+    assert widths == [torch.float64]
+    assert 0 < measured.value("-|model|out").f < 1e-6

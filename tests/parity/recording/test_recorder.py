@@ -201,7 +201,8 @@ def test_a_whole_pipeline_without_editing_it(pipeline, tmp_path):
     assert "decode" not in vars(pipeline.vae)
     trace = Trace.open(tmp_path / "r.trace")
     assert trace.steps == ["-", "denoise:00", "denoise:01", "denoise:02"]
-    for wanted in ("-|text_encoder|in.input_ids", "-|@scheduler.timesteps|out", "-|@rng|rng", "denoise:01|unet|in.sample",
+    for wanted in ("-|text_encoder|in.input_ids", "-|@scheduler.timesteps|out", "-|@rng|rng",
+        "denoise:01|unet|in.sample",
                    "denoise:02|@scheduler.step|in.model_output", "denoise:02|@scheduler.step|out", "-|vae.decode|in.z",
                    "-|@pipeline|out", "denoise:00|@pipeline/mul.0|out"):  # fmt: skip
         assert trace.get(wanted) is not None, wanted
@@ -212,7 +213,7 @@ def test_a_whole_pipeline_without_editing_it(pipeline, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stop,last", [("denoise:01", "denoise:01"), ("after_step_0", "denoise:00"), ("preloop", "denoise:00")]
+    ("stop", "last"), [("denoise:01", "denoise:01"), ("after_step_0", "denoise:00"), ("preloop", "denoise:00")]
 )
 def test_stop_in_the_loop(pipeline, tmp_path, stop, last):
     with record(pipeline, tmp_path / "r.trace", stop_at=stop) as recorder:

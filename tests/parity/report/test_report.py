@@ -244,8 +244,10 @@ def test_png_holds_the_picture():
 
 @pytest.mark.parametrize(
     ("shape", "videos", "frames"),
-    [((16, 16, 3), 1, 1), ((3, 16, 16), 1, 1), ((2, 3, 16, 16), 2, 1), ((2, 16, 16, 3), 2, 1), ((1, 3, 5, 16, 16), 1, 5),
-     ((1, 5, 3, 16, 16), 1, 5), ((1, 5, 16, 16, 3), 1, 5), ((2, 4, 16, 16), 0, 0), ((2, 77, 768), 0, 0), ((1, 3, 4, 4), 0, 0)],
+    [((16, 16, 3), 1, 1), ((3, 16, 16), 1, 1), ((2, 3, 16, 16), 2, 1), ((2, 16, 16, 3), 2, 1),
+        ((1, 3, 5, 16, 16), 1, 5),
+     ((1, 5, 3, 16, 16), 1, 5), ((1, 5, 16, 16, 3), 1, 5), ((2, 4, 16, 16), 0, 0), ((2, 77, 768), 0, 0),
+     ((1, 3, 4, 4), 0, 0)],
 )  # fmt: skip
 def test_layouts_of_pictures_are_told_apart(shape, videos, frames):
     made = pictures.as_frames(np.random.default_rng(0).random(shape))
@@ -332,8 +334,10 @@ def browse(page, tmp_path, *more):
 def test_the_page_draws_without_a_console_message(different, tmp_path):
     page = reports.write_html(different, tmp_path / "report.html")
     probe = (
-        "<script>document.title = [document.querySelectorAll('svg circle').length, document.querySelectorAll('.cell').length,"
-        "[...document.images].every((image) => image.naturalWidth > 0), document.documentElement.scrollWidth <= innerWidth].join()</script>"
+        "<script>document.title = [document.querySelectorAll('svg circle').length, "
+        "document.querySelectorAll('.cell').length,"
+        "[...document.images].every((image) => image.naturalWidth > 0), document.documentElement.scrollWidth <= "
+        "innerWidth].join()</script>"
     )
     page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
     dom, console = browse(page, tmp_path, "--dump-dom", "--window-size=1240,900")
@@ -348,12 +352,14 @@ def test_the_page_draws_without_a_console_message(different, tmp_path):
 def test_the_first_sentence_is_on_the_first_screen_and_the_filter_works(different, tmp_path):
     page = reports.write_html(different, tmp_path / "report.html")
     probe = """<script>{
-      const rows = [...document.querySelectorAll("table.values tbody tr")], shown = () => rows.filter((r) => !r.hidden).length;
-      const sentence = document.querySelector("main p, main h1"), box = sentence.getBoundingClientRect(), before = shown();
+      const rows = [...document.querySelectorAll("table.values tbody tr")];
+      const shown = () => rows.filter((row) => !row.hidden).length, before = shown();
+      const sentence = document.querySelector("main p, main h1"), bottom = sentence.getBoundingClientRect().bottom;
       const filter = document.getElementById("filter");
       filter.value = "net.norm|out";
       filter.dispatchEvent(new Event("input"));
-      document.title = JSON.stringify({text: sentence.textContent, bottom: box.bottom, height: innerHeight, before, after: shown()});
+      const seen = {text: sentence.textContent, bottom, height: innerHeight, before, after: shown()};
+      document.title = JSON.stringify(seen);
     }</script>"""
     page.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>"), encoding="utf-8")
     dom, console = browse(page, tmp_path, "--dump-dom", "--window-size=1240,900")

@@ -1,4 +1,5 @@
-"""Traces that lie: mislabelled, swapped, shifted, empty of meaning or written to do harm. Never a crash, never a PASS."""
+"""Traces that lie: mislabelled, swapped, shifted, empty of meaning or written to do harm. Never a crash,
+never a PASS."""
 
 import json
 
@@ -60,7 +61,8 @@ def swapped_paths(name):
 
 LIES = {
     "float labelled as integer": each(lambda x: x.view(np.int32)),
-    "one labelled as integer": lambda v: {**v, "000001|denoise:00|unet.conv|out": v["000001|denoise:00|unet.conv|out"].view(np.int32)},
+    "one labelled as integer": lambda v: {**v,
+        "000001|denoise:00|unet.conv|out": v["000001|denoise:00|unet.conv|out"].view(np.int32)},
     "float32 labelled as float16": each(lambda x: x.view(np.float16).reshape(2, 8, 8)),
     "float64 labelled as float32": each(lambda x: x.astype(np.float64).view(np.float32).reshape(4, 4, 8)),
     "last axes of the shape exchanged": each(lambda x: x.reshape(2, 8, 4)),
@@ -72,14 +74,16 @@ LIES = {
     "all NaN": each(lambda x: np.full_like(x, np.nan)),
     "all infinite": each(lambda x: np.full_like(x, np.inf)),
     "all zero": each(np.zeros_like),
-    "one NaN at the end": lambda v: {**v, list(v)[-1]: np.where(np.arange(8) == 3, np.float32(np.nan), list(v.values())[-1])},
+    "one NaN at the end": lambda v: {**v,
+        list(v)[-1]: np.where(np.arange(8) == 3, np.float32(np.nan), list(v.values())[-1])},
     "no elements": each(lambda x: x[:0]),
     "last value without elements": lambda v: {**v, list(v)[-1]: np.zeros((0, 4, 8), np.float32)},
     "one number each": each(lambda x: x.reshape(-1)[:1].reshape(())),
     "last step missing": lambda v: dict(list(v.items())[:-5]),
     "only the inputs": lambda v: {k: x for k, x in v.items() if "|in." in k},
     "paths out of the folder": renamed(lambda n: n.replace("unet", "../../../etc/passwd")),
-    "paths that are a shell's or a browser's": renamed(lambda n: n.replace("unet", "<script>alert('$(reboot)')</script>")),
+    "paths that are a shell's or a browser's": renamed(lambda n: n.replace("unet",
+        "<script>alert('$(reboot)')</script>")),
     "markup of the terminal": renamed(lambda n: n.replace("unet", "[bold red]x[/]")),
 }  # fmt: skip
 
@@ -141,8 +145,10 @@ HOSTILE_META = {
     "attributes a number": {"modules": {"model.layer0": {"attrs": 5}}},
     "attributes text": {"modules": {"model.layer0": {"attrs": "abc"}}},
     "a module null": {"modules": {"model.layer0": None}},
-    "channels that are text": {"modules": {"model.layer0": {"attrs": {"in_channels": 3, "kernel_size": ["x"], "groups": "y"}}}},
-    "zero groups, negative kernel": {"modules": {"model.layer0": {"attrs": {"in_channels": 3, "kernel_size": [-3], "groups": 0}}}},
+    "channels that are text": {"modules": {"model.layer0": {"attrs": {"in_channels": 3, "kernel_size": ["x"],
+        "groups": "y"}}}},
+    "zero groups, negative kernel": {"modules": {"model.layer0": {"attrs": {"in_channels": 3, "kernel_size": [-3],
+        "groups": 0}}}},
     "features below zero": {"modules": {"model.layer0": {"attrs": {"in_features": -7}}}},
     "features beyond all bounds": {"modules": {"model.layer0": {"attrs": {"in_features": 10**400}}}},
     "schedulers text": {"schedulers": "ddim"},
@@ -195,7 +201,8 @@ HOSTILE_LINES = {
     "meta.rng a number": {"meta": {"rng": 5}},
     "shape beyond memory": {"shape": [2**40, 2**20]},
     "a million axes": {"shape": [1] * 1_000_000},
-    "statistics that do not belong": {"stats": {"n": 32, "l2": 1e300, "mean": 0, "min": 0, "max": 0, "nan": 0, "inf": 0}},
+    "statistics that do not belong": {"stats": {"n": 32, "l2": 1e300, "mean": 0, "min": 0, "max": 0, "nan": 0,
+        "inf": 0}},
     "statistics with an overflow": {"stats": {"n": 32, "l2": 1e400, "mean": 0, "min": 0, "max": 0, "nan": 0, "inf": 0}},
     "more NaN than elements": {"stats": {"n": 32, "l2": 1, "mean": 0, "min": 0, "max": 0, "nan": 99, "inf": -67}},
     "another name": {"name": "000001|-|model.layer9|out"},

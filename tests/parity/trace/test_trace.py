@@ -130,6 +130,13 @@ def test_good_names_are_read(name):
     assert str(Name.parse(name)).endswith(name.split("|", 1)[1])
 
 
+ENTRY_AS_TEXT = b'"1|-|a|out":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+
+
+def entry(dtype, shape, offsets):
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
 BROKEN_FILES = {
     "empty": lambda p: p.write_bytes(b""),
     "seven bytes": lambda p: p.write_bytes(b"1234567"),
@@ -138,22 +145,28 @@ BROKEN_FILES = {
     "header not utf-8": lambda p: raw_file(p, b"\xff\xfe{}"),
     "header a list": lambda p: raw_file(p, []),
     "deeply nested header": lambda p: raw_file(p, b"[" * 100_000),
-    "duplicate names": lambda p: raw_file(p, b'{"1|-|a|out":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"1|-|a|out":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+    "duplicate names": lambda p: raw_file(p, b"{%s,%s}" % (ENTRY_AS_TEXT, ENTRY_AS_TEXT), b"x"),
     "no tensors": lambda p: raw_file(p, {}),
     "entry not an object": lambda p: raw_file(p, {"1|-|a|out": 3}),
-    "negative shape": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, b"1234"),
-    "shape overflow": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "F32", "shape": [1 << 61, 8], "data_offsets": [0, 4]}}, b"1234"),
-    "boolean shape": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}}, b"1234"),
-    "offsets backwards": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "U8", "shape": [0], "data_offsets": [4, 0]}}, b"1234"),
-    "bytes and shape disagree": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"),
-    "unknown dtype": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "Q4", "shape": [4], "data_offsets": [0, 4]}}, b"1234"),
-    "overlapping tensors": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "2|-|a|out": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}}, b"123456"),
-    "truncated data": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}}, b"1234"),
-    "unclaimed bytes": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1234"),
-    "one sequence number twice": lambda p: raw_file(p, {"1|-|a|out": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "01|-|b|out": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}}, b"12"),
-    "other schema": lambda p: raw_file(p, {"__metadata__": {"schema": "ptrace/9"}, "1|-|a|out": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
-    "name without grammar": lambda p: raw_file(p, {"weight": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
-}  # fmt: skip
+    "negative shape": lambda p: raw_file(p, {"1|-|a|out": entry("F32", [-1], [0, 4])}, b"1234"),
+    "shape overflow": lambda p: raw_file(p, {"1|-|a|out": entry("F32", [1 << 61, 8], [0, 4])}, b"1234"),
+    "boolean shape": lambda p: raw_file(p, {"1|-|a|out": entry("F32", [True], [0, 4])}, b"1234"),
+    "offsets backwards": lambda p: raw_file(p, {"1|-|a|out": entry("U8", [0], [4, 0])}, b"1234"),
+    "bytes and shape disagree": lambda p: raw_file(p, {"1|-|a|out": entry("F32", [2], [0, 4])}, b"1234"),
+    "unknown dtype": lambda p: raw_file(p, {"1|-|a|out": entry("Q4", [4], [0, 4])}, b"1234"),
+    "overlapping tensors": lambda p: raw_file(
+        p, {"1|-|a|out": entry("U8", [4], [0, 4]), "2|-|a|out": entry("U8", [4], [2, 6])}, b"123456"
+    ),
+    "truncated data": lambda p: raw_file(p, {"1|-|a|out": entry("U8", [9], [0, 9])}, b"1234"),
+    "unclaimed bytes": lambda p: raw_file(p, {"1|-|a|out": entry("U8", [1], [0, 1])}, b"1234"),
+    "one sequence number twice": lambda p: raw_file(
+        p, {"1|-|a|out": entry("U8", [1], [0, 1]), "01|-|b|out": entry("U8", [1], [1, 2])}, b"12"
+    ),
+    "other schema": lambda p: raw_file(
+        p, {"__metadata__": {"schema": "ptrace/9"}, "1|-|a|out": entry("U8", [1], [0, 1])}, b"1"
+    ),
+    "name without grammar": lambda p: raw_file(p, {"weight": entry("U8", [1], [0, 1])}, b"1"),
+}
 
 
 @pytest.mark.parametrize("kind", BROKEN_FILES)

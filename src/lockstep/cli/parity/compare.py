@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ...errors import InputError
+from ...errors import InputError, NotFoundError
 from ..console import err, out, print_json
 from ..exit_codes import exit_code_of_verdict
 from .options import (
@@ -41,6 +42,8 @@ from .options import (
 )  # fmt: skip
 from .runs import RunRecipe, Side, both, load
 
+FULL_ELEMENTS = 1 << 26  # that a second recording may keep whole: 256 MB in float32
+
 
 def record(
     model: Model,
@@ -63,22 +66,46 @@ def record(
     stop_at: Annotated[
         str | None, typer.Option(help="End the run early: preloop, denoise:01, post_loop or a module's path.")
     ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Of a MODEL.onnx: a .safetensors or .npz file with its inputs by name.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a model once and write down everything it computes, without editing it."""
+    if model.endswith(".onnx"):
+        return _record_onnx(Path(model), inputs, output, json)
     run = RunRecipe(model, library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level)
     rules = keep_rules(keep or [])
     err.print(f"[dim]loading {run.label}[/]", highlight=False)
     recorder = load(run).record(output, keep=rules, stop_at=stop_at)
+    _tell_recorded(output, recorder.stopped, json)
+
+
+def _record_onnx(model: Path, inputs: Path | None, output: Path, json: bool) -> None:
+    from ...parity.recording.onnx_graph import read_arrays, record_onnx
+
+    if inputs is None:
+        raise InputError(f"{model} needs --inputs FILE.safetensors or FILE.npz, with the inputs of the graph by name.")
+    record_onnx(model, read_arrays(inputs), output)
+    _tell_recorded(output, None, json)
+
+
+def _tell_recorded(output: Path, stopped: str | None, json: bool) -> None:
     from ...parity import Trace
 
     trace = Trace.open(output)
-    facts = {"trace": str(output), "values": len(trace.entries), "parameters": len(trace.params), "steps": len(trace.steps),
-             "bytes": sum(f.stat().st_size for f in output.iterdir()), "stopped_at": recorder.stopped}  # fmt: skip
+    facts: dict[str, Any] = {
+        "trace": str(output),
+        "values": len(trace.entries),
+        "parameters": len(trace.params),
+        "steps": len(trace.steps),
+        "bytes": sum(f.stat().st_size for f in output.iterdir()),
+        "stopped_at": stopped,
+    }
     if json:
         print_json(facts)
         return
-    size = facts["bytes"] / 1e6
+    size = sum(f.stat().st_size for f in output.iterdir()) / 1e6
     out.print(
         f"[bold green]{output}[/]: {facts['values']} values, {facts['parameters']} parameters, {size:.1f} MB",
         highlight=False,
@@ -128,7 +155,8 @@ def run_of(trace: Path) -> RunRecipe:
     run = RunRecipe.of(trace)
     if run is None:
         raise InputError(
-            f"{trace} does not say how it was recorded ({trace.with_suffix('.run.json').name} is not beside it), so it cannot be run "
+            f"{trace} does not say how it was recorded ({trace.with_suffix('.run.json').name} is not beside it), so "
+            "it cannot be run "
             "again from here: record it with `lockstep parity record`, or use the Python functions (docs/parity.md)."
         )
     return run
@@ -186,14 +214,31 @@ def name_causes(
     """Diagnose a difference on what is loaded; with nothing loaded, on the recorded values alone."""
     from ...parity.comparison.results import Verdict
 
-    if comparison.verdict in (Verdict.PASS, Verdict.INVALID, Verdict.INCONCLUSIVE):
+    if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT, Verdict.NOISE):
         return
     from ...parity.causes.diagnosis import Live, diagnose
 
     live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
-    with err.status("looking for the cause") as status:
-        tell = lambda words: status.update(f"looking for the cause: {escape(words)}")
-        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
+    if any(node.arranged for node in comparison.nodes):
+        options["traces"] = _in_one_order(comparison, map)
+    try:
+        with err.status("looking for the cause") as status:
+
+            def tell(words: str) -> None:
+                status.update(f"looking for the cause: {escape(words)}")
+
+            diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
+    except KeyboardInterrupt:
+        err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
+
+
+def _in_one_order(comparison: Any, map: Path | None) -> tuple[Any, Any]:
+    """Both traces as they were compared: what is kept in another order read in the reference's."""
+    from ...parity import Trace
+    from ...parity.comparison.answer import arranged_traces
+
+    traces = Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path)
+    return arranged_traces(*traces, map or "auto")
 
 
 def show(
@@ -236,7 +281,8 @@ def prove(
         str, typer.Argument(help="A model's folder or hub id, FILE.py:FUNCTION, or a trace of any framework.")
     ],
     candidate: Annotated[
-        str | None, typer.Argument(help="Another model or FILE.py:FUNCTION; the same folder if left out.")
+        str | None,
+        typer.Argument(help="Another model, FILE.py:FUNCTION, or the port's trace; the same folder if left out."),
     ] = None,
     reference_library: Annotated[str, typer.Option(help="What runs the reference's folder.")] = "diffusers",
     library: Annotated[str, typer.Option(help="What runs the candidate's folder.")] = "lockstep",
@@ -270,17 +316,32 @@ def prove(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level
     )
     options: dict[str, Any] = {"rounding": rounding, "evaluations": evaluations, "without": without}
-    if is_trace(reference):
-        if candidate is None:
-            raise InputError(
-                f"{reference} is a trace: say what to prove against it, a model's folder or FILE.py:FUNCTION."
-            )
-        side = load(replace(asked, model=candidate, library=library))
-        comparison = proof_against(Path(reference), side, output, runs, map, **options)
+    for side in (reference, candidate or ""):
+        if side.endswith((".safetensors", ".trace")) and not Path(side).exists():
+            raise NotFoundError(f"There is no trace at {side}.")
+    if is_trace(reference) or (candidate is not None and is_trace(candidate)):
+        comparison = _proof_with_trace(asked, reference, candidate, library, output, runs, map, **options)
     else:
         first, second = (load(run) for run in both(asked, candidate, library))
         comparison = proof(first, second, output, runs, map, **options)
     show(comparison, html or output / "report.html", junit, json, strict, verbose)
+
+
+def _proof_with_trace(
+    asked: RunRecipe, reference: str, candidate: str | None, library: str, output: Path, runs: str, map: Path | None,
+    **options: Any,
+) -> Any:  # fmt: skip
+    if candidate is None:
+        raise InputError(f"{reference} is a trace: say what to prove against it, a model's folder or FILE.py:FUNCTION.")
+    if is_trace(reference) and is_trace(candidate):
+        comparison = compared(Path(reference), Path(candidate), map=map)
+        name_causes(comparison, map=map, **options)
+        return comparison
+    if is_trace(candidate):
+        return proof_against(Path(candidate), load(asked), output, runs, map, turned=True, **options)
+    return proof_against(
+        Path(reference), load(replace(asked, model=candidate, library=library)), output, runs, map, **options
+    )
 
 
 def is_trace(reference: str) -> bool:
@@ -291,25 +352,38 @@ def is_trace(reference: str) -> bool:
 
 
 def proof_against(
-    reference: Path,
-    candidate: Side,
+    trace: Path,
+    side: Side,
     folder: Path,
     runs: str,
     map: Path | None = None,
+    turned: bool = False,
     without: list[str] | None = None,
     **options: Any,
 ) -> Any:
-    """Like `proof` for a reference that is there as a trace alone: the floor is the candidate's, causes are tried on it."""
+    """Like `proof` where one side is there as a trace alone: the floor is the live side's, and causes are tried on it.
+
+    The trace is the reference; `turned`: it is the candidate.
+    """
     from ... import parity
 
-    parity.Trace.open(reference)  # a damaged one is refused before anything runs
-    path = folder / "cand.trace"
-    err.print(f"[dim]recording {candidate.run.label}[/]", highlight=False)
-    candidate.record(path, "cand", level="module")  # a foreign trace has no operations to compare with
-    err.print(f"[dim]measuring the floor of {candidate.run.label} ({runs})[/]", highlight=False)
-    floor = measure_floor(candidate, path, runs)
-    comparison = parity.compare(reference, path, floor=floor, map=map or "auto", without=without or ())
-    name_causes(comparison, None, candidate, map=map, floor=floor, **options)
+    level = parity.Trace.open(trace).meta.get("level", "module")  # a damaged one is refused before anything runs
+    name = "ref" if turned else "cand"
+    path = folder / f"{name}.trace"
+    pair = (path, trace) if turned else (trace, path)
+    err.print(f"[dim]recording {side.run.label}, the {'reference' if turned else 'candidate'}[/]", highlight=False)
+    if not side.record_or_end(path, name, level=level):  # a foreign trace has no operations to compare with
+        return parity.compare(*pair, map=map or "auto", without=without or ())
+    err.print(f"[dim]measuring the floor of {side.run.label} ({runs})[/]", highlight=False)
+    floor = measure_floor(side, path, runs)
+    comparison = parity.compare(*pair, floor=floor, map=map or "auto", without=without or ())
+    keep = _to_keep(comparison, path, turned)
+    if keep:
+        err.print(f"[dim]recording {_words(keep)} in full[/]", highlight=False)
+        side.record(path, name, level=level, keep=keep)
+        comparison = parity.compare(*pair, floor=floor, map=map or "auto", without=without or ())
+    sides = (side, None) if turned else (None, side)
+    name_causes(comparison, *sides, map=map, floor=floor, **options)
     return comparison
 
 
@@ -323,25 +397,54 @@ def proof(
     **options: Any,
 ) -> Any:
     """Record, measure, compare, and where they differ: zoom in and diagnose."""
-    from ...parity.recording.node_alone import keep_node
-
     paths = folder / "ref.trace", folder / "cand.trace"
+    ended = True
     for side, path, name in ((reference, paths[0], "ref"), (candidate, paths[1], "cand")):
         err.print(f"[dim]recording {side.run.label}[/]", highlight=False)
-        side.record(path, name)
+        ended = side.record_or_end(path, name) and ended
+    if not ended:
+        return compared(*paths, map=map, without=without)
     err.print(f"[dim]measuring the floor of {reference.run.label} ({runs})[/]", highlight=False)
     measure_floor(reference, paths[0], runs)
     comparison = compared(*paths, map=map, without=without)
-    if comparison.first is not None and not comparison.first.exact:
-        err.print(f"[dim]recording `{comparison.first.path}` in full[/]", highlight=False)
-        for side, path, name, key in (
-            (reference, paths[0], "ref", comparison.first.key),
-            (candidate, paths[1], "cand", comparison.first.other),
-        ):
-            side.record(path, name, keep=keep_node(key or comparison.first.key))
+    again = [(reference, paths[0], "ref", True), (candidate, paths[1], "cand", False)]
+    for side, path, name, of_reference in again:
+        keep = _to_keep(comparison, path, of_reference)
+        if keep:
+            err.print(f"[dim]recording {_words(keep)} in full[/]", highlight=False)
+            side.record(path, name, keep=keep)
+    if any(_to_keep(comparison, path, of_reference) for _, path, _, of_reference in again):
         comparison = compared(*paths, map=map, without=without)
     name_causes(comparison, reference, candidate, map=map, **options)
     return comparison
+
+
+def _to_keep(comparison: Any, trace: Path, of_reference: bool) -> dict[str, str]:
+    """What the second recording of a side keeps in full: the first bad node, and what only full tensors can compare."""
+    from ...parity.recording.node_alone import keep_node
+    from ...parity.trace.names import Key, literal
+
+    keep: dict[str, str] = {}
+    first = comparison.first
+    if first is not None and not first.exact and not (of_reference and first.arranged):
+        keep |= keep_node((first.key if of_reference else first.other) or first.key)
+    if not of_reference and comparison.unmeasured:
+        keep |= {"*": "sketch", **{literal(Key.parse(key).path): "full" for key in comparison.unmeasured}}
+        elements = sum(math.prod(e.shape) for e in _entries(trace) if keep.get(literal(e.key.path)) == "full")
+        if elements > FULL_ELEMENTS:
+            return {}
+    return keep
+
+
+def _entries(trace: Path) -> list[Any]:
+    from ...parity import Trace
+
+    return Trace.open(trace).entries
+
+
+def _words(keep: dict[str, str]) -> str:
+    paths = [path for path in keep if keep[path] == "full" and not path.endswith("/*")]
+    return f"`{paths[0]}`" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def explain(
@@ -388,6 +491,7 @@ COMMANDS = [
             "record ./stable-diffusion-v1-5 --library diffusers -o ref.trace --prompt 'a cat' --seed 7",
             "record ./stable-diffusion-v1-5 -o cand.trace --prompt 'a cat' --seed 7 --keep 'unet.mid_block.*=full'",
             "record my_port.py:build -o cand.trace",
+            "record my_port.onnx --inputs inputs.safetensors -o cand.trace",
         ),
     ),
     (floor, examples("floor ref.trace", "floor ref.trace --runs fp64,ulp,ulp,sdpa:math,threads:1,batch")),
@@ -406,6 +510,7 @@ COMMANDS = [
             "prove ./stable-diffusion-v1-5 --steps 8 --seed 3 --html report.html",
             "prove reference.py:build port.py:build -o out/port",
             "prove candle.safetensors port.py:build --rounding",
+            "prove reference.py:build port.safetensors",
         ),
     ),
     (explain, examples("explain ref.trace cand.trace", "explain report.json")),

@@ -31,7 +31,8 @@ def config(
     every: Annotated[bool, typer.Option("--all", help="Every setting, not only those that disagree.")] = False,
     json: Json = False,
 ) -> None:
-    """Four columns a setting: code default, checkpoint file, effective attribute, and what the tensors' shapes imply."""
+    """Four columns a setting: code default, checkpoint file, effective attribute, and what the tensors' shapes
+    imply."""
     from ...parity.comparison.config_table import differing, settings_of
 
     sides = [settings_of(path, code_defaults) for path in (reference, candidate) if path is not None]

@@ -1,4 +1,5 @@
-"""`lockstep parity mutate`: plant one fault in a model of your own, and see whether it is found where it was planted."""
+"""`lockstep parity mutate`: plant one fault in a model of your own, and see whether it is found where it was
+planted."""
 
 from __future__ import annotations
 
@@ -85,10 +86,8 @@ def mutate(
         )
     else:
         out.print(to_terminal(build(comparison, pictures=False)), highlight=False)
-        out.print(
-            f"\n[bold {'green' if found else 'red'}]{'found where it was planted' if found else 'not found there'}[/]: {fault} at {path}",
-            highlight=False,
-        )
+        colour, told = ("green", "found where it was planted") if found else ("red", "not found there")
+        out.print(f"\n[bold {colour}]{told}[/]: {fault} at {path}", highlight=False)
     if not found:
         raise typer.Exit(ExitCode.FAULT_MISSED)
 

@@ -101,7 +101,8 @@ def parameters(path: Path) -> Any:
     if files:
         return Parameters(files)
     raise NotFoundError(
-        f"{path} is no trace, no .safetensors file, and no folder that holds one (for a pipeline name its part: {path}/unet)."
+        f"{path} is no trace, no .safetensors file, and no folder that holds one (for a pipeline name its part: "
+        f"{path}/unet)."
     )
 
 
@@ -124,7 +125,8 @@ def frames(
     a, b = read_frames(reference), read_frames(candidate)
     if a.shape != b.shape:
         raise InputError(
-            f"{reference} has (frames, height, width) {a.shape[:3]}, {candidate} has {b.shape[:3]}: nothing to lay side by side."
+            f"{reference} has (frames, height, width) {a.shape[:3]}, {candidate} has {b.shape[:3]}: nothing to lay "
+            "side by side."
         )
     chosen = _chosen(at, len(a))
     d = np.abs(b - a)
@@ -229,7 +231,8 @@ def _video(path: Path) -> Any:
         av = importlib.import_module("av")
     except ImportError as problem:
         raise InputError(
-            f"Reading {path.suffix or path.name} needs the package av (pip install av); or give pictures, a .gif or a .npy."
+            f"Reading {path.suffix or path.name} needs the package av (pip install av); or give pictures, a .gif or "
+            "a .npy."
         ) from problem
     with av.open(str(path)) as container:
         return np.stack([frame.to_ndarray(format="rgb24") / 255 for frame in container.decode(video=0)])

@@ -29,7 +29,8 @@ def zoom(
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Look at one node alone: record both sides again up to it with full tensors, and run the candidate's node on the reference's inputs."""
+    """Look at one node alone: record both sides again up to it with full tensors, and run the candidate's node on
+    the reference's inputs."""
     from ...parity.recording.node_alone import node_options
 
     before = compared(reference, candidate, floor)

@@ -1,4 +1,5 @@
-"""What `lockstep parity` records: a model folder run by a library, or a function of the user's own file; and how to do it again."""
+"""What `lockstep parity` records: a model folder run by a library, or a function of the user's own file; and how to
+do it again."""
 
 from __future__ import annotations
 
@@ -6,14 +7,18 @@ import importlib
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, LoadError, NotFoundError
+from rich.markup import escape
+
+from ...errors import InputError, LoadError, LockstepError, NotFoundError
 from ...files import atomic
+from ..console import err
 
 LIBRARIES = ("lockstep", "diffusers")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -100,9 +105,25 @@ class Side:
 
         settings = {"level": self.run.level, "inputs": self.run.inputs, "side": side, "name": self.name, **options}
         with parity.record(self.target, path, **settings) as recorder:
+            self.run.save(path)
             self.call()
-        self.run.save(path)
         return recorder
+
+    def record_or_end(self, path: Path, side: str = "", **options: Any) -> bool:
+        """Record the run; False if it raised, which the trace then says."""
+        from ...parity.errors import ParityError
+
+        try:
+            self.record(path, side, **options)
+        except ParityError:
+            raise
+        except Exception as problem:
+            err.print(
+                f"[yellow]{escape(self.run.label)} raised {type(problem).__name__}[/]; recorded until there",
+                highlight=False,
+            )
+            return False
+        return True
 
 
 def load(run: RunRecipe) -> Side:
@@ -177,12 +198,20 @@ def _reference_pipeline(run: RunRecipe) -> Any:
 
 def _function_side(run: RunRecipe) -> Side:
     """`build()` gives (model, call), (model, call, name), or an object that can be called without arguments."""
-    function = _find_function(run.model)
-    made = function()
+    try:
+        made = _find_function(run.model)()
+    except LockstepError:
+        raise
+    except Exception as problem:
+        last = traceback.extract_tb(problem.__traceback__)[-1]
+        raise InputError(
+            f"{run.model} raised {type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})."
+        ) from problem
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[1]):
         return Side(run, made[0], made[1], made[2] if len(made) == 3 else None)
     raise InputError(
-        f"{run.model} has to return (model, call): the model or pipeline to watch, and a function without arguments that runs it; "
+        f"{run.model} has to return (model, call): the model or pipeline to watch, and a function without arguments "
+        "that runs it; "
         f"it returned {type(made).__name__}."
     )
 

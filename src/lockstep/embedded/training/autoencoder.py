@@ -1,4 +1,5 @@
-"""Our own AutoencoderTiny: a decoder from the teacher's normalised latents to the pictures, then an encoder back to them.
+"""Our own AutoencoderTiny: a decoder from the teacher's normalised latents to the pictures, then an encoder back to
+them.
 
 The teacher's latents are the common language: the diffusion model is trained on them, and both halves learn them apart,
 so neither waits for the other. The shipped folder produces and takes normalised latents and needs no scale of its own.
@@ -27,8 +28,12 @@ from ...training.precision import autocast
 from ...training.progress import Reporter
 from ...training.sheets import save_sheet
 from ...training.trainee import Trainee, averaged_tensors
+from .adversary import critic_loss, deceiving_loss, new_critic
+from .collage import Collage
 from .data import Item, load_items, load_pictures
-from .drawing import draw_rows, drawing_weights
+from .data.scenes import SceneDrawer, render_scene
+from .drawing import caption_random, draw_rows, drawing_weights
+from .edges import edge_loss, edge_strength
 from .latents import load_teacher, open_store
 from .settings import AutoencoderSettings
 
@@ -56,22 +61,59 @@ class AutoencoderTraining:
             held_out[k * len(held_out) // settings.held_out] for k in range(min(settings.held_out, len(held_out)))
         ]
         self.weights = drawing_weights(self.items, settings.mixture)
-        self.trainee = Trainee({part: getattr(build_autoencoder(settings), part)}, settings.optimizer)
+        scenes = settings.mixture.scenes > 0 and part == "decoder"
+        self.collage = Collage(work, SceneDrawer(self.table), self.store.normal()) if scenes else None
+        modules: dict[str, nn.Module] = {part: getattr(build_autoencoder(settings), part)}
+        if self.learns_from_critic:
+            modules["critic"] = new_critic(settings.seed)
+        self.trainee = Trainee(modules, settings.optimizer)
+
+    @property
+    def learns_from_critic(self) -> bool:
+        return self.part == "decoder" and self.settings.adversarial_weight > 0
 
     def batch(self, items: list[Item]) -> tuple[Tensor, Tensor]:
         """Latents and pictures of some items."""
         pixels = to_pixels(np.stack([self.table.render(item, self.rgba) for item in items]))
         return self.store.read([item.index for item in items]).contiguous(memory_format=torch.channels_last), pixels
 
-    def loss_at(self, step: int) -> Tensor:
-        rows = draw_rows(self.weights, self.settings.batch_size, generator_of(self.settings.seed, step))
+    def batch_at(self, step: int) -> tuple[Tensor, Tensor]:
+        """Latents and pictures of one step, scenes among them where the settings want them."""
+        settings = self.settings
+        count = int(settings.mixture.scenes * settings.batch_size) if self.collage else 0
+        rows = draw_rows(self.weights, settings.batch_size - count, generator_of(settings.seed, step))
         latents, pixels = self.batch([self.items[row] for row in rows.tolist()])
+        if self.collage and count:
+            scenes = [self.collage.drawer.draw(caption_random(settings.seed, step, slot)) for slot in range(count)]
+            latents = torch.cat([latents, torch.stack([self.collage.paste(scene) for scene in scenes])])
+            drawn = to_pixels(np.stack([render_scene(scene, self.rgba) for scene in scenes]))
+            pixels = torch.cat([pixels, drawn])
+        return latents.contiguous(memory_format=torch.channels_last), pixels
+
+    def loss_at(self, step: int) -> Tensor:
+        latents, pixels = self.batch_at(step)
         half = self.trainee.modules[self.part]
-        with autocast():
-            output = half(latents if self.part == "decoder" else pixels)
         if self.part == "encoder":
-            return F.mse_loss(output.float(), latents)
-        return picture_loss(output.float(), pixels, self.settings.gradient_weight)
+            with autocast(self.settings.bfloat16):
+                return F.mse_loss(half(pixels).float(), latents)
+        with autocast(self.settings.bfloat16):
+            output = half(self.disturbed(latents, step)).float()
+        loss = picture_loss(output, pixels, self.settings.gradient_weight)
+        if self.settings.edge_weight > 0:
+            loss = loss + self.settings.edge_weight * edge_loss(output, pixels)
+        if self.learns_from_critic:
+            critic = self.trainee.modules["critic"]
+            loss = loss + self.settings.adversarial_weight * deceiving_loss(critic, output)
+            loss = loss + critic_loss(critic, output, pixels)
+        return loss
+
+    def disturbed(self, latents: Tensor, step: int) -> Tensor:
+        """Latents with a little noise, another deviation for each."""
+        if self.settings.latent_noise == 0:
+            return latents
+        draw = generator_of(self.settings.seed + 1, step)
+        deviation = torch.rand((len(latents), 1, 1, 1), generator=draw) * self.settings.latent_noise
+        return latents + deviation * torch.randn(latents.shape, generator=draw)
 
     @torch.inference_mode()
     def evaluate(self, reporter: Reporter) -> dict[str, float]:
@@ -86,6 +128,8 @@ class AutoencoderTraining:
             if self.part == "decoder":
                 ours = half(latents)
                 numbers.setdefault("psnr", []).append(psnr(ours, pixels))
+                numbers.setdefault("edges", []).append(edge_strength(ours) / edge_strength(pixels))
+                numbers.setdefault("teacher_edges", []).append(edge_strength(taught) / edge_strength(pixels))
             else:
                 encoded = half(pixels)
                 numbers.setdefault("latent_error", []).append((encoded - latents).square().mean((1, 2, 3)))
@@ -139,11 +183,16 @@ def psnr(output: Tensor, pixels: Tensor) -> Tensor:
     return -10 * torch.log10((output.clamp(-1, 1) - pixels).square().mean((1, 2, 3)) / 4)
 
 
-def train_autoencoder(work: Path, settings: AutoencoderSettings, part: Part, teacher_folder: Path) -> Path:
-    """Train one half from the start or from its checkpoint to the configured number of steps."""
+def train_autoencoder(
+    work: Path, settings: AutoencoderSettings, part: Part, teacher_folder: Path, released: Path | None = None
+) -> Path:
+    """Train one half from its checkpoint, or else from a released model or from the start, to the configured steps."""
     training = AutoencoderTraining(work, settings, part, teacher_folder)
     steps = settings.decoder_steps if part == "decoder" else settings.encoder_steps
-    training.run.resume(training.trainee)
+    if not training.run.resume(training.trainee) and released is not None:
+        weights = getattr(AutoencoderTiny.from_pretrained(released / "vae", dtype=torch.float32), part).state_dict()
+        for modules in (training.trainee.modules, training.trainee.averaged):
+            modules[part].load_state_dict(weights)
     falling = int(steps * settings.decay_share)
     training.run.begin_decay(steps - falling, falling)
     size = sum(p.numel() for p in training.trainee.modules.parameters())

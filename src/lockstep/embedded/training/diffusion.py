@@ -1,4 +1,5 @@
-"""Text encoder and UNet, trained together: v-prediction (arXiv:2202.00512) on the very noise path that DDIM samples along."""
+"""Text encoder and UNet, trained together: v-prediction (arXiv:2202.00512) on the very noise path that DDIM samples
+along."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ from ...training.sampling import predict, sample_latents
 from ...training.settings import load_settings
 from ...training.sheets import save_sheet
 from ...training.trainee import Trainee
+from .collage import Collage
 from .data import Item, ItemTable, load_items
+from .data.scenes import SceneDrawer
 from .drawing import caption_random, draw_rows, drawing_weights
 from .evaluation import conditional_losses, retrieval_ranks, top_k
 from .latents import Normal, load_teacher, open_store
 from .settings import DiffusionSettings, Mixture
 from .tokenizer import encode_batch, load_tokenizer, token_vectors
+from .vocabulary import adopt_embedding, read_meanings
 
 
 class DiffusionData:
@@ -55,6 +59,12 @@ class DiffusionData:
         self.latents = store.read([item.index for item in self.items])
         self.weights = self.favoured(drawing_weights(self.items, settings.mixture), settings.mixture)
         self.settings = settings
+        self.collage = self.make_collage(work, settings.mixture) if settings.mixture.scenes > 0 else None
+
+    def make_collage(self, work: Path, mixture: Mixture) -> Collage:
+        favourites = frozenset(chosen_concepts(self.table, mixture.favourites) if mixture.favourites else ())
+        tiers = (1, 2) if mixture.beyond_core > 0 else (1,)
+        return Collage(work, SceneDrawer(self.table, favourites, mixture.favour, tiers), self.normal)
 
     def favoured(self, weights: Tensor, mixture: Mixture) -> Tensor:
         """The weights with the favourites drawn more often."""
@@ -67,13 +77,24 @@ class DiffusionData:
     def tokens(self, captions: Sequence[str]) -> Tensor:
         return torch.from_numpy(encode_batch(self.tokenizer, list(captions), self.length))
 
-    def captions_at(self, step: int, rows: Sequence[int], empty: Sequence[bool]) -> list[str]:
-        """Varied captions of the drawn items; some are empty, which is what guidance steers away from."""
-        seed = self.settings.seed
-        return [
-            "" if nothing else self.table.draw_caption(self.items[row], caption_random(seed, step, slot))
-            for slot, (row, nothing) in enumerate(zip(rows, empty, strict=True))
+    def batch_at(self, step: int, draw: torch.Generator) -> tuple[Tensor, list[str]]:
+        """Latents and varied captions of one step: scenes first, then single things."""
+        seed, size = self.settings.seed, self.settings.batch_size
+        scenes = self.scenes_at(step) if self.collage else []
+        rows = draw_rows(self.weights, size - len(scenes), draw)
+        singles = [
+            self.table.draw_caption(self.items[row], caption_random(seed, step, slot))
+            for slot, row in enumerate(rows.tolist(), start=len(scenes))
         ]
+        latents = torch.cat([*(latents[None] for latents, _ in scenes), self.latents[rows]])
+        return latents, [*(caption for _, caption in scenes), *singles]
+
+    def scenes_at(self, step: int) -> list[tuple[Tensor, str]]:
+        """This step's scenes; the share is kept from step to step where it is no whole number."""
+        assert self.collage is not None
+        seed, share = self.settings.seed, self.settings.mixture.scenes * self.settings.batch_size
+        count = int((step + 1) * share) - int(step * share)
+        return [self.collage.draw(caption_random(seed, step, slot)) for slot in range(count)]
 
     def spread(self, count: int, **selection: Any) -> list[int]:
         """Rows of `count` items of a selection, evenly spaced."""
@@ -98,7 +119,8 @@ def build_models(settings: DiffusionSettings, tokenizer_folder: Path) -> dict[st
     """Fresh models of the configured sizes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        unet = UNet2DConditionModel(**settings.unet).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        unet = UNet2DConditionModel(**settings.unet)
+        unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         text_encoder = CLIPTextModel(**{**settings.text_encoder, **vocabulary_config(tokenizer_folder)})
     return {"unet": unet, "text_encoder": text_encoder}
 
@@ -146,7 +168,8 @@ class DiffusionTraining:
         self.autoencoder: AutoencoderTiny | None = None
 
     def fresh_models(self) -> dict[str, nn.Module]:
-        """The models before the first step; the words that have a vector start there, so that likeness of words helps."""
+        """The models before the first step; the words that have a vector start there, so that likeness of words
+        helps."""
         models = build_models(self.settings, self.run.folder / "tokenizer")
         if self.settings.word_vectors > 0 and not self.run.checkpoint.is_file():
             vectors, known = token_vectors(self.work)
@@ -159,14 +182,15 @@ class DiffusionTraining:
         """The loss of one step: everything random in it follows from (seed, step)."""
         settings, data = self.settings, self.data
         draw = generator_of(settings.seed, step)
-        rows = draw_rows(data.weights, settings.batch_size, draw)
-        latents = data.latents[rows]
+        latents, captions = data.batch_at(step, draw)
+        count = len(latents)
         noise = torch.randn(latents.shape, generator=draw)
-        timesteps = draw_timesteps(len(rows), self.scheduler.config.num_train_timesteps, settings.noise_power, draw)
-        empty = torch.rand(len(rows), generator=draw) < settings.empty_captions
-        tokens = data.tokens(data.captions_at(step, rows.tolist(), empty.tolist()))
+        timesteps = draw_timesteps(count, self.scheduler.config.num_train_timesteps, settings.noise_power, draw)
+        timesteps = timesteps[torch.randperm(count, generator=draw)]  # scenes come first, strata do, too
+        empty = torch.rand(count, generator=draw) < settings.empty_captions  # what guidance steers away from
+        tokens = data.tokens(["" if nothing else text for text, nothing in zip(captions, empty.tolist(), strict=True)])
         noisy = self.scheduler.add_noise(latents, noise, timesteps).contiguous(memory_format=torch.channels_last)
-        with autocast():
+        with autocast(settings.bfloat16):
             output = self.forward(self.trainee.modules, noisy, timesteps, tokens)
         return F.mse_loss(output.float(), self.scheduler.get_velocity(latents, noise, timesteps))
 
@@ -236,13 +260,15 @@ def train_diffusion(
 ) -> Path:
     """Train, or go on training; with `decay_steps` the learning rate falls to its end over that many steps."""
     run = Run(work / "runs" / run_name)
-    if start_from is not None:
+    source = None
+    if start_from is not None and not (Path(start_from) / "model_index.json").is_file():
         require_run(work / "runs" / start_from)
+        source = work / "runs" / start_from / "checkpoint.safetensors"
         if not run.folder.exists():
             shutil.copytree(work / "runs" / start_from / "tokenizer", run.folder / "tokenizer")
     training = DiffusionTraining(work, settings, run, teacher_folder)
-    source = None if start_from is None else work / "runs" / start_from / "checkpoint.safetensors"
-    run.resume(training.trainee, source)
+    if not run.resume(training.trainee, source) and start_from is not None:
+        adopt_release(training, Path(start_from))
     if decay_steps:
         run.begin_decay(training.trainee.step, decay_steps)
     describe(training, settings_text)
@@ -251,6 +277,22 @@ def train_diffusion(
         until=steps, cadence=settings.cadence, evaluate=training.evaluate,
     )  # fmt: skip
     return run.checkpoint
+
+
+@torch.no_grad()
+def adopt_release(training: DiffusionTraining, folder: Path) -> None:
+    """Begin with the weights of a released folder; tokens that it does not have take the embedding of what they
+    mean."""
+    wider, narrower = training.data.tokenizer, load_tokenizer(folder / "tokenizer")
+    unet = UNet2DConditionModel.from_pretrained(folder / "unet", dtype=torch.float32)
+    text_encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
+    released = text_encoder.get_input_embeddings().weight
+    for modules in (training.trainee.modules, training.trainee.averaged):
+        modules["unet"].load_state_dict(unet.state_dict())
+        embedding = modules["text_encoder"].get_input_embeddings()  # type: ignore[operator]
+        adopt_embedding(embedding, wider, released, narrower, read_meanings(training.work))
+        stored = {name: value for name, value in text_encoder.state_dict().items() if value.shape != released.shape}
+        modules["text_encoder"].load_state_dict(stored, strict=False)
 
 
 def draw_sheet(

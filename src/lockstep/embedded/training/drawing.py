@@ -27,7 +27,8 @@ def drawing_weights(items: Sequence[Item], mixture: Mixture) -> Tensor:
     weights = torch.tensor(shares, dtype=torch.float64)
     if not weights.sum() > 0:
         raise ConfigError(
-            f"The mixture draws nothing: no item has a style of {', '.join(mixture.styles)} and a kind of {', '.join(mixture.kinds)}."
+            f"The mixture draws nothing: no item has a style of {', '.join(mixture.styles)} and a kind of "
+            f"{', '.join(mixture.kinds)}."
         )
     return weights / weights.sum()
 

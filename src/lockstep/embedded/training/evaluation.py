@@ -1,4 +1,5 @@
-"""Questions to a model in training: does it denoise better when told what it sees, and is what it draws the right thing?"""
+"""Questions to a model in training: does it denoise better when told what it sees, and is what it draws the right
+thing?"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def conditional_losses(
 
 
 def retrieval_ranks(samples: Tensor, wanted: Sequence[str], gallery: Tensor, concepts: Sequence[str]) -> list[int]:
-    """For each sample, how many other concepts have a picture nearer to it than the wanted concept's nearest picture."""
+    """For each sample, how many other concepts have a picture nearer to it than the wanted concept's nearest
+    picture."""
     names = sorted(set(concepts))
     column = {name: index for index, name in enumerate(names)}
     owner = torch.tensor([column[name] for name in concepts])

@@ -1,7 +1,8 @@
 """Latents of the composed pictures, encoded once by a fixed teacher autoencoder and kept on disk.
 
 `latents.npy` has one row per item (float16, as the teacher gives them), `done.npy` says which rows are filled, and
-`normal.json` has the mean and deviation per channel that every later stage uses, so that the diffusion model and our own
+`normal.json` has the mean and deviation per channel that every later stage uses, so that the diffusion model and our
+own
 autoencoder see latents of mean 0 and deviation 1.
 """
 
@@ -83,7 +84,8 @@ class LatentStore:
         missing = wanted[~self.done[wanted]]
         if len(missing):
             raise NotFoundError(
-                f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` stage."
+                f"{len(missing)} of {len(rows)} latents are not encoded, first row {missing[0]}. Run the `latents` "
+                "stage."
             )
         return self.normal().normalise(torch.from_numpy(self.latents[wanted].astype(np.float32)))
 
@@ -163,3 +165,31 @@ def encode_latents(
     if part == "items":
         store.normal()
     return len(todo)
+
+
+@torch.inference_mode()
+def adopt_normal(work: Path, released: Path, most: int = 256, batch_size: int = 32) -> Path:
+    """The statistics that a released model was trained with, found again from its own encoder.
+
+    The encoder was taught `(latents - mean) / deviation`: a straight line through its outputs and the teacher's
+    latents of
+    the same pictures has the deviation as its slope and the mean as its offset.
+    """
+    table = load_items(work)
+    store = open_store(work, table)
+    rgba, _ = load_pictures(work)
+    rows = np.flatnonzero(store.done)
+    rows = rows[:: max(1, len(rows) // most)]
+    encoder = AutoencoderTiny.from_pretrained(released / "vae", dtype=torch.float32).encoder
+    outputs = [
+        encoder(to_pixels(np.stack([table.render(table.items[row], rgba) for row in part])))
+        for part in np.split(rows, range(batch_size, len(rows), batch_size))
+    ]
+    given = torch.cat(outputs).double().transpose(0, 1).flatten(1)
+    wanted = torch.from_numpy(store.latents[rows].astype(np.float64)).transpose(0, 1).flatten(1)
+    centred = given - given.mean(1, keepdim=True)
+    slope = (centred * wanted).sum(1) / centred.square().sum(1)
+    offset = wanted.mean(1) - slope * given.mean(1)
+    values = {"mean": offset.tolist(), "deviation": slope.tolist(), "pictures": len(rows)}
+    files.write_text(store.normal_path, json.dumps(values, indent=2) + "\n")
+    return store.normal_path

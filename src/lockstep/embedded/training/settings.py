@@ -22,6 +22,7 @@ class Mixture:
     concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
     favourites: list[str] = field(default_factory=list)  # what people ask for first …
     favour: float = 1.0  # … is drawn this many times as often
+    scenes: float = 0.0  # of all draws: counts, pairs, places, put together for the step
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class DiffusionSettings:
     noise_power: float = 0.7
     empty_captions: float = 0.1
     compile: bool = False
+    bfloat16: bool = False  # native bf16 is no promise of speed: time 20 steps of both before a run
     word_vectors: float = 0.1
     unet: dict[str, Any] = field(default_factory=dict)
     text_encoder: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +55,23 @@ class DiffusionSettings:
     mixture: Mixture = field(default_factory=Mixture)
     cadence: Cadence = field(default_factory=Cadence)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+
+@dataclass(frozen=True)
+class WordingSettings:
+    """A wider text encoder that learns the words of people from a released model."""
+
+    seed: int = 0
+    steps: int = 3000
+    batch_size: int = 64
+    decay_share: float = 0.5
+    plain_share: float = 0.15  # of sentences that are the plain caption itself
+    stranger_share: float = 0.1  # of sentences with a word that the model was not taught
+    pictures: int = 64  # whose denoising the queries are taken from
+    queries: int = 128  # of each cross-attention
+    styles: list[str] = field(default_factory=lambda: ["3d", "noto", "flat"])
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    cadence: Cadence = field(default_factory=Cadence)
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,10 @@ class AutoencoderSettings:
     held_out: int = 96
     held_out_share: float = 0.06
     gradient_weight: float = 1.0
+    edge_weight: float = 0.0  # of the strength of edges, wherever exactly they lie
+    adversarial_weight: float = 0.0  # of a critic's opinion in the decoder's loss
+    latent_noise: float = 0.0  # up to this deviation is added: drawn latents are not quite the teacher's
+    bfloat16: bool = False
     model: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     mixture: Mixture = field(default_factory=Mixture)

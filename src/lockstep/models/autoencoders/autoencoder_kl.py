@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...attention import AttentionModuleMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, PublishedAttention, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output, output_or_tuple
@@ -42,27 +42,29 @@ ATTENTION_PROJECTION = re.compile(r"attentions\.\d+\.(to_q|to_k|to_v|to_out\.0)\
 
 
 class AttnProcessor:
-    """Positions attend to all positions, as one sequence of tokens."""
+    """Positions attend to all positions, as one sequence of tokens, around a shortcut."""
 
     _attention_backend: str | None = None
 
-    def __call__(self, attn: Attention, hidden_NLC: Tensor) -> Tensor:
+    def __call__(self, attn: Attention, hidden: Tensor) -> Tensor:
+        hidden_NLC = attn.group_norm(hidden).flatten(2).transpose(1, 2)
         if attn.fused_projections:
             query, key, value = attn.to_qkv(hidden_NLC)
         else:
             query, key, value = attn.to_q(hidden_NLC), attn.to_k(hidden_NLC), attn.to_v(hidden_NLC)
         query, key, value = (x.unflatten(-1, (attn.heads, -1)) for x in (query, key, value))
         mixed = dispatch_attention_fn(query, key, value, backend=self._attention_backend).flatten(2)
-        return attn.to_out[0](mixed)
+        # The first summand decides the memory layout of what follows; this one is channels last, as in the reference.
+        return attn.to_out[0](mixed).transpose(1, 2).unflatten(2, hidden.shape[-2:]) + hidden
 
 
-class Attention(nn.Module, AttentionModuleMixin):
+class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     """Self-attention over the positions of a feature map, around a shortcut; one head as wide as the map."""
 
     _default_processor_cls = AttnProcessor
     _available_processors = (AttnProcessor,)
     _fusable_classes = (Linear,)
-    heads = 1
+    residual_connection = True
     to_qkv: Callable[[Tensor], tuple[Tensor, ...]]  # while the projections are fused
 
     def __init__(self, channels: int, groups: int) -> None:
@@ -71,14 +73,12 @@ class Attention(nn.Module, AttentionModuleMixin):
         self.to_q = Linear(channels, channels)
         self.to_k = Linear(channels, channels)
         self.to_v = Linear(channels, channels)
-        self.to_out = nn.ModuleList([Linear(channels, channels)])
+        self.to_out = nn.ModuleList([Linear(channels, channels), nn.Identity()])
+        self.describe_widths(channels, channels, heads=1)
         self.set_processor(AttnProcessor())
 
     def forward(self, hidden: Tensor) -> Tensor:
-        tokens_NLC = self.group_norm(hidden).flatten(2).transpose(1, 2)
-        mixed_NLC = self.processor(self, tokens_NLC)
-        # The first summand decides the memory layout of what follows; this one is channels last, as in the reference.
-        return mixed_NLC.transpose(1, 2).unflatten(2, hidden.shape[-2:]) + hidden
+        return self.processor(self, hidden)
 
 
 class ResnetBlock2D(nn.Module):
@@ -173,16 +173,18 @@ class UpDecoderBlock2D(ResnetStack):
 class UNetMidBlock2D(nn.Module):
     """Two residual blocks at the lowest resolution, with an attention between them where the config asks for it."""
 
+    gradient_checkpointing = False
+
     def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
         super().__init__()
         self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
         self.resnets = nn.ModuleList(ResnetBlock2D(channels, channels, groups, act_fn) for _ in range(2))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        hidden = self.resnets[0](hidden)
+        hidden = checkpointed(self, self.resnets[0], hidden)
         for attention in self.attentions:
             hidden = attention(hidden)
-        return self.resnets[1](hidden)
+        return checkpointed(self, self.resnets[1], hidden)
 
 
 class Encoder(nn.Module):
@@ -191,16 +193,9 @@ class Encoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.conv_in = Conv2d(in_channels, widths[0], 3, padding=1)
         self.down_blocks = nn.ModuleList()
@@ -217,7 +212,7 @@ class Encoder(nn.Module):
         hidden = self.conv_in(pixels)
         for block in self.down_blocks:
             hidden = checkpointed(self, block, hidden)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
 
 
@@ -227,16 +222,9 @@ class Decoder(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        block_types: tuple[str, ...],
-        widths: tuple[int, ...],
-        layers: int,
-        groups: int,
-        act_fn: str,
-        mid_attends: bool,
-    ) -> None:
+        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
+        groups: int, act_fn: str, mid_attends: bool,
+    ) -> None:  # fmt: skip
         super().__init__()
         upward = tuple(reversed(widths))
         self.conv_in = Conv2d(in_channels, upward[0], 3, padding=1)
@@ -252,7 +240,7 @@ class Decoder(nn.Module):
 
     def forward(self, latents: Tensor) -> Tensor:
         hidden = self.conv_in(latents)
-        hidden = checkpointed(self, self.mid_block, hidden)
+        hidden = self.mid_block(hidden)
         for block in self.up_blocks:
             hidden = checkpointed(self, block, hidden)
         return self.conv_out(self.conv_act(self.conv_norm_out(hidden)))
@@ -320,6 +308,8 @@ class AutoencoderKLOutput(Output):
 class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
     """Pictures in [-1, 1] to latents and back (Kingma and Welling, arXiv:1312.6114, as used in arXiv:2112.10752)."""
 
+    _supports_gradient_checkpointing = True
+
     # The first published files call the projections of the attention by the names of its original implementation.
     tensor_renames = (
         (r"(attentions\.\d+)\.query\.", r"\1.to_q."),
@@ -330,26 +320,15 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
 
     @register_to_config
     def __init__(
-        self,
-        in_channels: int = 3,
-        out_channels: int = 3,
+        self, in_channels: int = 3, out_channels: int = 3,
         down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",),
-        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",),
-        block_out_channels: tuple[int, ...] = (64,),
-        layers_per_block: int = 1,
-        act_fn: str = "silu",
-        latent_channels: int = 4,
-        norm_num_groups: int = 32,
-        sample_size: int | tuple[int, ...] = 32,
-        scaling_factor: float = 0.18215,
-        shift_factor: float | None = None,
-        latents_mean: tuple[float, ...] | None = None,
-        latents_std: tuple[float, ...] | None = None,
-        force_upcast: bool = True,
-        use_quant_conv: bool = True,
-        use_post_quant_conv: bool = True,
+        up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",), block_out_channels: tuple[int, ...] = (64,),
+        layers_per_block: int = 1, act_fn: str = "silu", latent_channels: int = 4, norm_num_groups: int = 32,
+        sample_size: int | tuple[int, ...] = 32, scaling_factor: float = 0.18215, shift_factor: float | None = None,
+        latents_mean: tuple[float, ...] | None = None, latents_std: tuple[float, ...] | None = None,
+        force_upcast: bool = True, use_quant_conv: bool = True, use_post_quant_conv: bool = True,
         mid_block_add_attention: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         _check_config(self.config)
         body = (block_out_channels, layers_per_block, norm_num_groups, act_fn, mid_block_add_attention)

@@ -86,15 +86,9 @@ class DecoderTiny(nn.Module):
     gradient_checkpointing = False
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        width: int,
-        num_blocks: tuple[int, ...],
-        upsampling_scaling_factor: int,
-        act_fn: str,
-        upsample_fn: str,
-    ) -> None:
+        self, in_channels: int, out_channels: int, width: int, num_blocks: tuple[int, ...],
+        upsampling_scaling_factor: int, act_fn: str, upsample_fn: str,
+    ) -> None:  # fmt: skip
         super().__init__()
         layers: list[nn.Module] = [Conv2d(in_channels, width, 3, padding=1), get_activation(act_fn)]
         for count in num_blocks[:-1]:
@@ -115,27 +109,19 @@ class DecoderTiny(nn.Module):
 class AutoencoderTiny(ModelMixin, AutoencoderMixin, ConfigMixin):
     """The tiny autoencoder of latent diffusion models (TAESD, TAESDXL, TAESD3, TAEF1)."""
 
+    _supports_gradient_checkpointing = True
     ignored_config_keys = frozenset({"block_out_channels"})  # written for others, read off the decoder's here
 
     @register_to_config
     def __init__(
-        self,
-        in_channels: int = 3,
-        out_channels: int = 3,
+        self, in_channels: int = 3, out_channels: int = 3,
         encoder_block_out_channels: tuple[int, ...] = (64, 64, 64, 64),
-        decoder_block_out_channels: tuple[int, ...] = (64, 64, 64, 64),
-        act_fn: str = "relu",
-        upsample_fn: str = "nearest",
-        latent_channels: int = 4,
-        upsampling_scaling_factor: int = 2,
-        num_encoder_blocks: tuple[int, ...] = (1, 3, 3, 3),
-        num_decoder_blocks: tuple[int, ...] = (3, 3, 3, 1),
-        latent_magnitude: float = 3,
-        latent_shift: float = 0.5,
-        force_upcast: bool = False,
-        scaling_factor: float = 1.0,
-        shift_factor: float = 0.0,
-    ) -> None:
+        decoder_block_out_channels: tuple[int, ...] = (64, 64, 64, 64), act_fn: str = "relu",
+        upsample_fn: str = "nearest", latent_channels: int = 4, upsampling_scaling_factor: int = 2,
+        num_encoder_blocks: tuple[int, ...] = (1, 3, 3, 3), num_decoder_blocks: tuple[int, ...] = (3, 3, 3, 1),
+        latent_magnitude: float = 3, latent_shift: float = 0.5, force_upcast: bool = False,
+        scaling_factor: float = 1.0, shift_factor: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         check_sizes("AutoencoderTiny", self.config, *SIZES)
         encoder_width = _only_width("encoder", encoder_block_out_channels, num_encoder_blocks)

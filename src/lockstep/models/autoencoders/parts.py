@@ -88,7 +88,7 @@ def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
 
 
 class AutoencoderMixin:
-    """What pipelines ask of an autoencoder: scale factors, the scale of latents, tiles and slices for bounded memory."""
+    """What pipelines ask of an autoencoder: scale factors, the scale of latents, tiles and slices to bound memory."""
 
     use_slicing: bool = False
     use_tiling: bool = False

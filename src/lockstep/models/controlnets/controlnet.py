@@ -231,7 +231,7 @@ class ControlNetModel(UNet2DEncoder, ConfigMixin):
 
     def check_picture(self, picture: Tensor, sample: Tensor) -> None:
         """The picture has to be as many times larger than the latents as the embedding makes it smaller."""
-        check_tensor(type(self).__name__, "controlnet_cond", picture, self.conv_in.weight.dtype, sample.device)
+        check_tensor(type(self).__name__, "controlnet_cond", picture, self.dtype, sample.device)
         channels, scale = self.config["conditioning_channels"], self.picture_scale
         rows, columns = sample.shape[2:]
         wanted = (sample.shape[0], channels, rows * scale, columns * scale)

@@ -184,24 +184,12 @@ class CLIPTextModel(TextEncoder):
 
     @register_to_config
     def __init__(
-        self,
-        *,
-        vocab_size: int = 49408,
-        hidden_size: int = 512,
-        intermediate_size: int = 2048,
-        projection_dim: int | None = 512,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 8,
-        max_position_embeddings: int = 77,
-        hidden_act: str = "quick_gelu",
-        layer_norm_eps: float = 1e-5,
-        attention_dropout: float = 0.0,
-        initializer_range: float = 0.02,
-        initializer_factor: float = 1.0,
-        pad_token_id: int | None = 1,
-        bos_token_id: int | None = 49406,
-        eos_token_id: int = 49407,
-    ) -> None:
+        self, *, vocab_size: int = 49408, hidden_size: int = 512, intermediate_size: int = 2048,
+        projection_dim: int | None = 512, num_hidden_layers: int = 12, num_attention_heads: int = 8,
+        max_position_embeddings: int = 77, hidden_act: str = "quick_gelu", layer_norm_eps: float = 1e-5,
+        attention_dropout: float = 0.0, initializer_range: float = 0.02, initializer_factor: float = 1.0,
+        pad_token_id: int | None = 1, bos_token_id: int | None = 49406, eos_token_id: int = 49407,
+    ) -> None:  # fmt: skip
         super().__init__()
         owner = type(self).__name__
         check_sizes(owner, self.config, *SIZES)

@@ -53,8 +53,8 @@ def embedding(count: int, width: int) -> nn.Embedding:
     return nn.Embedding(count, width, _weight=torch.empty(count, width))
 
 
-class TextEncoder(ModelMixin, ConfigMixin):
-    """Token ids to hidden states, in files that transformers reads and writes."""
+class TransformersModel(ModelMixin, ConfigMixin):
+    """A model in files that transformers reads and writes."""
 
     weights_name = "model.safetensors"
     model_type: ClassVar[str]
@@ -69,6 +69,10 @@ class TextEncoder(ModelMixin, ConfigMixin):
         values = json.loads(super().config_to_json())
         dtype = next(self.parameters()).dtype
         return json.dumps({**values, "dtype": str(dtype).removeprefix("torch.")}, indent=2, sort_keys=True) + "\n"
+
+
+class TextEncoder(TransformersModel):
+    """Token ids to hidden states."""
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The table of token vectors."""

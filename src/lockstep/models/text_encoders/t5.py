@@ -124,15 +124,9 @@ class T5Attention(nn.Module, AttentionModuleMixin):
     to_qkv: nn.Module  # the three in one, while they are fused
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        head_width: int,
-        dropout: float,
-        num_buckets: int,
-        max_distance: int,
+        self, width: int, heads: int, head_width: int, dropout: float, num_buckets: int, max_distance: int,
         has_bias: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.num_buckets, self.max_distance, self.has_bias = num_buckets, max_distance, has_bias
@@ -245,23 +239,11 @@ class T5EncoderModel(TextEncoder):
 
     @register_to_config
     def __init__(
-        self,
-        *,
-        vocab_size: int = 32128,
-        d_model: int = 512,
-        d_kv: int = 64,
-        d_ff: int = 2048,
-        num_layers: int = 6,
-        num_heads: int = 8,
-        relative_attention_num_buckets: int = 32,
-        relative_attention_max_distance: int = 128,
-        dropout_rate: float = 0.1,
-        layer_norm_epsilon: float = 1e-6,
-        initializer_factor: float = 1.0,
-        feed_forward_proj: str = "relu",
-        dense_act_fn: str | None = None,
-        is_gated_act: bool | None = None,
-    ) -> None:
+        self, *, vocab_size: int = 32128, d_model: int = 512, d_kv: int = 64, d_ff: int = 2048, num_layers: int = 6,
+        num_heads: int = 8, relative_attention_num_buckets: int = 32, relative_attention_max_distance: int = 128,
+        dropout_rate: float = 0.1, layer_norm_epsilon: float = 1e-6, initializer_factor: float = 1.0,
+        feed_forward_proj: str = "relu", dense_act_fn: str | None = None, is_gated_act: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         owner = type(self).__name__
         check_sizes(owner, self.config, "vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")

@@ -1,7 +1,7 @@
 """The blocks of the text-conditioned UNet (Latent Diffusion, arXiv:2112.10752): attention, transformers, down, mid, up.
 
 Axes: B batch, C channels, Y rows, X columns, L tokens, D width. A feature map is BCYX, a token sequence BLD,
-`temb` (the time embedding) BD, `encoder_hidden_states` (the text) BLD; a mask is a bias (B, 1, 1, L) on the scores.
+`temb` (the time embedding) BD, `encoder_hidden_states` (the text) BLD; a mask is a bias (B, 1, L) on the scores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttentionModuleMixin, FusedLinear, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
 from ..layers import Downsample2D, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -76,14 +76,14 @@ class AttnProcessor:
             query.unflatten(-1, (attn.heads, -1)),
             key.unflatten(-1, (attn.heads, -1)),
             value.unflatten(-1, (attn.heads, -1)),
-            attn_mask=attention_mask,
+            attn_mask=None if attention_mask is None else attention_mask[:, None],
             backend=self._attention_backend,
             parallel_config=self._parallel_config,
         )
         return attn.to_out[0](mixed.flatten(2).to(dtype))
 
 
-class Attention(nn.Module, AttentionModuleMixin):
+class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     """Attention among image tokens, or from image tokens to the text."""
 
     _default_processor_cls = AttnProcessor
@@ -93,7 +93,7 @@ class Attention(nn.Module, AttentionModuleMixin):
 
     def __init__(self, width: int, heads: int, cross_attention_dim: int | None, upcast_attention: bool) -> None:
         super().__init__()
-        self.heads = heads
+        self.describe_widths(width, cross_attention_dim or width, heads)
         self.upcast_attention = upcast_attention
         self.is_cross_attention = cross_attention_dim is not None
         self.to_q = nn.Linear(width, width, bias=False)

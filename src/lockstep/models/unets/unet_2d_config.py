@@ -63,6 +63,7 @@ class UNetPlan:
     layers_per_block: tuple[int, ...]
     down_block_types: tuple[str, ...]
     mid_block_type: str | None
+    up_block_types: tuple[str, ...]  # none in a ControlNet
     heads: tuple[int, ...]
     only_cross_attention: tuple[bool, ...]
     down_depths: tuple[tuple[int, ...], ...]
@@ -86,6 +87,13 @@ class UNetPlan:
             only_cross_attention=only_cross,
         )
 
+    def attends(self, level: int) -> bool:
+        """Whether a block of that level has attention, on the way down, in the middle or on the way up."""
+        last = len(self.block_out_channels) - 1
+        kinds = [self.down_block_types[level], self.up_block_types[last - level] if self.up_block_types else ""]
+        kinds += [self.mid_block_type or ""] if level == last else []
+        return any("CrossAttn" in kind for kind in kinds)
+
 
 def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
     """Check a configuration and write it out block by block; what cannot work is a ConfigError."""
@@ -105,6 +113,7 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
         layers_per_block=layers,
         down_block_types=down_types,
         mid_block_type=config["mid_block_type"],
+        up_block_types=tuple(config.get("up_block_types") or ()),
         heads=heads_per_block(owner, config, count),
         only_cross_attention=per_block(owner, "only_cross_attention", config["only_cross_attention"], count),
         down_depths=tuple(depths_of(owner, depth, number) for depth, number in zip(depths, layers, strict=True)),
@@ -177,12 +186,12 @@ def depths_of(owner: str, depth: int | tuple[int, ...], layers: int) -> tuple[in
     """The number of transformer layers after each resnet of one block."""
     if isinstance(depth, int):
         return (depth,) * layers
-    if len(depth) != layers:
+    if len(depth) < layers:
         raise ConfigError(
             f"{owner}: transformer_layers_per_block gives {list(depth)} for a block of {layers} resnets; "
             "give one number, or one per resnet."
         )
-    return tuple(depth)
+    return tuple(depth[:layers])  # published configs may list more than a block has
 
 
 def plan_up_depths(
@@ -216,13 +225,13 @@ def one_text_width(owner: str, config: Mapping[str, Any], count: int) -> int:
 
 
 def check_divisions(plan: UNetPlan) -> None:
-    """Channels that the norms and the heads can divide."""
-    for channels, heads in zip(plan.block_out_channels, plan.heads, strict=True):
+    """Channels that the norms can divide, and where there is attention, the heads."""
+    for level, (channels, heads) in enumerate(zip(plan.block_out_channels, plan.heads, strict=True)):
         if channels % plan.resnet.groups:
             raise ConfigError(
                 f"{plan.owner}: block_out_channels {channels} is no multiple of norm_num_groups {plan.resnet.groups}."
             )
-        if channels % heads:
+        if plan.attends(level) and channels % heads:
             raise ConfigError(
                 f"{plan.owner}: block_out_channels {channels} cannot be divided into {heads} heads "
                 "(attention_head_dim is the number of heads in published configs)."

@@ -64,6 +64,8 @@ class TextTimeEmbedding(nn.Module):
 class UNet2DEncoder(ModelMixin):
     """The conditions, the way down and the middle; the classes that register a config build on it."""
 
+    _supports_gradient_checkpointing = True
+
     def build_conditions(self, plan: UNetPlan) -> None:
         """Embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
@@ -156,7 +158,7 @@ class UNet2DEncoder(ModelMixin):
     ) -> None:
         """Refuse what the weights cannot take, before anything is computed."""
         owner = type(self).__name__
-        check_sample(owner, sample, self.config["in_channels"], self.conv_in.weight.dtype)
+        check_sample(owner, sample, self.config["in_channels"], self.dtype)
         if min(self.level_sizes(sample)[-1]) < 1:
             raise InputError(
                 f"{owner}: {sample.shape[2]}×{sample.shape[3]} latents are too small to be halved "
@@ -190,7 +192,7 @@ class UNet2DEncoder(ModelMixin):
             if mask is not None:
                 raise InputError(f"{owner}: encoder_attention_mask was given without encoder_hidden_states.")
             return
-        check_tensor(owner, "encoder_hidden_states", text, self.conv_in.weight.dtype, sample.device)
+        check_tensor(owner, "encoder_hidden_states", text, self.dtype, sample.device)
         if text.ndim != 3 or text.shape[0] != batch:
             raise InputError(
                 f"{owner}: encoder_hidden_states has to be ({batch}, tokens, {width}), got {tuple(text.shape)}."
@@ -275,7 +277,7 @@ class UNet2DEncoder(ModelMixin):
 
 def mask_to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """A mask (1 keep, 0 leave out) as a bias on the scores; -10000 as published, so an all-zero row stays finite."""
-    return None if mask is None else ((1 - mask.to(dtype)) * -10000.0)[:, None, None, :]
+    return None if mask is None else ((1 - mask.to(dtype)) * -10000.0)[:, None, :]
 
 
 def check_sample(owner: str, sample: Tensor, in_channels: int, weights_dtype: torch.dtype) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ def diagnose(
 
     `reference` and `candidate` are what was recorded (a module, a pipeline, or `Live(target, call)`); give the one, the
     other, or both. With neither, only what the recorded values themselves prove is found. `rounding` also looks for
-    causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet one;
-    `tell` is given what is being tried, and an interrupt ends the search with what it has.
+    causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet
+    one; `tell` is given what is being tried, and an interrupt ends the search with what it has.
     """
     differs = comparison.verdict in (Verdict.BUG, Verdict.DRIFT) and comparison.first is not None
     if not differs and not (rounding and comparison.verdict is Verdict.NOISE):
@@ -63,10 +64,14 @@ def diagnose(
         if live is not None:
             shared = FIRST_SIDE if not turned and sides[1][0] is not None else 1
             across = sides[0][0] if turned else sides[1][0]
-            late = lambda most=evaluations * shared: log.spent > most
+            late = partial(_spent, log, evaluations * shared)
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
     comparison.causes = together(comparison, _searched(comparison, searches, limit, rounding, log), recorded)
     return comparison.causes
+
+
+def _spent(log: SearchLog, most: float) -> bool:
+    return log.spent > most
 
 
 def _searched(

@@ -1,4 +1,4 @@
-"""What both sides show by themselves: weights that differ, inputs that are written into, attributes that are not the same.
+"""What both sides show by themselves: weights that differ, inputs that are written into, attributes that differ.
 
 Each becomes one edit that is tried on the whole run: a fact that changes nothing is no cause.
 """
@@ -100,7 +100,9 @@ def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str
         return "weights_precision", f"{where} {next(iter(details)).replace('holds its', 'are their')}"
     if len(names) == 1 and names != {"weight_values"}:
         shown = ", ".join(f"`{path}`" for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-        each = f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds)).partition('|')[2]}"
+        each = (
+            f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds)).partition('|')[2]}"
+        )
         return next(iter(names)), f"{shown}: {each}"
     return "weight_values", f"{where} hold other values: not loaded, stale, or of another checkpoint"
 
@@ -134,7 +136,9 @@ def written_in_place(search: Any) -> Iterator[Edit]:
     for members in groups.values():
         first = members[0]
         changes = tuple(OperationChange(frozenset([w.site]), _on_copy(w.index)) for w in members)
-        words = f"`{first.site}` writes into {first.maker}, which is used again" + (f" (in {len(members)} places)" if len(members) > 1 else "")  # fmt: skip
+        words = f"`{first.site}` writes into {first.maker}, which is used again" + (
+            f" (in {len(members)} places)" if len(members) > 1 else ""
+        )
         undone = f"`{first.site}` on a copy of its input"
         yield Edit("in_place", undone, changes, rank=1, fault=f"{words}, in the {side}")
 

@@ -30,7 +30,8 @@ class Goal:
     size: int = 0
 
     def difference(self, value: torch.Tensor) -> Array | None:
-        """What is left between the live value and the goal, element by element or as a sketch; None for another shape."""
+        """What is left between the live value and the goal, element by element or as a sketch; None for another
+        shape."""
         if value.numel() != self.size:
             return None
         if self.array is not None:

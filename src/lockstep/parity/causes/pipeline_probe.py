@@ -45,7 +45,8 @@ class SchedulerChange:
 
 
 class PipelineFrames(EditFrames):
-    """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step has the same ones."""
+    """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step
+    has the same ones."""
 
     def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
         super().__init__()
@@ -145,8 +146,14 @@ class PipelineProbe(Probe):
         ):
             warnings.simplefilter("ignore")
             recorder = record(
-                self.live.target, Path(folder, "t.trace"), keep=keep, level=level, weights=False, name=self.live.name, adjust=adjust
-            )  # fmt: skip
+                self.live.target,
+                Path(folder, "t.trace"),
+                keep=keep,
+                level=level,
+                weights=False,
+                name=self.live.name,
+                adjust=adjust,
+            )
             if self._between_modules(edits):
                 self._remembered.in_force(stack, writing=observe is not None)
                 if observe is None:

@@ -80,7 +80,8 @@ class Trial:
 
     @property
     def order(self) -> tuple[float, ...]:
-        """Equal to the last bit first, then what rounding explains, then by residual in steps of a factor 2; the more specific name among equals."""
+        """Equal to the last bit first, then what rounding explains, then by residual in steps of a factor 2; the
+        more specific name among equals."""
         level = (
             -1.0
             if self.residual == 0
@@ -128,9 +129,17 @@ class Probe:
     """One module of a live model with the arguments of one recorded call."""
 
     def __init__(
-        self, modules: Mapping[str, nn.Module], path: str, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read, goal: Goal,
-        held: Iterable[Edit] = (), checks: Iterable[tuple[str, Goal]] = (), log: SearchLog | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        modules: Mapping[str, nn.Module],
+        path: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        read: Read,
+        goal: Goal,
+        held: Iterable[Edit] = (),
+        checks: Iterable[tuple[str, Goal]] = (),
+        log: SearchLog | None = None,
+    ) -> None:
         self.path, self.read, self.goal, self.everything = path, read, goal, modules
         self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
         self.modules = {p: m for p, m in modules.items() if p == self.owner or p.startswith(f"{self.owner}.")}
@@ -262,7 +271,8 @@ class Probe:
         return trial
 
     def _tried(self, edits: list[Edit]) -> torch.Tensor | None:
-        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply wrong."""
+        """The watched value, or None where the run fails: a hypothesis that does not fit these shapes is simply
+        wrong."""
         value = None
         with noted(self.log, [*self.held, *edits], self.path):
             value = self.value(edits)
@@ -322,7 +332,8 @@ class Probe:
         return best
 
     def screen(self, edit: Edit) -> float:
-        """How much of the error is left, to first order, for the best value of a quantity that is one now; 1 for nothing."""
+        """How much of the error is left, to first order, for the best value of a quantity that is one now; 1 for
+        nothing."""
         if edit.refit is None or not math.isfinite(self.goal.before):
             return 1.0
         if self._here is None:

@@ -191,7 +191,10 @@ def _sampled(a: Trace, b: Trace, left: Entry, right: Entry, x: Array, y: Array) 
             noise = np.asarray(b.array(draw)).astype(np.float64).reshape(-1)
             moved = (difference != 0) & (noise != 0)
             if moved.mean() > 0.9 and bool(np.all(difference[moved] * noise[moved] > 0)):
-                words = f"a random draw (`{draw.key}`) times a positive spread is added: a posterior is sampled where its mode is taken"
+                words = (
+                    f"a random draw (`{draw.key}`) times a positive spread is added: a posterior is sampled where its "
+                    "mode is taken"
+                )
                 proof = f"all {int(moved.sum())} differences have the sign of the draw"
                 return [ValueFinding("posterior_sample", words, 0.0, 0, proof)]
     return []
@@ -260,10 +263,31 @@ def _combination_finding(labels: list[str], a: list[float], b: list[float], resi
 
 # True of the values by themselves, bit for bit or by their number; all others only describe the difference.
 _FACTS = {
-    "precision", "timestep_dtype", "timestep_offset", "schedule_reversed", "schedule_shift", "schedule_end", "random_stream",
-    "random_offset", "patch_noise", "dropout", "wrong_operand", "input_values", "pooling_index", "posterior_sample", "exception",
-    "half_swap", "reversed", "shifted", "axes_swapped", "interleave", "channel_order", "permutation", "guidance", "value_range",
-}  # fmt: skip
+    "precision",
+    "timestep_dtype",
+    "timestep_offset",
+    "schedule_reversed",
+    "schedule_shift",
+    "schedule_end",
+    "random_stream",
+    "random_offset",
+    "patch_noise",
+    "dropout",
+    "wrong_operand",
+    "input_values",
+    "pooling_index",
+    "posterior_sample",
+    "exception",
+    "half_swap",
+    "reversed",
+    "shifted",
+    "axes_swapped",
+    "interleave",
+    "channel_order",
+    "permutation",
+    "guidance",
+    "value_range",
+}
 MANY = 16  # elements from which a rearrangement is no chance
 
 
@@ -271,7 +295,14 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
     size = int(np.prod(node.shape)) if node.shape else 1
     if finding.name == "coefficients":
         return node.key.path.startswith("@")
-    few = finding.name in ("timestep_dtype", "timestep_offset", "schedule_end", "schedule_shift", "schedule_reversed", "input_values")  # fmt: skip
+    few = finding.name in (
+        "timestep_dtype",
+        "timestep_offset",
+        "schedule_end",
+        "schedule_shift",
+        "schedule_reversed",
+        "input_values",
+    )
     return finding.name in _FACTS and (few or size >= MANY)
 
 

@@ -63,7 +63,10 @@ def _cause(search: Any, first: NodeResult, node: NodeResult, goal: Goal, apart: 
     drawn = _draw_before(search.own, node)
     dropped = drawn is not None and "dropout" in drawn
     name = "dropout" if dropped else "non_deterministic" if chance else "stale_state"
-    what = f"the candidate does not repeat itself: the same run once more differs by {apart:.2g} from the recorded one, threshold {goal.tau:.1e}"  # fmt: skip
+    what = (
+        f"the candidate does not repeat itself: the same run once more differs by {apart:.2g} from the recorded one, "
+        f"threshold {goal.tau:.1e}"
+    )
     if dropped:
         why, fix = f"{what}; a dropout draws before it", "switch the dropout off (`eval()`)"
     elif chance:

@@ -1,7 +1,7 @@
 """Differences inside the floor that have a cause all the same: another rounding of the same formula.
 
-A floor says how far rounding can carry a value, not that it did: `x / 160` and `x * (1 / 160)` are both right, differ in
-a last bit, and times 981 that is 1e-5 of a sine. Such a cause is no fault, but it is found and proven like one.
+A floor says how far rounding can carry a value, not that it did: `x / 160` and `x * (1 / 160)` are both right, differ
+in a last bit, and times 981 that is 1e-5 of a sine. Such a cause is no fault, but it is found and proven like one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LARGE = 4.0  # evaluations that one run counts as: what costs more is no formula
 
 
 def rounding_causes(search: Any, comparison: Comparison) -> tuple[list[Edit], list[Cause]]:
-    """Causes of what is above the rounding prior and inside the floor, one behind the other, with the edits that prove them."""
+    """Causes of what is above the rounding prior and inside the floor, one behind the other, with the edits that
+    prove them."""
     for node in [n for n in comparison.nodes if n.status is Status.FLOOR and not n.key.is_operation][:NODES]:
         for probe in search.module_probes(comparison, node):
             steps = _steps(probe)

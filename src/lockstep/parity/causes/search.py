@@ -97,7 +97,8 @@ class CauseSearch(RecordedCalls):
         return None if closing.closes else closing.again
 
     def at_the_node(self, trial: Trial, comparison: Comparison, node: NodeResult) -> Trial:
-        """The proof at the first bad value itself, where it holds there too: further on other values dilute the error."""
+        """The proof at the first bad value itself, where it holds there too: further on other values dilute the
+        error."""
         if trial.goal.node is node or not node.key.is_operation:
             return trial
         for probe in self.module_probes(comparison, node):

@@ -95,7 +95,9 @@ def not_found(comparison: Comparison) -> Cause:
     why = f"cause not found: {tried_words(log)}; {inputs_words(comparison, node)}"
     before = node.error if node.error is not None else float("inf")
     evidence = {"accepted": False, "tried": dict(log.tried)}
-    return Cause("unknown", why, str(node.key), before, before, node.floor, next_command(comparison), evidence, Standing.UNKNOWN)  # fmt: skip
+    return Cause(
+        "unknown", why, str(node.key), before, before, node.floor, next_command(comparison), evidence, Standing.UNKNOWN
+    )
 
 
 def tried_words(log: SearchLog) -> str:
@@ -123,7 +125,10 @@ def next_command(comparison: Comparison) -> str:
     first = comparison.first
     if first is None or not comparison.reference_path or not comparison.candidate_path:
         return ""
-    return f"look at this node alone: lockstep parity zoom {comparison.reference_path} {comparison.candidate_path} --at '{first.key}'"
+    return (
+        f"look at this node alone: lockstep parity zoom {comparison.reference_path} {comparison.candidate_path} --at "
+        f"'{first.key}'"
+    )
 
 
 def cause_name(edit: Edit, turned: bool) -> str:
@@ -131,7 +136,10 @@ def cause_name(edit: Edit, turned: bool) -> str:
 
 
 def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
-    """What to change in the port. An edit of the candidate is the repair itself; one of the reference imitates the fault."""
+    """What to change in the port.
+
+    An edit of the candidate is the repair itself; one of the reference imitates the fault.
+    """
     at = place_of(edit, node)
     words, _, many = edit.detail.partition(" (in all ")
     many = f" (in all {many}" if many and not at.endswith(" more") else ""

@@ -143,7 +143,12 @@ def _offsets(x: Array, y: Array) -> Iterator[ValueFinding]:
             continue
         others = tuple(i for i in range(x.ndim) if i != axis)
         vector = d.mean(axis=others, keepdims=True)
-        yield ValueFinding("missing_bias", f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing", relative_l2(x, x + (d - vector)), 4)  # fmt: skip
+        yield ValueFinding(
+            "missing_bias",
+            f"a vector along axis {axis} (norm {float(np.linalg.norm(vector)):.3g}) is added or missing",
+            relative_l2(x, x + (d - vector)),
+            4,
+        )
 
 
 def _clipped(x: Array, y: Array) -> Iterator[ValueFinding]:
@@ -266,7 +271,8 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
         found.append(
             ValueFinding(
                 "schedule_end",
-                f"only the {'first' if not wrong[0] else 'last'} of {name} differs: {y[wrong[0]]:.5g} instead of {x[wrong[0]]:.5g}",
+                f"only the {'first' if not wrong[0] else 'last'} of {name} differs: {y[wrong[0]]:.5g} instead of "
+                f"{x[wrong[0]]:.5g}",
                 0.0,
                 1,
             )
@@ -274,7 +280,10 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
     steps_x, steps_y = np.diff(x), np.diff(y)
     if not found and x.size > 2:
         even = [bool(np.ptp(s) <= 1.001) for s in (steps_x, steps_y)]
-        words = f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, {steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        words = (
+            f"other steps: {name}: {steps_x[0]:.4g} … {steps_x[-1]:.4g} in the reference, "
+            f"{steps_y[0]:.4g} … {steps_y[-1]:.4g} in the candidate"
+        )
         found.append(ValueFinding("timestep_spacing", words + (", both even" if all(even) else ""), 0.0, 2))
     return found
 

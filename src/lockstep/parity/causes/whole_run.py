@@ -40,10 +40,16 @@ class Closing:
 
     @property
     def closes(self) -> bool:
-        """Nothing is different any more, but for names that two values have exchanged and the inside of what was moved."""
+        """Nothing is different any more, but for names that two values have exchanged and the inside of what was
+        moved."""
         if self.again.verdict in (Verdict.PASS, Verdict.NOISE):
             return True
-        moved = tuple(f"{c.path}{end}" for c in self.edit.changes if isinstance(c, ModuleChange) and "." in c.path for end in ("|", ".", "/"))  # fmt: skip
+        moved = tuple(
+            f"{c.path}{end}"
+            for c in self.edit.changes
+            if isinstance(c, ModuleChange) and "." in c.path
+            for end in ("|", ".", "/")
+        )
         bad = [n for n in self.again.nodes if n.bad and n.role is not Role.HEALED and not n.key.is_operation]
         left = [n for n in bad if not f"{n.key.path}|".startswith(moved)]
         return bool(self.again.nodes) and not left and (bool(moved) or self.again.verdict is Verdict.INVALID)

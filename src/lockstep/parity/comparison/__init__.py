@@ -1,6 +1,7 @@
 """Two traces to one verdict, with numpy alone.
 
 align.py, weights.py   which value belongs to which, by name, by the weights' values, by order
+layout.py              other axes, other batches, fused layers: read in the reference's order
 answer.py              `compare`: every pair measured, then judged
 priors.py              what rounding alone explains
 verdict.py, guards.py  from the measured values to PASS, NOISE, BUG, DRIFT, INVALID, INCONCLUSIVE

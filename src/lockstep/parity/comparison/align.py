@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections import Counter, defaultdict
@@ -26,6 +27,7 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "out.image"), ("vae.decode", "out")),
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
+ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
 
 
@@ -131,7 +133,8 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
 
 
 def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
-    """Modules without weights of their own, by what they contain: the one of either side that holds just these weights."""
+    """Modules without weights of their own, by what they contain: the one of either side that holds just these
+    weights."""
     held_a: dict[str, set[int]] = defaultdict(set)
     held_b: dict[str, set[int]] = defaultdict(set)
     for number, match in enumerate(m for m in matches if m.kind != "different"):
@@ -180,6 +183,7 @@ class _Work:
         self.left_a = {entry.seq: entry for entry in a.entries}
         self.left_b = {entry.seq: entry for entry in b.entries}
         self.pairs: list[Pair] = []
+        self._partners = {path for path, _ in modules.values()}
         self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
         for entry in b.entries:
             if not entry.key.is_input and not entry.key.is_operation:
@@ -271,6 +275,7 @@ class _Work:
                 continue
             candidates = free[(left.key.step, partner[0], left.key.call, left.key.is_input)]
             fitting = [right for right in candidates if right.shape == left.shape]
+            fitting = fitting or [right for right in candidates if len(candidates) == 1 and _arranged(left, right)]
             if fitting:
                 candidates.remove(fitting[0])
                 self.take(left, fitting[0], "order")
@@ -292,7 +297,19 @@ class _Work:
             )
             for block in matcher.get_matching_blocks():
                 for offset in range(block.size):
-                    self.take(lefts[block.a + offset], rights[block.b + offset], "sequence")
+                    left, right = lefts[block.a + offset], rights[block.b + offset]
+                    if self._same_role(left, right):
+                        self.take(left, right, "sequence")
+
+    def _same_role(self, left: Entry, right: Entry) -> bool:
+        """False for two values of one shape that are known to be different things: other layers, others' partners."""
+        if left.key.is_operation or right.key.is_operation:
+            return left.key.is_operation and right.key.is_operation
+        known = self.modules.get(left.key.path)
+        if (known is not None and known[0] != right.key.path) or (known is None and right.key.path in self._partners):
+            return False
+        roles = _role(left.op), _role(right.op)
+        return "" in roles or roles[0] == roles[1]
 
     def operations_of_other_shape(self) -> None:
         """The same operation of the same module, but with another shape: the place where the shapes part."""
@@ -335,5 +352,17 @@ def _similar_operation(left: Entry, right: Entry) -> bool:
 
 
 def _signature(entry: Entry) -> tuple[Any, ...]:
-    kind = entry.op if entry.key.is_operation else entry.key.slot.split(".")[0]
-    return (kind, entry.shape, entry.is_float)
+    if entry.key.is_operation:
+        return (entry.op, entry.shape, entry.is_float)
+    return (entry.key.slot.split(".")[0], tuple(sorted(entry.shape)), entry.is_float)
+
+
+def _arranged(left: Entry, right: Entry) -> bool:
+    """True if the values may be the same in another order or batch; the values themselves are looked at later."""
+    sizes = sorted((math.prod(left.shape), math.prod(right.shape)))
+    return left.is_float and right.is_float and sizes[0] > 0 and sizes[1] % sizes[0] == 0
+
+
+def _role(op: str) -> str:
+    """What a layer is for, from its class; "" for a class that says nothing."""
+    return next((role for role in ROLES if role in op.lower()), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import Stats, ratio, sketch_and_stats, sketch_error
 from .align import Alignment, Pair, align_traces
 from .guards import guard
+from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
 from .results import Comparison, Coverage, NodeResult, Status, Verdict, is_without
 from .structure import from_arrays, from_sketches
@@ -88,17 +90,32 @@ def _compare(
     if problems:
         result.reasons = problems
         return result
+    a, b, alignment, layout = arrange(a, b, alignment)
+    result.coverage = _coverage(a, alignment)
+    result.unmeasured = [str(pair.b.key) for pair in layout.unmeasured]
     measurement = _Measurement(a, b, floor, limits, {d["path"] for d in result.attributes})
     result.nodes = [measurement.node(pair, order) for order, pair in enumerate(alignment.pairs)]
+    for pair, node in zip(alignment.pairs, result.nodes, strict=True):
+        node.arranged = layout.told.get(pair.a.seq, "")
     measurement.apply_thresholds(result.nodes)
     _end_of_candidate(a, b, alignment, result)
     assign_roles(result.nodes, limits, local)
     decide(result, limits)
     guard(a, b, result)
+    _ended_early(a, b, result)
     for node in result.origins[:_STRUCTURE_NODES]:
         measurement.add_structure(node)
     _add_remarks(a, b, result)
+    _add_arrangements(result)
     return result
+
+
+def arranged_traces(
+    reference: Trace, candidate: Trace, map: str | Path | Mapping[str, Any] = "auto"
+) -> tuple[Trace, Trace]:
+    """Both traces with the values that are kept in another order read in one order."""
+    a, b, *_ = arrange(reference, candidate, align_traces(reference, candidate, map))
+    return a, b
 
 
 def _not_comparable(a: Trace, b: Trace, alignment: Alignment) -> list[str]:
@@ -360,12 +377,30 @@ def _end_of_candidate(a: Trace, b: Trace, alignment: Alignment, result: Comparis
         return
     last = alignment.pairs[-1].a.seq if alignment.pairs else -1
     lacking = next((e for e in a.entries if e.seq > last and not e.key.is_operation), None)
-    what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
-    result.reasons.append(what)
     if lacking is not None:
+        what = _ending("candidate", b.exception)
         result.nodes.append(
             NodeResult(lacking.key, len(result.nodes), Status.STRUCT, op=lacking.op, shape=lacking.shape, problem=what)
         )
+
+
+def _ended_early(a: Trace, b: Trace, result: Comparison) -> None:
+    """A side that raised has a verdict of its own, with what was compared until there."""
+    raised = [(side, t.exception) for side, t in (("reference", a), ("candidate", b)) if t.exception is not None]
+    if not raised or result.verdict is Verdict.INVALID:
+        return
+    before = "what was compared until there agrees"
+    if result.first is not None and result.first.status is Status.OVER:
+        before = f"before that, first difference: {result.first.describe()}"
+    elif result.first is not None:
+        before = f"the first value that is missing is `{result.first.key}`; {before}"
+    result.verdict = Verdict.RAISED
+    result.reasons.insert(0, "; ".join([*(_ending(side, what) for side, what in raised), before]))
+
+
+def _ending(side: str, exception: Mapping[str, Any]) -> str:
+    where = f" ({exception['where']})" if exception.get("where") else ""
+    return f"the {side} ended with {exception.get('type')}: {exception.get('message')}{where}"
 
 
 def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
@@ -384,8 +419,42 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
             result.reasons.append(
                 f"the {side}'s {name} was loaded from {source}, a temporary place: the weights may be gone tomorrow"
             )
-    if a.exception is not None:
-        result.reasons.append(f"the reference run ended with {a.exception.get('type')}: {a.exception.get('message')}")
+    for side, trace in (("reference", a), ("candidate", b)):
+        fused = trace.meta.get("fused")
+        if isinstance(fused, dict) and fused:
+            first, inside = next(iter(fused.items()))
+            result.reasons.append(
+                f"the {side}'s `{first}` is compiled: the values of {sum(map(_count, fused.values()))} modules inside "
+                f"were fused away and are not compared, the first of them {_first_name(inside)}"
+            )
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _first_name(value: Any) -> str:
+    return f"`{value[0]}`" if isinstance(value, list) and value else "unknown"
+
+
+def _add_arrangements(result: Comparison) -> None:
+    """Which values were read in another order than they stand in, and which could not be."""
+    kinds: dict[str, list[NodeResult]] = defaultdict(list)
+    for node in result.nodes:
+        if node.arranged:
+            word = node.arranged.split(" ")[0]
+            kinds["rows" if word.isdigit() else word].append(node)
+    for nodes in kinds.values():
+        first = nodes[0]
+        result.reasons.append(
+            f"{len(nodes)} values are arranged otherwise in the candidate and were compared in the reference's order, "
+            f"first `{first.key}`: {first.arranged}"
+        )
+    if result.unmeasured:
+        result.reasons.append(
+            f"{len(result.unmeasured)} values are arranged otherwise in the candidate and only sketches of them were "
+            f"kept, first `{result.unmeasured[0]}`: not compared; record them with --keep full to compare them"
+        )
 
 
 def _temporary_sources(trace: Trace) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a setting is: by the code's default, by the checkpoint's file, in the live module, and by the shapes of the tensors.
+"""What a setting is: by the code's default, by the checkpoint's file, in the live module, and by the tensors' shapes.
 
 A default that the file overrides is no fault, and neither is a key that nothing reads: only what is in force counts.
 """
@@ -81,7 +81,10 @@ class Setting:
         """Why two columns cannot both be true; empty if they can."""
         for name, value in (("effective", self.effective), ("file", self.file)):
             if value is not None and self.implied is not None and not same(value, self.implied):
-                return f"the tensors imply {self.implied}, the {'live module' if name == 'effective' else 'file'} says {value}"
+                return (
+                    f"the tensors imply {self.implied}, the {'live module' if name == 'effective' else 'file'} says "
+                    f"{value}"
+                )
         if self.effective is not None and self.file is not None and not same(self.effective, self.file):
             return f"the file says {self.file}, in force is {self.effective}"
         if (

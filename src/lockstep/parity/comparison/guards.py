@@ -44,11 +44,17 @@ def _not_seen(a: Trace, b: Trace, result: Comparison) -> str:
     if stats.n == 0:
         return f"the reference's last value `{final.key}` has no elements"
     if final.is_float and (stats.nan or stats.inf == stats.n):
-        return f"the reference's last value `{final.key}` is not finite: {stats.nan} NaN, {stats.inf} infinite of {stats.n}"
+        return (
+            f"the reference's last value `{final.key}` is not finite: {stats.nan} NaN, {stats.inf} infinite of "
+            f"{stats.n}"
+        )
     more = {loop: (count, _loops(a)[loop]) for loop, count in _loops(b).items() if count > _loops(a).get(loop, count)}
     for loop, (candidate, reference) in more.items():
         if "stopped_at" not in a.meta:
-            return f"the candidate has {candidate} steps of `{loop}`, the reference {reference}: cut off, or asked for fewer"
+            return (
+                f"the candidate has {candidate} steps of `{loop}`, the reference {reference}: cut off, or asked for "
+                "fewer"
+            )
     return ""
 
 
@@ -74,7 +80,10 @@ def _relabelled(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
         x, y = a.get(node.key), b.get(node.other)
         if x is not None and y is not None and x.has_data and y.has_data and a.raw(x) == b.raw(y):
             left, right = node.dtypes
-            return f"`{node.key}` holds the same bytes on both sides, labelled {left} and {right}: one of the two is mislabelled"
+            return (
+                f"`{node.key}` holds the same bytes on both sides, labelled {left} and {right}: one of the two is "
+                "mislabelled"
+            )
     return ""
 
 
@@ -90,7 +99,8 @@ def _exchanged(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
         theirs = b.get(partner.other)
         if theirs is not None and _value(b, theirs) == _value(a, x):
             return (
-                f"the candidate's `{node.key}` is the reference's `{partner.key}` and the other way round, to the last bit, "
+                f"the candidate's `{node.key}` is the reference's `{partner.key}` and the other way round, to the "
+                "last bit, "
                 "while all that follows is equal: mislabelled, the two names are exchanged"
             )
     return ""
@@ -120,7 +130,8 @@ def _shifted(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
         return ""
     side = "later" if shift > 0 else "earlier"
     return (
-        f"{count} of {values} values of the candidate's loop are the reference's to the last bit under a step label that is "
+        f"{count} of {values} values of the candidate's loop are the reference's to the last bit under a step label "
+        "that is "
         f"{abs(shift)} {side}: mislabelled, the labels are shifted"
     )
 

@@ -13,7 +13,7 @@ from ..trace.names import Key
 
 
 class Verdict(StrEnum):
-    """The six answers; every one of them is printed with its coverage."""
+    """The seven answers; every one of them is printed with its coverage."""
 
     PASS = "PASS"
     NOISE = "NOISE"
@@ -21,6 +21,7 @@ class Verdict(StrEnum):
     DRIFT = "DRIFT"
     INVALID = "INVALID"
     INCONCLUSIVE = "INCONCLUSIVE"
+    RAISED = "RAISED"
 
     def passes(self, strict: bool = False) -> bool:
         """Whether a test may go on: PASS, and NOISE too where nobody is strict."""
@@ -93,7 +94,7 @@ class NodeResult:
     order: int  # rank in the reference's order
     status: Status
     other: Key | None = None  # the candidate's key; None if it has no partner
-    how: str = "name"  # how the two were put side by side: name, weights, order, sequence, map
+    how: str = "name"  # how the two were put side by side: name, weights, order, rows, sequence, map
     op: str = ""  # class of the module, or name of the operation
     shape: tuple[int, ...] = ()
     dtypes: tuple[str, str] = ("", "")
@@ -108,6 +109,7 @@ class NodeResult:
     local_error: float | None = None  # own error with the reference's inputs (teacher forcing)
     gain: float | None = None  # measured amplification of the node, from the floor
     role: Role = Role.NONE
+    arranged: str = ""  # how the candidate's numbers were put in the reference's order, in words
     problem: str = ""  # for STRUCT: what is wrong, in words
     inputs: list[str] = field(default_factory=list)  # keys (as text) of the captured inputs
     structure: Structure | None = None
@@ -259,6 +261,7 @@ class Comparison:
     floor_path: str = ""
     weights: list[dict[str, Any]] = field(default_factory=list)  # parameters that differ, were fused, split, transposed
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
+    unmeasured: list[str] = field(default_factory=list)  # candidate keys that only full tensors could compare
     without: list[str] = field(default_factory=list)  # patterns of values that were left out on purpose
     explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
     search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis

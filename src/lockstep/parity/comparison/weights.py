@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +19,8 @@ _HALF = {"F16": 2.0**-11, "BF16": 2.0**-8, "F8_E4M3": 2.0**-4, "F8_E5M2": 2.0**-
 class WeightMatch:
     """One parameter (or several, fused) of A beside its partner of B."""
 
-    kind: str  # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), rounded, different
+    # same, permuted, transposed, fused (several of A in one of B), split (one of A in several of B), rounded, different
+    kind: str
     a: tuple[str, ...]
     b: tuple[str, ...]
 
@@ -35,7 +36,7 @@ def owner(path: str) -> str:
 
 def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
     """Same path first, then equal values anywhere, then sums of siblings; the rest at equal paths differs."""
-    left_a, left_b = dict(a.params), dict(b.params)
+    left_a, left_b = _measured(a), _measured(b)
     found: list[WeightMatch] = []
 
     def take(kind: str, paths_a: tuple[str, ...], paths_b: tuple[str, ...]) -> None:
@@ -57,6 +58,14 @@ def match_weights(a: Trace, b: Trace) -> list[WeightMatch]:
     for path in [p for p in left_a if p in left_b]:
         take("rounded" if _is_near(a, left_a[path], b, left_b[path]) else "different", (path,), (path,))
     return found
+
+
+def _measured(trace: Trace) -> dict[str, Entry]:
+    """Parameters with their statistics: written beside them, or taken from the data of a file that has no more."""
+    return {
+        path: entry if entry.stats is not None else replace(entry, stats=trace.stats(entry))
+        for path, entry in trace.params.items()
+    }
 
 
 def _is_near(trace_a: Trace, a: Entry, trace_b: Trace, b: Entry) -> bool:

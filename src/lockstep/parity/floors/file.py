@@ -73,7 +73,8 @@ class Floor:
 
 
 def summarize(errors: Iterable[float]) -> FloorValue | None:
-    """Geometric mean and spread over the runs that moved the value; one that hardly did says nothing about the others."""
+    """Geometric mean and spread over the runs that moved the value; one that hardly did says nothing about the
+    others."""
     errors = list(errors)
     least = max(TINIEST, max(errors, default=0.0) / HARDLY)
     logs = [math.log(error) for error in errors if error > least]

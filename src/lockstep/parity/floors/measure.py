@@ -6,7 +6,7 @@ The floor of a value is what a *correct* other implementation may differ by (CES
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import FloorError
 from ..recording.patching import watch_attribute
-from ..recording.recorder import record
+from ..recording.recorder import FUSED, record
 from ..recording.replay import replay
-from ..recording.targets import Target, find_target
+from ..recording.targets import Target, find_target, is_compiled
 from ..recording.values import map_tensors, to_torch
 from ..trace.names import Key
 from ..trace.reader import Trace
@@ -120,7 +120,7 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
     variation = _Variation()
     if kind == "fp64":
         variation.contexts += [
-            lambda: in_float64(parts.modules.values()),
+            lambda: in_float64(list(parts.modules.values())),
             lambda: _setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
             lambda: _changed_inputs(parts, lambda x: x.double() if x.is_floating_point() else x),
             _Upcast,
@@ -158,7 +158,8 @@ def one_ulp(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def is_exact(tensor: torch.Tensor) -> bool:
-    """Whole numbers (in float32 also such over 256): a timestep is what it is, and another library is given the same one."""
+    """Whole numbers (in float32 also such over 256): a timestep is what it is, and another library is given the same
+    one."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -180,21 +181,33 @@ def _recorded_draws(trace: Trace) -> Callable[[int, torch.Tensor], torch.Tensor]
 
 
 @contextmanager
-def in_float64(modules: Any) -> Iterator[None]:
-    """Weights as float64 for a while; the original tensors themselves come back afterwards."""
+def in_float64(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Buffers, and weights that no function mode sees, as float64 for a while; the tensors themselves come back.
+
+    All other weights are raised where they are used (`_Upcast`), one at a time: a model is never in memory twice.
+    """
     swapped: list[tuple[torch.Tensor, torch.Tensor]] = []
     seen: set[int] = set()
     try:
-        for module in modules:
-            for tensor in [*module.parameters(), *module.buffers()]:
-                if tensor.is_floating_point() and id(tensor) not in seen:
-                    seen.add(id(tensor))
-                    swapped.append((tensor, tensor.data))
-                    tensor.data = tensor.data.double()
+        for tensor in [*_buffers(modules), *_weights_of_kernels(modules)]:
+            if tensor.is_floating_point() and id(tensor) not in seen:
+                seen.add(id(tensor))
+                swapped.append((tensor, tensor.data))
+                tensor.data = tensor.data.double()
         yield
     finally:
         for tensor, data in swapped:
             tensor.data = data
+
+
+def _buffers(modules: Iterable[nn.Module]) -> list[torch.Tensor]:
+    return [buffer for module in modules for buffer in module.buffers()]
+
+
+def _weights_of_kernels(modules: Iterable[nn.Module]) -> list[torch.Tensor]:
+    """Of modules that run as one kernel or one compiled graph."""
+    inner = [part for module in modules for part in module.modules()]
+    return [p for part in inner if isinstance(part, FUSED) or is_compiled(part) for p in part.parameters()]
 
 
 class _Upcast(TorchFunctionMode):
@@ -215,7 +228,7 @@ class _Upcast(TorchFunctionMode):
         return func(*args, **{key: self._raise(value) for key, value in (kwargs or {}).items()})
 
     def _raise(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.dtype in self._SMALLER and not isinstance(value, nn.Parameter):
+        if isinstance(value, torch.Tensor) and value.dtype in self._SMALLER:
             return value.double()
         if isinstance(value, torch.dtype) and value in self._SMALLER:
             return torch.float64

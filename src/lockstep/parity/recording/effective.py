@@ -18,7 +18,7 @@ from torch import nn
 
 from ..trace.sketch import Stats
 from .sketch_torch import Sketcher
-from .targets import Target
+from .targets import Target, as_written
 from .values import DTYPE_NAMES
 
 _MAX_ITEMS = 64
@@ -186,5 +186,5 @@ def weights(target: Target) -> list[tuple[str, torch.Tensor]]:
         for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
             if id(tensor) not in seen and not tensor.is_meta:
                 seen.add(id(tensor))
-                found.append((f"{root}.{path}", tensor))
+                found.append((f"{root}.{as_written(path)}", tensor))
     return found

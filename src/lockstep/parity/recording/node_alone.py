@@ -15,7 +15,8 @@ def keep_node(key: Key) -> dict[str, str]:
 
 
 def node_options(key: Key) -> dict[str, Any]:
-    """Options of `record` that end the run where nothing more is needed: behind its step, or behind the module itself."""
+    """Options of `record` that end the run where nothing more is needed: behind its step, or behind the module
+    itself."""
     path = key.path.partition("/")[0]
     stop = None
     if key.step != NO_STEP:

@@ -20,7 +20,7 @@ from .looping import Loop, RecordingStopped
 from .operations import DrawHook, OperationMode
 from .patching import watch_attribute, watch_methods
 from .running_calls import RunningCalls
-from .targets import Target, find_target, takes_time
+from .targets import Target, find_target, is_compiled, takes_time
 from .values import (
     DTYPE_NAMES,
     arguments,
@@ -31,6 +31,7 @@ from .values import (
     outputs,
     parameter_names,
     signature_names,
+    untraced,
 )
 
 LEVELS = ("module", "module+ops")
@@ -154,14 +155,21 @@ class Recorder:
 
     def _watch_modules(self, modules: Mapping[str, nn.Module]) -> None:
         fused_roots = [path for path, module in modules.items() if isinstance(module, FUSED) and not module.training]
+        compiled = [path for path, module in modules.items() if is_compiled(module)]
+        fused: dict[str, list[str]] = {}
         unwatched = []
         for path, module in modules.items():
-            if any(path.startswith(f"{root}.") for root in fused_roots):
+            inside = [root for root in [*fused_roots, *compiled] if path.startswith(f"{root}.")]
+            if inside:
+                if inside[-1] in compiled:
+                    fused.setdefault(inside[0], []).append(path)
                 continue
-            if path in fused_roots:
+            if path in fused_roots or path in compiled:
                 self._watch_fused(path, module)
             elif not self._hook(path, module):
                 unwatched.append(path)
+        if fused:
+            self._writer.meta["fused"] = fused
         if unwatched:
             self._writer.meta["unwatched"] = unwatched
         for root, module in self._target.modules.items():
@@ -195,19 +203,26 @@ class Recorder:
             self._loop.module_done(path)
 
         try:
-            self._stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-            self._stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+            self._stack.callback(module.register_forward_pre_hook(untraced(before), with_kwargs=True).remove)
+            self._stack.callback(module.register_forward_hook(untraced(after), with_kwargs=True).remove)
         except (RuntimeError, AttributeError, TypeError):  # a scripted module takes no hooks
             return False
         return True
 
     def _watch_fused(self, path: str, module: nn.Module) -> None:
-        op, names = type(module).__name__, parameter_names(module)
+        """A module that runs as one kernel or one compiled graph: what goes in and comes out, and nothing inside."""
+        original = module._modules.get("_orig_mod", module)
+        op, names = type(original).__name__, parameter_names(original or module)
+        is_root = path in self._target.modules
+        begins_step = is_root and bool(self._target.schedulers) and takes_time(original or module)
 
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return self._around_call(path, op, names, _without_modes(original), args, kwargs, opaque=True)
+            if begins_step:
+                self._loop.model_called()
+            run = _without_modes(original)
+            return self._around_call(path, op, names, run, args, kwargs, opaque=True, full=is_root)
 
-        watch_attribute(self._stack, module, "forward", around)
+        watch_attribute(self._stack, module, "_compiled_call_impl" if _compiles_itself(module) else "forward", around)
 
     def _around_method(self, path: str, op: str) -> Any:
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -306,6 +321,10 @@ def _is_opaque(module: nn.Module) -> bool:
     if any(True for _ in module.children()):
         return False
     return type(module).__module__.startswith("torch.") or any(True for _ in module.parameters(recurse=False))
+
+
+def _compiles_itself(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _without_modes(function: Any) -> Any:

@@ -11,6 +11,7 @@ from torch import nn
 from ..errors import RecordError
 from .values import parameter_names
 
+COMPILED = "_orig_mod"  # the attribute under which a compiled module keeps what it was made from
 TIME_PARAMETERS = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])
 
 
@@ -28,10 +29,21 @@ class Target:
         seen: set[int] = set()
         for root, module in self.modules.items():
             for path, child in module.named_modules():
-                if id(child) not in seen:
+                path = as_written(path)
+                if id(child) not in seen and f"{root}.{path}" not in found and (path or root not in found):
                     seen.add(id(child))
                     found[f"{root}.{path}" if path else root] = child
         return found
+
+
+def as_written(path: str) -> str:
+    """A path without the part that `torch.compile` puts around a module."""
+    return ".".join(part for part in path.split(".") if part != COMPILED)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """True for what `torch.compile` or `module.compile()` runs as one graph."""
+    return COMPILED in module._modules or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def takes_time(module: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -138,3 +139,11 @@ def to_torch(array: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tenso
     """A tensor of its own from a (mapped, read-only) array."""
     tensor = torch.from_numpy(np.array(array))
     return tensor if dtype is None else tensor.to(dtype)
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that a compiler of torch leaves alone, if one is loaded: a graph ends where it is called."""
+    if "torch._dynamo" not in sys.modules:
+        return function
+    disabled: Callable[..., Any] = torch.compiler.disable(function)
+    return disabled

@@ -1,4 +1,5 @@
-"""One comparison as a page, a terminal text, JSON or JUnit: data to parts, parts to either, so that they cannot disagree."""
+"""One comparison as a page, a terminal text, JSON or JUnit: data to parts, parts to either, so that they cannot
+disagree."""
 
 from __future__ import annotations
 

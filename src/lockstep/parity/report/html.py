@@ -21,14 +21,27 @@ def to_html(report: Report, title: str = "") -> str:
     """The whole page as text."""
     title = title or f"{report.verdict} · parity"
     sections = [
-        _head(report), _causes(report), _not_tried(report), _depth(report), _heat(report), _first(report.first), _loop(report), _pictures(report),
-        _config(report), _settings(report), _weights(report), _coverage(report), _values(report),
-    ]  # fmt: skip
+        _head(report),
+        _causes(report),
+        _not_tried(report),
+        _depth(report),
+        _heat(report),
+        _first(report.first),
+        _loop(report),
+        _pictures(report),
+        _config(report),
+        _settings(report),
+        _weights(report),
+        _coverage(report),
+        _values(report),
+    ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n<style>{_asset("page.css")}</style>\n</head>\n'
-        f'<body class="{report.verdict.lower()}">\n<main>\n{"".join(sections)}</main>\n<script>{_asset("page.js")}</script>\n'
+        '<link rel="icon" '
+        f'href="data:,">\n<title>{escape(title)}</title>\n<style>{_asset("page.css")}</style>\n</head>\n'
+        "<body "
+        f'class="{report.verdict.lower()}">\n<main>\n{"".join(sections)}</main>\n<script>{_asset("page.js")}</script>\n'
         "</body>\n</html>\n"
     )
 
@@ -85,7 +98,8 @@ def _head(report: Report) -> str:
         )
     listed = f'<ul class="reasons">{reasons}</ul>' if reasons else ""
     return (
-        f'<header><span class="badge">{escape(report.verdict)}</span><h1>{_marked(sentence[:1].upper() + sentence[1:])}</h1>'
+        "<header><span "
+        f'class="badge">{escape(report.verdict)}</span><h1>{_marked(sentence[:1].upper() + sentence[1:])}</h1>'
         f'{listed}{command}<dl class="facts">{facts}</dl></header>\n'
     )
 
@@ -96,8 +110,10 @@ def _causes(report: Report) -> str:
         what = "Next" if cause.standing is Standing.UNKNOWN else "To repair"
         fix = f'<p class="fix">{what}: {_marked(cause.fix)}</p>' if cause.fix else ""
         made.append(
-            f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: {escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}'
-            f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at {code(cause.at)}</p></article>"
+            f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: '
+            f"{escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}"
+            f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at "
+            f"{code(cause.at)}</p></article>"
         )
     if report.explained:
         made.append(f"<p><b>With all of it imitated:</b> {_marked(report.explained)}</p>")
@@ -125,7 +141,8 @@ def _first(first: First | None) -> str:
     findings = "".join(f"<li>{_marked(finding)}</li>" for finding in first.findings)
     axes = "".join(
         f"<figure>{svg.axis_chart(axis)}<figcaption>{escape(axis.name)} ({axis.size}): "
-        f"{'evenly spread' if axis.concentration < 1.5 else f'{axis.concentration:.1f} × even at {axis.top_index}'}</figcaption></figure>"
+        f"{'evenly spread' if axis.concentration < 1.5 else f'{axis.concentration:.1f} × even at {axis.top_index}'}"
+        "</figcaption></figure>"
         for axis in first.axes
     )
     looks = f"<h3>What the difference looks like</h3><ul>{findings}</ul>" if findings else ""
@@ -136,9 +153,20 @@ def _first(first: First | None) -> str:
 def _depth(report: Report) -> str:
     first = report.first.key if report.first else None
     chart = svg.depth_chart(report.curve, first)
-    legend = _legend([("same", "equal to the last bit"), ("prior", "rounding"), ("floor", "inside the floor"), ("over", "over"),
-                      ("struct", "not comparable"), ("healed", "differs, heals")])  # fmt: skip
-    note = "One dot per module output, in the order of computation. The band is what is allowed; the dashed line is the measured floor."
+    legend = _legend(
+        [
+            ("same", "equal to the last bit"),
+            ("prior", "rounding"),
+            ("floor", "inside the floor"),
+            ("over", "over"),
+            ("struct", "not comparable"),
+            ("healed", "differs, heals"),
+        ]
+    )
+    note = (
+        "One dot per module output, in the order of computation. The band is what is allowed; the dashed line is the "
+        "measured floor."
+    )
     return _section("Error against depth", chart + legend, note)
 
 
@@ -187,8 +215,11 @@ def _pictures(report: Report) -> str:
 
 def _picture(picture: PicturePair) -> str:
     if picture.is_video:
-        strips = [("reference", [f.reference for f in picture.frames]), ("candidate", [f.candidate for f in picture.frames]),
-                  ("difference", [f.difference for f in picture.frames])]  # fmt: skip
+        strips = [
+            ("reference", [f.reference for f in picture.frames]),
+            ("candidate", [f.candidate for f in picture.frames]),
+            ("difference", [f.difference for f in picture.frames]),
+        ]
         rows = "".join(
             f'<div class="strip"><span>{name}</span>'
             + "".join(f'<img alt="{name}" src="{data_uri(image)}">' for image in images)
@@ -213,7 +244,8 @@ def _triptych(picture: PicturePair, frame: FramePair) -> str:
     )
     flip = (
         f'<figure class="flip" title="hold to see the candidate"><img alt="flip" src="{data_uri(frame.reference)}">'
-        f'<img class="other" alt="" src="{data_uri(frame.candidate)}"><figcaption>flip: point at it</figcaption></figure>'
+        f'<img class="other" alt="" src="{data_uri(frame.candidate)}"><figcaption>flip: point at '
+        "it</figcaption></figure>"
     )
     told = (
         f"{_psnr(frame)}, largest difference {frame.largest * 255:.2g} of 255"
@@ -258,7 +290,8 @@ def _weights(report: Report) -> str:
 def _coverage(report: Report) -> str:
     coverage = report.coverage
     bars = "".join(
-        f'<div class="cover"><span>{escape(kind)}</span><div><i style="width:{100 * done / total if total else 0:.1f}%"></i></div>'
+        f'<div class="cover"><span>{escape(kind)}</span><div><i '
+        f'style="width:{100 * done / total if total else 0:.1f}%"></i></div>'
         f"<b>{done} / {total}</b></div>"
         for kind, (done, total) in coverage.by_kind.items()
     )

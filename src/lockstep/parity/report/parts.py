@@ -294,9 +294,15 @@ def _first(comparison: Comparison) -> First | None:
     if node is None:
         return None
     by_key = {str(n.key): n for n in comparison.nodes}
-    numbers = [("error", number(node.error)), ("threshold", number(node.tau)), ("floor", number(node.floor)),
-               ("rounding prior", number(node.prior)), ("R", number(node.ratio)), ("largest element / rms", number(node.tail)),
-               ("own error, reference's inputs", number(node.local_error))]  # fmt: skip
+    numbers = [
+        ("error", number(node.error)),
+        ("threshold", number(node.tau)),
+        ("floor", number(node.floor)),
+        ("rounding prior", number(node.prior)),
+        ("R", number(node.ratio)),
+        ("largest element / rms", number(node.tail)),
+        ("own error, reference's inputs", number(node.local_error)),
+    ]
     inputs = [(key, _state(by_key.get(key))) for key in node.inputs]
     structure = node.structure
     names = axis_names(node.shape, node.op or node.path)
@@ -349,8 +355,13 @@ def axis_names(shape: tuple[int, ...], op: str) -> list[str]:
     """What the axes of a tensor of this kind usually are."""
     if "attention" in op and len(shape) == 4:
         return ["batch", "head", "token", "channel"]
-    usual = {1: ["channel"], 2: ["batch", "channel"], 3: ["batch", "token", "channel"],
-             4: ["batch", "channel", "height", "width"], 5: ["batch", "channel", "frame", "height", "width"]}  # fmt: skip
+    usual = {
+        1: ["channel"],
+        2: ["batch", "channel"],
+        3: ["batch", "token", "channel"],
+        4: ["batch", "channel", "height", "width"],
+        5: ["batch", "channel", "frame", "height", "width"],
+    }
     return usual.get(len(shape), [f"axis {i}" for i in range(len(shape))])
 
 

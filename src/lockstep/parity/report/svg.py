@@ -109,7 +109,8 @@ def _loop_bands(points: list[Point], xs: list[float], step: float, height: int) 
         if points[begin].step != "-":
             odd = "odd" if int(points[begin].step.rsplit(":", 1)[-1].split(".")[0]) % 2 else "even"
             made.append(
-                f'<rect class="step {odd}" x="{left:.1f}" y="{TOP - 8}" width="{right - left:.1f}" height="{height - TOP - BOTTOM + 8}"/>'
+                f'<rect class="step {odd}" x="{left:.1f}" y="{TOP - 8}" width="{right - left:.1f}" '
+                f'height="{height - TOP - BOTTOM + 8}"/>'
             )
         label = (
             points[begin].step
@@ -118,7 +119,8 @@ def _loop_bands(points: list[Point], xs: list[float], step: float, height: int) 
         )
         if right - left > 7 * len(label):
             made.append(
-                f'<text class="tick" x="{(left + right) / 2:.1f}" y="{height - 10}" text-anchor="middle">{escape(label)}</text>'
+                f'<text class="tick" x="{(left + right) / 2:.1f}" y="{height - 10}" '
+                f'text-anchor="middle">{escape(label)}</text>'
             )
         begin = index
     return "".join(made)
@@ -151,11 +153,13 @@ def loop_chart(steps: list[StepPart]) -> str:
     for index, (part, x) in enumerate(zip(steps, xs, strict=True)):
         title = f"{part.step}\nerror {number(part.error)}   floor {number(part.floor)}   gain {number(part.gain)}"
         body.append(
-            f'<circle class="p line-dot" cx="{x}" cy="{scale(part.error)}" r="3.2"><title>{escape(title)}</title></circle>'
+            f'<circle class="p line-dot" cx="{x}" cy="{scale(part.error)}" '
+            f'r="3.2"><title>{escape(title)}</title></circle>'
         )
         if index % every == 0:
             body.append(
-                f'<text class="tick" x="{x}" y="{height - 10}" text-anchor="middle">{escape(part.step.rsplit("/", 1)[-1])}</text>'
+                f'<text class="tick" x="{x}" y="{height - 10}" '
+                f'text-anchor="middle">{escape(part.step.rsplit("/", 1)[-1])}</text>'
             )
     return _svg(height, "".join(body), "error of the loop's state")
 
@@ -183,20 +187,23 @@ def heat_map(heat: Heat, first: str | None) -> str:
         name = "once" if step == "-" else step.rsplit(":", 1)[-1]
         if size > 26 or column % math.ceil(26 / size) == 0:
             body.append(
-                f'<text class="tick" x="{label + (column + 0.5) * size:.1f}" y="{top - 8}" text-anchor="middle">{escape(name)}</text>'
+                f'<text class="tick" x="{label + (column + 0.5) * size:.1f}" y="{top - 8}" '
+                f'text-anchor="middle">{escape(name)}</text>'
             )
     for index, (row, cells) in enumerate(zip(heat.rows, heat.cells, strict=True)):
         y = top + index * line
         shown = row if len(row) * 6.6 < label - 10 else "…" + row[-int((label - 20) / 6.6) :]
         body.append(
-            f'<text class="row" x="{label - 8:.1f}" y="{y + 12}" text-anchor="end">{escape(shown)}<title>{escape(row)}</title></text>'
+            f'<text class="row" x="{label - 8:.1f}" y="{y + 12}" '
+            f'text-anchor="end">{escape(shown)}<title>{escape(row)}</title></text>'
         )
         for column, value in enumerate(cells):
             if value is None:
                 continue
             title = f"{row} at {heat.steps[column]}: R = {number(value)}"
             body.append(
-                f'<rect class="cell {heat_class(value)}" x="{label + column * size:.1f}" y="{y}" width="{size - 1.5:.1f}" '
+                f'<rect class="cell {heat_class(value)}" x="{label + column * size:.1f}" y="{y}" '
+                f'width="{size - 1.5:.1f}" '
                 f'height="{line - 1.5}" rx="2"><title>{escape(title)}</title></rect>'
             )
     return _svg(top + line * len(heat.rows) + 6, "".join(body), "step by node")
@@ -216,7 +223,8 @@ def axis_chart(axis: AxisPart) -> str:
             else f"{axis.name}, part {index + 1} of {len(axis.share)}"
         )
         body.append(
-            f'<rect class="bar" x="{left + index * size:.1f}" y="{height - 16 - tall:.1f}" width="{max(size - 1, 0.6):.1f}" '
+            f'<rect class="bar" x="{left + index * size:.1f}" y="{height - 16 - tall:.1f}" '
+            f'width="{max(size - 1, 0.6):.1f}" '
             f'height="{max(tall, 0.5):.1f}"><title>{escape(place)}: {value:.1%}</title></rect>'
         )
     even = height - 16 - (1 / max(len(axis.share), 1)) / top * (height - 26)
@@ -252,4 +260,7 @@ def residual_bars(before: float, after: float, floor: float | None) -> str:
 
 
 def _svg(height: float, body: str, label: str, width: int = WIDTH) -> str:
-    return f'<svg viewBox="0 0 {width} {height:.0f}" style="max-width:{width}px" role="img" aria-label="{escape(label)}">{body}</svg>'
+    return (
+        f'<svg viewBox="0 0 {width} {height:.0f}" style="max-width:{width}px" role="img" '
+        f'aria-label="{escape(label)}">{body}</svg>'
+    )

@@ -20,6 +20,7 @@ COLOURS = {
     "DRIFT": "yellow",
     "INVALID": "magenta",
     "INCONCLUSIVE": "yellow",
+    "RAISED": "red",
 }
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LISTED = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,9 +22,24 @@ from .sketch import WIDTH, Stats, sketch_and_stats
 SCHEMA = "ptrace/1"
 # Tables of the metadata, and what an entry of them holds in turn.
 _TABLES: dict[str, tuple[str, ...]] = {
-    "modules": ("attrs",), "schedulers": ("config", "state"), "config": (), "sources": (), "inputs": (), "call": (), "weights": (), "host": (),
-}  # fmt: skip
+    "modules": ("attrs",),
+    "schedulers": ("config", "state"),
+    "config": (),
+    "sources": (),
+    "inputs": (),
+    "call": (),
+    "weights": (),
+    "host": (),
+}
 _STAT_FIELDS = ("n", "l2", "mean", "min", "max", "nan", "inf")
+
+
+class Stored(Protocol):
+    """Where the numbers of an entry come from: a file, or another entry that is arranged anew."""
+
+    def array(self, name: str) -> Array: ...
+
+    def raw(self, name: str) -> bytes: ...
 
 
 @dataclass(eq=False)
@@ -40,7 +55,7 @@ class Entry:
     deps: tuple[int, ...] = ()  # seq of the values that this one was computed from
     same: int | None = None  # seq of an earlier value that is this very tensor
     meta: dict[str, Any] = field(default_factory=dict)
-    file: SafetensorsFile | None = None
+    file: Stored | None = None
     packed_sketch: str = ""
 
     @property
@@ -103,6 +118,15 @@ class Trace:
             return cls(path, meta, _entries_of_files([shard], path.name), True, None)
         raise InvalidTrace(f"no trace at {path}: expected a directory or a .safetensors file")
 
+    def with_entries(self, replaced: dict[int, list[Entry]]) -> Trace:
+        """The same trace with other entries in place of those sequence numbers; what was computed is kept."""
+        entries = [new for entry in self.entries for new in replaced.get(entry.seq, [entry])]
+        again = Trace(self.path, self.meta, [*self.params.values(), *entries], self.complete, self.exception)
+        again.by_seq = {**self.by_seq, **again.by_seq}
+        again._cache = {seq: found for seq, found in self._cache.items() if seq not in replaced}
+        again._verified = self._verified - replaced.keys()
+        return again
+
     def get(self, key: Key | str) -> Entry | None:
         return self._by_key.get(Key.parse(key) if isinstance(key, str) else key)
 
@@ -156,7 +180,8 @@ class Trace:
             wrong |= float(np.abs(_unpack_sketch(entry.packed_sketch, str(entry.name)) - sketch).max()) > scale
         if wrong:
             raise InvalidTrace(
-                f"{self.path.name}: data of `{entry.name}` has norm {stats.l2:.9g}, its event says {entry.stats.l2:.9g} "
+                f"{self.path.name}: data of `{entry.name}` has norm {stats.l2:.9g}, its event says "
+                f"{entry.stats.l2:.9g} "
                 "or another sketch: mislabelled or changed after recording"
             )
         self._verified.add(seq)

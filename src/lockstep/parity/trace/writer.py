@@ -136,7 +136,8 @@ class TraceWriter:
         if self._closed:
             return
         if exception is not None:
-            self.note("exception", type=type(exception).__name__, message=str(exception)[:2000])
+            message, where = str(exception)[:2000], _last_line(exception)
+            self.note("exception", type=type(exception).__name__, message=message, where=where)
         self._flush_shard()
         self._write_meta()
         self.note("end", tensors=self._count)
@@ -148,3 +149,11 @@ class TraceWriter:
 
     def __exit__(self, kind: type | None, exception: BaseException | None, traceback: TracebackType | None) -> None:
         self.close(exception)
+
+
+def _last_line(exception: BaseException) -> str:
+    """`file.py:12`: where it was raised."""
+    last = exception.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return f"{Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}" if last is not None else ""

@@ -8,10 +8,11 @@ import torch
 from PIL.Image import Image
 from torch.nn.functional import interpolate
 
-from ...errors import InputError
+from ...errors import InputError, UnsupportedError
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
 
+ENCODED = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
 
 
@@ -20,7 +21,7 @@ class PicturePipeline(DiffusionPipeline):
 
     @property
     def _autoencoder(self) -> Any:
-        name = self.blocks.roles["autoencoder"].name
+        name = self.assembly.players["autoencoder"][0]
         found = getattr(self, name)
         if found is None:
             raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")
@@ -36,6 +37,21 @@ class PicturePipeline(DiffusionPipeline):
         decoded = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
         pictures: Any = VaeImageProcessor().postprocess(decoded.float(), output_type="pil")
         return pictures
+
+    def encoded(
+        self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """What the text encoding makes of prompts, in the published order of `encode_prompt`."""
+        if lora_scale is not None:
+            raise UnsupportedError(
+                "encode_prompt(lora_scale=…) cannot be had: a LoRA is merged, and its strength is set with "
+                "pipe.set_adapters(name, strength)."
+            )
+        scale = {} if guided and self.guider.needs_unconditional else {"guidance_scale": 7.5 if guided else 1.0}
+        words = negative if guided else {}
+        names = [name for name in ENCODED if name in self.blocks.block_at("text_encoder").output_names]
+        found = self(**given, **words, **scale, num_images_per_prompt=pictures, output=names)
+        return tuple(found[name] for name in names)
 
     def enable_vae_slicing(self) -> None:
         """Decode the pictures of a batch one by one."""

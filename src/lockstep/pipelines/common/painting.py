@@ -20,7 +20,7 @@ from ...blocks import (
 from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
 from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
+from .sizes import check_memory, check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
 from .start import first_noise, to_latents
 from .timesteps import SetTimestepsForPainting
 
@@ -55,6 +55,8 @@ class PreparePainting(ModularPipelineBlocks):
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):
             raise InputError("'padding_mask_crop' wants 'image' and 'mask_image' as single PIL pictures.")
+        if LATER not in (inputs.height, inputs.width):
+            check_memory(components, *latent_size(components, inputs))
         if all(value is not LATER for value in (inputs.height, inputs.width, inputs.image, inputs.mask_image)):
             self.pixels(components, inputs)  # what it refuses, it refuses now
 

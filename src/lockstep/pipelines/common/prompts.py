@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 
-from ...blocks import BlockView
-from ...errors import InputError
-from .parts import Components
+from ...blocks import BlockView, InputParam, ModularPipelineBlocks
+from ...errors import InputError, UnsupportedError
+from .parts import GUIDER, Components
 
 Tensor = torch.Tensor
+
+
+class EncodeText(ModularPipelineBlocks):
+    """Prompt and negative prompt to embeddings, one row per picture; a family says how texts are encoded.
+
+    What it declares as optional is what encodes: ready embeddings need none of it.
+    """
+
+    checkpoint_name = "text_encoding"
+    expected_components = [GUIDER]
+    inputs = [
+        InputParam.template("prompt", required=False),
+        *["negative_prompt", "num_images_per_prompt"],
+        *[InputParam.template(n, required=False, given=True) for n in ("prompt_embeds", "negative_prompt_embeds")],
+    ]
+    outputs = ["prompt_embeds", "negative_prompt_embeds"]
+
+    @property
+    def encoders(self) -> list[str]:
+        return [spec.name for spec in self.expected_components if spec.optional]
+
+    def unneeded(self, inputs: BlockView) -> Collection[str]:
+        return self.encoders if all_ready(inputs) else ()
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        check_prompts(inputs)
+        check_encoders(components, inputs, *self.encoders)
+        warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
+        positive, negative = state.prompt_embeds, state.negative_prompt_embeds
+        if positive is None:
+            positive = self.encode(components, prompts)
+        if not components.guider.needs_unconditional:
+            negative = None
+        elif negative is None:
+            negative = self.encode(components, negatives)
+        state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
+        state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
+
+    def encode(self, components: Components, texts: list[str]) -> Tensor:
+        """The embeddings of a list of texts, a row each."""
+        raise UnsupportedError(f"{type(self).__name__} does not define encode(self, components, texts).")
 
 
 def check_prompts(inputs: BlockView) -> None:
@@ -39,6 +84,17 @@ def check_prompts(inputs: BlockView) -> None:
             )
 
 
+def warn_of_unknown_words(encoders: Sequence[Any], inputs: BlockView) -> None:
+    """A model whose tokenizer lists the words that it was taught tells of others, before it draws something else."""
+    known = next((words for part in encoders if (words := getattr(part, "known_words", None))), None)
+    if known is None:
+        return
+    given = [value for value in (inputs.prompt, inputs.negative_prompt) if value is not None]
+    remark = known.remark_on(text for value in given for text in ([value] if isinstance(value, str) else value))
+    if remark:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+
+
 def check_encoders(components: Components, inputs: BlockView, *names: str) -> None:
     """Words need a tokenizer and a text encoder."""
     missing = [name for name in names if getattr(components, name) is None]
@@ -49,8 +105,8 @@ def check_encoders(components: Components, inputs: BlockView, *names: str) -> No
         words = ["guidance without 'negative_prompt_embeds'"]
     if words:
         raise InputError(
-            f"{words[0]} needs {' and '.join(missing)}, which this pipeline does not have. Load the pipeline with them, "
-            "or give ready 'prompt_embeds' and 'negative_prompt_embeds'."
+            f"{words[0]} needs {' and '.join(missing)}, which this pipeline does not have. Load the pipeline with "
+            "them, or give ready 'prompt_embeds' and 'negative_prompt_embeds'."
         )
 
 

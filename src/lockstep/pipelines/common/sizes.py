@@ -1,17 +1,21 @@
-"""Pixels and latents: the factor between them is the autoencoder's, the size that a model was trained at the denoiser's."""
+"""Pixels and latents: the factor between them is the autoencoder's, the trained size the denoiser's."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 from ...blocks import LATER, BlockView
+from ...blocks.memory import require
 from ...errors import InputError
 from ...images import VaeImageProcessor
 from .parts import Components
 
 Tensor = torch.Tensor
+BYTES, COPIES = 4, 2  # of a number, and of a layer at the same time: what goes in and what comes out
 
 
 def scale_factor(components: Components) -> int:
@@ -63,6 +67,32 @@ def pixel_size(components: Components, state: BlockView) -> tuple[int, int]:
     """The same in pixels."""
     height, width = latent_size(components, state)
     return height * scale_factor(components), width * scale_factor(components)
+
+
+def check_memory(components: Components, height: int, width: int) -> None:
+    """Refuse pictures (sizes in latents) that cannot fit: the widest layer of the denoiser, and the pixels."""
+    area, samples = height * width, components.samples
+    widths = components.denoiser.config.get("block_out_channels") or [components.denoiser.config.in_channels]
+    factor = 1 if components.autoencoder is None else scale_factor(components)
+    pixels = area * factor**2 * 3 * COPIES
+    layer = area * widths[0] * COPIES
+    told = f"{samples} picture{'s' * (samples > 1)} of {width * factor} x {height * factor} pixels"
+    require(samples * (pixels + layer) * BYTES, components.device, told)
+
+
+def check_picture(components: Components, picture: Any) -> None:
+    """The same for the size of a picture that is given."""
+    first = picture[0] if isinstance(picture, (list, tuple)) and picture else picture
+    if isinstance(first, Image.Image):
+        height, width = first.height, first.width
+    elif isinstance(first, torch.Tensor) and first.ndim >= 3 and first.shape[-3] == 3:
+        height, width = first.shape[-2:]
+    elif isinstance(first, np.ndarray) and first.ndim >= 3:
+        height, width = first.shape[-3:-1]
+    else:
+        return
+    factor = scale_factor(components)
+    check_memory(components, height // factor, width // factor)
 
 
 def given_size(state: BlockView) -> tuple[int | None, int | None]:

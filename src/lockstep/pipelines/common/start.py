@@ -9,7 +9,7 @@ import torch
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
 from ...errors import InputError
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_size, given_size, latent_size, picture_processor, repeated
+from .sizes import check_memory, check_picture, check_size, given_size, latent_size, picture_processor, repeated
 from .timesteps import SetTimesteps, SetTimestepsByStrength
 
 Tensor = torch.Tensor
@@ -25,6 +25,8 @@ class PrepareLatents(ModularPipelineBlocks):
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         check_channels(components.denoiser)
+        if LATER not in (inputs.height, inputs.width):
+            check_memory(components, *latent_size(components, inputs))
         if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
             check_latents(inputs.latents, self.shape(components, inputs, len(inputs.latents)))
 
@@ -40,13 +42,15 @@ class PrepareLatents(ModularPipelineBlocks):
 class EncodeImage(ModularPipelineBlocks):
     """The start picture to latents, one for each picture to make."""
 
-    expected_components = [AUTOENCODER]
+    expected_components = [AUTOENCODER, DENOISER_OUTLINE]
     inputs = [InputParam.template("image", required=True), *needs("prompt_embeds"), "height", "width", "generator"]
     outputs = ["image_latents"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         if inputs.image is not LATER:
+            if None in (inputs.height, inputs.width):
+                check_picture(components, inputs.image)
             self.pixels(components, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Components, state: BlockView) -> None:

@@ -24,12 +24,19 @@ class SetTimesteps(ModularPipelineBlocks):
         given = [name for name in ("timesteps", "sigmas") if getattr(inputs, name) is not None]
         if len(given) == 2:
             raise InputError("Give 'timesteps' or 'sigmas', not both: either of them says all about the grid.")
-        self.set_grid(components.scheduler.fresh(), components, inputs)  # what it refuses, it refuses now
+        scheduler = components.scheduler.fresh()
+        begin = self.first_timestep(scheduler, components, inputs)  # what the grid refuses, it refuses now
+        scheduler.check_grid(begin)
 
     def __call__(self, components: Components, state: BlockView) -> None:
         self.set_grid(components.scheduler, components, state)
         components.scheduler.set_begin_index(0)
         state.timesteps = components.scheduler.timesteps
+
+    def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
+        """Set a scheduler's grid; the index of the timestep that is run first."""
+        self.set_grid(scheduler, components, state)
+        return 0
 
     def set_grid(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's whole grid; returns its number of steps."""
@@ -56,11 +63,11 @@ class SetTimestepsByStrength(SetTimesteps):
             raise InputError(f"strength={inputs.strength} of {steps} steps leaves no step to run. Raise one of them.")
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        skipped = self.skipped_by_strength(components.scheduler, components, state)
+        skipped = self.first_timestep(components.scheduler, components, state)
         components.scheduler.set_begin_index(skipped)
         state.timesteps = components.scheduler.timesteps[skipped:]
 
-    def skipped_by_strength(self, scheduler: Any, components: Components, state: BlockView) -> int:
+    def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's grid; how many of its timesteps the strength leaves out."""
         steps = self.set_grid(scheduler, components, state)
         return max(steps - min(int(steps * state.strength), steps), 0) * scheduler.order

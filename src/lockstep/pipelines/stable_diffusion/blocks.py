@@ -10,6 +10,7 @@ from ..common.control import AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.painting import AutoPasteCrop
+from ..common.safety import CheckSafety
 from ..common.unet import AutoPredict, EmbedGuidance, SetUNetGuidance
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
 from .encoders import EncodePrompt
@@ -31,7 +32,8 @@ class StableDiffusionBlocks(SequentialPipelineBlocks):
         "start": AutoStart,
         "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict),
         "decode": Decode,
+        "safety": CheckSafety,
         "paste_crop": AutoPasteCrop,
     }
-    outputs = ["images"]
+    outputs = ["images", "nsfw_content_detected"]
     workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)

@@ -2,72 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec
 from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers import CLIPTokenizer
-from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
+from ..common.clip_text import LONG_PROMPTS, check_clip_skip, pieces_per_row, side_by_side, token_pieces
 from ..common.parts import GUIDER, Components
-from ..common.prompts import all_ready, as_lists, check_encoders, check_prompts, per_picture
+from ..common.prompts import EncodeText, as_lists, per_picture
 
 Tensor = torch.Tensor
-ENCODERS = ("tokenizer", "text_encoder")
 
 
-class EncodePrompt(ModularPipelineBlocks):
+class EncodePrompt(EncodeText):
     """Prompt and negative prompt to CLIP hidden states, one row per picture; long prompts in pieces."""
 
-    checkpoint_name = "text_encoding"
     expected_components = [
         ComponentSpec("tokenizer", CLIPTokenizer, optional=True),  # ready embeddings need neither
         ComponentSpec("text_encoder", CLIPTextModel, optional=True),
         replace(GUIDER, config={"guidance_scale": 7.5}),
     ]
-    inputs = [
-        InputParam.template("prompt", required=False),
-        "negative_prompt",
-        "clip_skip",
-        "num_images_per_prompt",
-        InputParam.template("prompt_embeds", required=False, given=True),
-        InputParam.template("negative_prompt_embeds", required=False, given=True),
-    ]
-    outputs = ["prompt_embeds", "negative_prompt_embeds"]
-
-    def unneeded(self, inputs: BlockView) -> Collection[str]:
-        return ENCODERS if all_ready(inputs) else ()
+    inputs = [*EncodeText.inputs, "clip_skip", LONG_PROMPTS]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        check_prompts(inputs)
-        check_encoders(components, inputs, *ENCODERS)
+        super().check(components, inputs)
         check_clip_skip(inputs.clip_skip, components.text_encoder)
 
     def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         positive, negative = state.prompt_embeds, state.negative_prompt_embeds
         unguided = not components.guider.needs_unconditional
-        pieces: list[str] = [] if positive is not None else prompts
-        pieces = pieces + ([] if unguided or negative is not None else negatives)
-        count = num_pieces(components.tokenizer, pieces) if pieces else 1
+        columns = [prompts] if positive is None else []
+        columns += [] if unguided or negative is not None else [negatives]
+        tokenizer, counts = components.tokenizer, []
+        if columns:
+            counts = pieces_per_row(tokenizer, *columns, long_prompts=state.long_prompts)
         if positive is None:
-            positive = self.encode(components, prompts, count, state.clip_skip)
+            positive = self.encode_pieces(components, prompts, counts, state.clip_skip)
         if unguided:
             negative = None
         elif negative is None:
-            count = max(count, positive.shape[1] // components.tokenizer.model_max_length)
-            negative = self.encode(components, negatives, count, None)
+            if state.prompt is None:  # as long as what was given
+                counts = [max(count, positive.shape[1] // tokenizer.model_max_length) for count in counts]
+            negative = self.encode_pieces(components, negatives, counts, None)
         state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
         state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
 
-    def encode(self, components: Components, texts: list[str], count: int, clip_skip: int | None) -> Tensor:
+    def encode_pieces(
+        self, components: Components, texts: list[str], counts: list[int], clip_skip: int | None
+    ) -> Tensor:
         """Hidden states of each piece, one piece after the other."""
         encoder: CLIPTextModel = components.text_encoder
         uses_mask = bool(encoder.config.get("use_attention_mask"))
         hidden = []
-        for ids, words in token_pieces(components.tokenizer, texts, count):
+        for ids, words in token_pieces(components.tokenizer, texts, max(counts)):
             mask = words.to(encoder.device) if uses_mask else None
             if clip_skip is None:
                 hidden.append(encoder(ids.to(encoder.device), attention_mask=mask)[0])
@@ -76,4 +66,4 @@ class EncodePrompt(ModularPipelineBlocks):
                     encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states or ()
                 )
                 hidden.append(encoder.text_model.final_layer_norm(states[-(clip_skip + 1)]))
-        return torch.cat(hidden, dim=1).to(encoder.dtype)
+        return side_by_side(hidden, counts).to(encoder.dtype)

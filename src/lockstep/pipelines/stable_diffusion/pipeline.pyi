@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
 from lockstep.blocks.events import Event
+from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
+from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
@@ -21,31 +23,82 @@ from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
+from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.common.face import PicturePipeline
-from lockstep.pipelines.index_names import STANDS_IN_FOR
+from lockstep.pipelines.corrections import NO_CLIPPING, STEPS_OFFSET
 from lockstep.pipelines.stable_diffusion.blocks import StableDiffusionBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
+from torch import Tensor
 from typing import Any
 from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
+from typing import TypedDict
+from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionInputs(TypedDict, total=False):
+    negative_prompt: str | Sequence[str] | None
+    clip_skip: int | None
+    image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
+    strength: float | None
+    padding_mask_crop: int | None
+    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
+    control_guidance_start: float | Sequence[float]  # 0.0
+    control_guidance_end: float | Sequence[float]  # 1.0
+    guess_mode: bool  # False
+    num_images_per_prompt: int  # 1
+    guidance_rescale: float  # 0.0
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    scheduler: SchedulerMixin | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
+
+class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
+
 class _StableDiffusionPilOutput(PipelineOutput):
     images: list[Image]
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
     images: ndarray
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
     images: torch.Tensor
+    nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
@@ -56,379 +109,26 @@ class StableDiffusionPipeline(PicturePipeline):
     controlnet: ControlNetModel | MultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny
     scheduler: SchedulerMixin
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    def __init__(
-        self,
-        *,
-        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
-        given: Iterable[str] = ...,
-        name_or_path: str | None = ...,
-        guider: BaseGuidance | None = ...,
-        unet: UNet2DConditionModel | None = ...,
-        tokenizer: CLIPTokenizer | None = ...,
-        text_encoder: CLIPTextModel | None = ...,
-        controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        vae: AutoencoderKL | AutoencoderTiny | None = ...,
-        scheduler: SchedulerMixin | None = ...,
-    ) -> None: ...
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionParts]) -> None: ...
     @classmethod
-    def from_pretrained(
-        cls,
-        name_or_path: str | Path,
-        *,
-        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
-        given: Iterable[str] = ...,
-        load: bool = ...,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ...,
-        dtype: torch.dtype | str | None = ...,
-        torch_dtype: torch.dtype | str | None = ...,
-        device: torch.device | str | None = ...,
-        variant: str | None = ...,
-        guider: BaseGuidance | None = ...,
-        unet: UNet2DConditionModel | None = ...,
-        tokenizer: CLIPTokenizer | None = ...,
-        text_encoder: CLIPTextModel | None = ...,
-        controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        vae: AutoencoderKL | AutoencoderTiny | None = ...,
-        scheduler: SchedulerMixin | None = ...,
-        revision: str | None = ...,
-        cache_dir: str | Path | None = ...,
-        local_files_only: bool = ...,
-        token: str | bool | None = ...,
-        force_download: bool = ...,
-    ) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionPartsAndHub]) -> Self: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['np'],
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pt', 'latent'],
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInputs]) -> _StableDiffusionPtOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[False],
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> tuple[Any, ...]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionInputs]) -> tuple[Any, ...]: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: list[str],
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> dict[str, Any]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionInputs]) -> dict[str, Any]: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Any: ...
-    def run(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str | list[str] | None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Run: ...
-    def stream(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        negative_prompt: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str | list[str] | None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Iterator[Event]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Iterator[Event]: ...
+    def encode_prompt(self, prompt: str | list[str] | None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
+        ...

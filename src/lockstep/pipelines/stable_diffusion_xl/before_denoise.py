@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from ...blocks import BlockView, ConfigSpec, InputParam, ModularPipelineBlocks, needs
+from ...blocks import AutoPipelineBlocks, BlockView, ConfigSpec, InputParam, ModularPipelineBlocks, needs
 from ...errors import InputError
+from ...notes import say_once
 from ..common.painting import PreparePainting
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.sizes import scale_factor
@@ -15,6 +16,7 @@ from ..common.start import AddNoise
 from ..common.timesteps import SetTimesteps, SetTimestepsByStrength
 
 Tensor = torch.Tensor
+Size = tuple[int, int]
 
 
 def cutoff(scheduler: Any, part: float) -> int:
@@ -73,7 +75,7 @@ class SetTimestepsBetween(SetTimestepsByStrength):
     def part(self, scheduler: Any, components: Components, state: BlockView) -> Tensor:
         """Set a scheduler's grid and where it begins; the timesteps to run."""
         if state.denoising_start is None:
-            skipped = self.skipped_by_strength(scheduler, components, state)
+            skipped = self.first_timestep(scheduler, components, state)
         else:
             self.set_grid(scheduler, components, state)
             remaining = int((scheduler.timesteps < cutoff(scheduler, state.denoising_start)).sum())
@@ -115,7 +117,7 @@ SIZES = [
 
 
 class DescribeSizes(ModularPipelineBlocks):
-    """Original size, crop and target size (the refiner: an aesthetic score) as numbers for the denoiser (arXiv:2307.01952)."""
+    """Original size, crop and target size (the refiner: an aesthetic score) as numbers (arXiv:2307.01952)."""
 
     expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
     expected_configs = [ConfigSpec("requires_aesthetics_score", default=False)]
@@ -138,19 +140,30 @@ class DescribeSizes(ModularPipelineBlocks):
         if original is None or target is None:
             height, width = (side * scale_factor(components) for side in state.latents.shape[-2:])
             original, target = original or (height, width), target or (height, width)
-        crop, negative_crop = state.crops_coords_top_left, state.negative_crops_coords_top_left
-        negative_original = state.negative_original_size or original
-        negative_target = state.negative_target_size or target
+        crop = state.crops_coords_top_left
+        negative_original, negative_target, negative_crop = self.negative_sizes(state, original, target)
         if components.requires_aesthetics_score:
             positive: tuple[float, ...] = (*original, *crop, state.aesthetic_score)
-            negative: tuple[float, ...] = (*negative_original, *negative_crop, state.negative_aesthetic_score)
+            left = state.negative_crops_coords_top_left
+            negative: tuple[float, ...] = (*negative_original, *left, state.negative_aesthetic_score)
         else:
             positive = (*original, *crop, *target)
-            told = state.negative_original_size is not None and state.negative_target_size is not None
-            negative = (*negative_original, *(negative_crop if told else crop), *negative_target)
+            negative = (*negative_original, *negative_crop, *negative_target)
         self.check_width(components.denoiser, len(positive), state.pooled_prompt_embeds.shape[-1])
         state.add_time_ids = self.rows(positive, state)
         state.negative_add_time_ids = self.rows(negative, state)
+
+    def negative_sizes(self, state: BlockView, original: Size, target: Size) -> tuple[Size, Size, Size]:
+        """Original size, target size and crop of the unconditional prediction: its own where both sizes are given."""
+        given = state.negative_original_size, state.negative_target_size
+        if all(given):
+            return *given, state.negative_crops_coords_top_left
+        if any(given):
+            say_once(
+                "'negative_original_size' and 'negative_target_size' do nothing one without the other, here as "
+                "elsewhere. Give both."
+            )
+        return original, target, state.crops_coords_top_left
 
     @staticmethod
     def rows(numbers: tuple[float, ...], state: BlockView) -> Tensor:
@@ -168,3 +181,19 @@ class DescribeSizes(ModularPipelineBlocks):
                 f"{unet.config.addition_time_embed_dim} and {pooled} of pooled text). "
                 "Is 'requires_aesthetics_score' (refiner: true, base: false) right for this model?"
             )
+
+
+class DescribeSizesOfPictures(DescribeSizes):
+    """The same where a picture is given: each negative size counts by itself, and the crop is that of the prompt."""
+
+    def negative_sizes(self, state: BlockView, original: Size, target: Size) -> tuple[Size, Size, Size]:
+        sizes = state.negative_original_size or original, state.negative_target_size or target
+        return *sizes, state.crops_coords_top_left
+
+
+class AutoDescribeSizes(AutoPipelineBlocks):
+    """By whether a picture is given."""
+
+    block_classes = [DescribeSizesOfPictures, DescribeSizes]
+    block_names = ["with_picture", "plain"]
+    block_trigger_inputs = ["image", None]

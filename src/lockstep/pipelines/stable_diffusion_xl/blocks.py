@@ -17,7 +17,7 @@ from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, Predic
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
 from .before_denoise import (
     AddNoiseUnlessStarted,
-    DescribeSizes,
+    AutoDescribeSizes,
     PreparePaintingXL,
     SetTimestepsBetween,
     SetTimestepsForPainting,
@@ -56,7 +56,7 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
 
 
 class StableDiffusionXLBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting, with the base model or the refiner, with or without a ControlNet."""
+    """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
     roles = {
@@ -73,7 +73,7 @@ class StableDiffusionXLBlocks(SequentialPipelineBlocks):
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
             text2image=StartFromNoise.with_parts(timesteps=SetTimestepsUntil),
         ),
-        "sizes": DescribeSizes,
+        "sizes": AutoDescribeSizes,
         "denoise": DenoiseOrPaint.with_parts(
             predict=AutoPredict.with_parts(with_control=PredictXLWithControl, plain=PredictXL)
         ),

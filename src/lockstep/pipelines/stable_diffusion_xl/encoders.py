@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam
 from ...errors import InputError
 from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ...notes import say_once
 from ...tokenizers import CLIPTokenizer
-from ..common.clip_text import check_clip_skip, num_pieces, token_pieces
+from ..common.clip_text import LONG_PROMPTS, check_clip_skip, pieces_per_row, side_by_side, token_pieces
 from ..common.parts import GUIDER, Components
-from ..common.prompts import all_ready, as_lists, check_encoders, check_prompts, num_rows, per_picture
+from ..common.prompts import EncodeText, as_lists, check_encoders, check_prompts, num_rows, per_picture
 
 Tensor = torch.Tensor
-ENCODERS = ("tokenizer", "text_encoder", "tokenizer_2", "text_encoder_2")
 EMBEDS = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 
 
-class EncodePrompt(ModularPipelineBlocks):
+class EncodePrompt(EncodeText):
     """Prompts to the penultimate hidden states of both encoders side by side, and the second one's pooled vector."""
 
-    checkpoint_name = "text_encoding"
     expected_components = [
         ComponentSpec("tokenizer", CLIPTokenizer, optional=True),
         ComponentSpec("text_encoder", CLIPTextModel, optional=True),
@@ -33,14 +31,11 @@ class EncodePrompt(ModularPipelineBlocks):
     ]
     expected_configs = [ConfigSpec("force_zeros_for_empty_prompt", default=True)]
     inputs = [
-        InputParam.template("prompt", required=False),
-        *["prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip", "num_images_per_prompt"],
-        *[InputParam.template(name, required=False, given=True) for name in EMBEDS],
+        *EncodeText.inputs,
+        *["prompt_2", "negative_prompt_2", "clip_skip", LONG_PROMPTS],
+        *[InputParam.template(name, required=False, given=True) for name in EMBEDS[2:]],
     ]
     outputs = list(EMBEDS)
-
-    def unneeded(self, inputs: BlockView) -> Collection[str]:
-        return ENCODERS if all_ready(inputs) else ()
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
@@ -59,29 +54,44 @@ class EncodePrompt(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         prompts_2, negatives_2 = self.second(state, prompts, negatives)
-        tokenizer = components.tokenizer_2
+        tokenizer, counts = components.tokenizer_2, []
+        columns = [prompts, prompts_2] if state.prompt_embeds is None else []
+        if self.encodes_negative(components, state):
+            columns += [negatives, negatives_2]
+        if columns:
+            counts = pieces_per_row(tokenizer, *columns, long_prompts=state.long_prompts)
         if state.prompt_embeds is None:
-            count = num_pieces(tokenizer, [*prompts, *prompts_2, *negatives, *negatives_2])
-            positive, pooled = self.encode(components, prompts, prompts_2, count, state.clip_skip)
+            positive, pooled = self.encode_both(components, prompts, prompts_2, counts, state.clip_skip)
         else:
             positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
         negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
         if not components.guider.needs_unconditional:
             negative = negative_pooled = None
-        elif negative is None and self.zeros_for_negative(components, state):
-            negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
+        elif self.encodes_negative(components, state):
+            if state.prompt is None:  # as long as what was given
+                counts = [max(count, positive.shape[1] // tokenizer.model_max_length) for count in counts]
+            negative, negative_pooled = self.encode_both(components, negatives, negatives_2, counts, None)
         elif negative is None:
-            if state.prompt is None:
-                count = max(num_pieces(tokenizer, negatives), positive.shape[1] // tokenizer.model_max_length)
-            negative, negative_pooled = self.encode(components, negatives, negatives_2, count, None)
+            negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
         encoded = (positive, negative, pooled, negative_pooled)
         for name, rows in zip(EMBEDS, encoded, strict=True):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
 
+    def encodes_negative(self, components: Components, state: BlockView) -> bool:
+        """Whether there is a negative prompt to encode, be it the empty one."""
+        wanted = components.guider.needs_unconditional and state.negative_prompt_embeds is None
+        return wanted and not self.zeros_for_negative(components, state)
+
     @staticmethod
     def zeros_for_negative(components: Components, state: BlockView) -> bool:
-        """Whether the model was taught zeros for "no negative prompt"."""
-        return components.force_zeros_for_empty_prompt and state.negative_prompt is state.negative_prompt_2 is None
+        """Whether the model was taught zeros for "no negative prompt"; the first one alone decides on that."""
+        zeros = components.force_zeros_for_empty_prompt and state.negative_prompt is None
+        if zeros and state.negative_prompt_2 is not None and state.negative_prompt_embeds is None:
+            say_once(
+                "'negative_prompt_2' alone does nothing where a model was taught zeros for no negative prompt "
+                "(force_zeros_for_empty_prompt), here as elsewhere. Give 'negative_prompt' beside it."
+            )
+        return zeros
 
     @staticmethod
     def second(state: BlockView, prompts: list[str], negatives: list[str]) -> tuple[list[str], list[str]]:
@@ -90,8 +100,8 @@ class EncodePrompt(ModularPipelineBlocks):
         own, own_negative = ([text] * len(negatives) if isinstance(text, str) else text for text in texts)
         return list(own or prompts), list(own_negative or negatives)
 
-    def encode(
-        self, components: Components, texts: list[str], texts_2: list[str], count: int, clip_skip: int | None
+    def encode_both(
+        self, components: Components, texts: list[str], texts_2: list[str], counts: list[int], clip_skip: int | None
     ) -> tuple[Tensor, Tensor]:
         layer = -2 if clip_skip is None else -(clip_skip + 2)
         pairs = [
@@ -104,9 +114,9 @@ class EncodePrompt(ModularPipelineBlocks):
                 continue
             outputs = [
                 encoder(ids.to(encoder.device), output_hidden_states=True)
-                for ids, _ in token_pieces(tokenizer, rows, count)
+                for ids, _ in token_pieces(tokenizer, rows, max(counts))
             ]
-            columns.append(torch.cat([output.hidden_states[layer] for output in outputs], dim=1))
+            columns.append(side_by_side([output.hidden_states[layer] for output in outputs], counts))
             pooled = getattr(outputs[0], "text_embeds", None)
         dtype = components.text_encoder_2.dtype
         return torch.cat(columns, dim=-1).to(dtype), pooled.to(dtype)  # type: ignore[union-attr]

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
 from lockstep.blocks.events import Event
+from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
+from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
@@ -23,18 +25,78 @@ from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.pipelines.common.face import PicturePipeline
-from lockstep.pipelines.index_names import STANDS_IN_FOR
 from lockstep.pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
 from pathlib import Path
+from torch import Tensor
 from typing import Any
 from typing import ClassVar
 from typing import Literal
 from typing import Self
+from typing import TypedDict
+from typing import Unpack
 from typing import overload
 import torch
+
+class _StableDiffusionXLInputs(TypedDict, total=False):
+    negative_prompt: str | Sequence[str] | None
+    negative_prompt_2: str | Sequence[str] | None
+    clip_skip: int | None
+    image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
+    strength: float | None
+    padding_mask_crop: int | None
+    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
+    control_guidance_start: float | Sequence[float]  # 0.0
+    control_guidance_end: float | Sequence[float]  # 1.0
+    guess_mode: bool  # False
+    num_images_per_prompt: int  # 1
+    original_size: tuple[int, int] | None
+    target_size: tuple[int, int] | None
+    crops_coords_top_left: tuple[int, int]  # (0, 0)
+    negative_original_size: tuple[int, int] | None
+    negative_target_size: tuple[int, int] | None
+    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
+    aesthetic_score: float  # 6.0
+    negative_aesthetic_score: float  # 2.5
+    guidance_scale: float | None
+    guidance_rescale: float  # 0.0
+    eta: float  # 0.0
+    denoising_start: float | None
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionXLParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    tokenizer_2: CLIPTokenizer | None
+    text_encoder_2: CLIPTextModelWithProjection | None
+    controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    scheduler: SchedulerMixin | None
+    force_zeros_for_empty_prompt: bool
+    requires_aesthetics_score: bool
+
+class _StableDiffusionXLPartsAndHub(_StableDiffusionXLParts, HubArguments, total=False): ...
 
 class _StableDiffusionXLPilOutput(PipelineOutput):
     images: list[Image]
@@ -62,497 +124,22 @@ class StableDiffusionXLPipeline(PicturePipeline):
     requires_aesthetics_score: bool
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    def __init__(
-        self,
-        *,
-        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
-        given: Iterable[str] = ...,
-        name_or_path: str | None = ...,
-        guider: BaseGuidance | None = ...,
-        unet: UNet2DConditionModel | None = ...,
-        tokenizer: CLIPTokenizer | None = ...,
-        text_encoder: CLIPTextModel | None = ...,
-        tokenizer_2: CLIPTokenizer | None = ...,
-        text_encoder_2: CLIPTextModelWithProjection | None = ...,
-        controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        vae: AutoencoderKL | AutoencoderTiny | None = ...,
-        scheduler: SchedulerMixin | None = ...,
-        force_zeros_for_empty_prompt: bool = ...,
-        requires_aesthetics_score: bool = ...,
-    ) -> None: ...
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLParts]) -> None: ...
     @classmethod
-    def from_pretrained(
-        cls,
-        name_or_path: str | Path,
-        *,
-        blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ...,
-        given: Iterable[str] = ...,
-        load: bool = ...,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ...,
-        dtype: torch.dtype | str | None = ...,
-        torch_dtype: torch.dtype | str | None = ...,
-        device: torch.device | str | None = ...,
-        variant: str | None = ...,
-        guider: BaseGuidance | None = ...,
-        unet: UNet2DConditionModel | None = ...,
-        tokenizer: CLIPTokenizer | None = ...,
-        text_encoder: CLIPTextModel | None = ...,
-        tokenizer_2: CLIPTokenizer | None = ...,
-        text_encoder_2: CLIPTextModelWithProjection | None = ...,
-        controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None = ...,
-        vae: AutoencoderKL | AutoencoderTiny | None = ...,
-        scheduler: SchedulerMixin | None = ...,
-        force_zeros_for_empty_prompt: bool = ...,
-        requires_aesthetics_score: bool = ...,
-        revision: str | None = ...,
-        cache_dir: str | Path | None = ...,
-        local_files_only: bool = ...,
-        token: str | bool | None = ...,
-        force_download: bool = ...,
-    ) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLPartsAndHub]) -> Self: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionXLPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['np'],
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionXLNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pt', 'latent'],
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[True] = True,
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> _StableDiffusionXLPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: Literal[False],
-        output: None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> tuple[Any, ...]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> tuple[Any, ...]: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: list[str],
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> dict[str, Any]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionXLInputs]) -> dict[str, Any]: ...
     @overload
-    def __call__(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Any: ...
-    def run(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str | list[str] | None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Run: ...
-    def stream(
-        self,
-        prompt: str | Sequence[str] | None = None,
-        *,
-        prompt_2: str | Sequence[str] | None = None,
-        negative_prompt: str | Sequence[str] | None = None,
-        negative_prompt_2: str | Sequence[str] | None = None,
-        clip_skip: int | None = None,
-        image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None,
-        control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None = None,
-        strength: float | None = None,
-        padding_mask_crop: int | None = None,
-        controlnet_conditioning_scale: float | Sequence[float] = 1.0,
-        control_guidance_start: float | Sequence[float] = 0.0,
-        control_guidance_end: float | Sequence[float] = 1.0,
-        guess_mode: bool = False,
-        height: int | None = None,
-        width: int | None = None,
-        num_images_per_prompt: int = 1,
-        original_size: tuple[int, int] | None = None,
-        target_size: tuple[int, int] | None = None,
-        crops_coords_top_left: tuple[int, int] = (0, 0),
-        negative_original_size: tuple[int, int] | None = None,
-        negative_target_size: tuple[int, int] | None = None,
-        negative_crops_coords_top_left: tuple[int, int] = (0, 0),
-        aesthetic_score: float = 6.0,
-        negative_aesthetic_score: float = 2.5,
-        num_inference_steps: int = 50,
-        guidance_scale: float | None = None,
-        guidance_rescale: float = 0.0,
-        timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None,
-        sigmas: torch.Tensor | Sequence[float] | None = None,
-        eta: float = 0.0,
-        denoising_start: float | None = None,
-        denoising_end: float | None = None,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-        output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil',
-        prompt_embeds: torch.Tensor | None = None,
-        negative_prompt_embeds: torch.Tensor | None = None,
-        pooled_prompt_embeds: torch.Tensor | None = None,
-        negative_pooled_prompt_embeds: torch.Tensor | None = None,
-        latents: torch.Tensor | None = None,
-        masked_image_latents: torch.Tensor | None = None,
-        batch_guidance: bool = True,
-        seed: int | list[int] | None = None,
-        return_dict: bool = True,
-        output: str | list[str] | None = None,
-        workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = None,
-        callback_on_step_end: Callable[..., dict[str, Any] | None] | None = None,
-        callback_on_step_end_tensor_inputs: list[str] = ...,
-        checkpoints: Mapping[str, Checkpoint] = ...,
-        preview: Callable[[torch.Tensor], Any] | bool = False,
-    ) -> Iterator[Event]: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> Iterator[Event]: ...
+    def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, negative_prompt_2: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+        ...

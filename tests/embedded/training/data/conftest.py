@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lockstep.embedded.training.data import build_items, render_pictures
-from lockstep.embedded.training.data.concepts import code_of, read_core
+from lockstep.embedded.training.data.concepts import LANGUAGES, code_of, read_core
 
 GROUPS = {"0": "smileys-emotion", "1": "animals-nature", "2": "people-body", "3": "flags", "4": "travel-places"}
 SUBGROUPS = {"0": "heart", "1": "animal-mammal", "2": "person-role", "3": "country-flag", "4": "sky-weather"}
@@ -48,6 +48,9 @@ def write_packages(unpacked: Path) -> None:
     ]
     entries += [{"emoji": emoji, "label": label, "group": place, "subgroup": place} for emoji, label, place in OTHERS]
     write(unpacked / "emojibase/en/data.json", entries)
+    for language in LANGUAGES:
+        labels = [{"emoji": "🐘", "label": f"Elefant {language}"}, {"emoji": "🍌", "label": "Banane"}]
+        write(unpacked / f"emojibase/{language}/data.json", labels)
     write(unpacked / "emojibase/meta/groups.json", {"groups": GROUPS, "subgroups": SUBGROUPS})
     write(unpacked / "emojilib/dist/emoji-en-US.json", {"🐶": ["dog", "puppy_love", "pet"]})
     icons = {f"icon-{code_of(emoji)}": {"body": svg_body(colour)} for emoji, colour in DRAWN.items()}

@@ -8,6 +8,7 @@ from lockstep.embedded.training.data.concepts import (
     load_concepts,
     number_of,
     read_core,
+    read_words,
     save_concepts,
 )
 from lockstep.errors import NotFoundError
@@ -84,3 +85,26 @@ def test_concepts_survive_the_disk(packages):
 def test_without_packages_the_error_names_the_stage(tmp_path):
     with pytest.raises(NotFoundError, match="`fetch`"):
         build_concepts(tmp_path)
+
+
+def test_synonyms_and_translations_speak_of_concepts_and_never_of_two():
+    core, words = read_core(), read_words()
+    usual = {names[0] for names in core["concepts"].values()}
+    assert set(words["synonyms"]) <= usual
+    assert set(words["translations"]) <= usual
+    synonyms = [word for several in words["synonyms"].values() for word in several]
+    assert len(synonyms) == len(set(synonyms))
+
+
+def test_a_synonym_that_names_another_concept_is_left_out(packages):
+    concepts = by_code(packages)
+    assert "doggy" in concepts[code_of("🐶")].english
+    assert "noodles" in read_words()["synonyms"]["spaghetti"]
+    names = [name for concept in concepts.values() if concept.tier < 3 for name in concept.english]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_other_languages_by_hand_or_by_label(packages):
+    concepts = by_code(packages)
+    assert "chien" in concepts[code_of("🐶")].foreign
+    assert concepts[code_of("🍌")].foreign == ["banane"]

@@ -80,9 +80,9 @@ def test_a_plain_name_means_the_default_style(table):
     plain = {}
     for style in ("3d", "noto", "firefox"):
         drawn = captions_drawn(table, find(table, "🐘", style), 2000)
-        plain[style] = sum("style" not in caption for caption in drawn) / len(drawn)
+        plain[style] = sum(style not in caption for caption in drawn) / len(drawn)
     assert DEFAULT_STYLE == "3d"
-    assert plain["3d"] == pytest.approx(0.6, abs=0.05)
+    assert plain["3d"] == pytest.approx(0.7, abs=0.05)
     assert 0 < plain["noto"] < 0.05
     assert 0 < plain["firefox"] < 0.05
 
@@ -91,8 +91,11 @@ def test_drawn_captions_vary_and_repeat_with_the_seed(table):
     item = find(table, "🐶", "3d")
     drawn = captions_drawn(table, item)
     assert drawn == captions_drawn(table, item)
-    assert {"a dog", "dog", "a puppy, 3d style", "a dog, 3d style"} <= set(drawn)
-    assert all("3d style" in caption or "style" not in caption for caption in drawn)
+    assert {"a dog", "dog", "🐶", "a dog, 3d style"} <= set(drawn)
+    assert any("puppy" in caption for caption in drawn)
+    assert any("please" in caption for caption in drawn)
+    assert any(caption.endswith("!!!") for caption in drawn)
+    assert all("3d" in caption or "style" not in caption for caption in drawn)
 
 
 def test_every_draw_moves_the_generator_equally(table):

@@ -20,12 +20,14 @@ from .storage import read_json, write_json
 LEFT_OUT_GROUPS = {"people-body", "component", "symbols", "flags"}
 LEFT_OUT_SUBGROUPS = {"time", "sound", "book-paper", "mail", "place-map", "transport-sign", "other-object"}
 COLOUR_WORDS = {"red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "gray", "grey", "black", "white"}
+LANGUAGES = ("de", "fr", "es", "it", "pt")
 Number = str  # "count" takes an article, "mass" and "plural" take none
 
 
 @dataclass(frozen=True)
 class Concept:
-    """One thing that can be asked for. `names[0]` is its usual name; `numbers` says how each name takes an article."""
+    """One thing that can be asked for. `names[0]` is its usual name; `numbers` says how each English name takes an
+    article."""
 
     code: str
     emoji: str
@@ -41,10 +43,17 @@ class Concept:
     mirror: bool = True
     held_out_colour: str | None = None
     held_out_background: str | None = None
+    synonyms: list[str] = field(default_factory=list, repr=False)
+    foreign: list[str] = field(default_factory=list, repr=False)
 
     @property
     def name(self) -> str:
         return self.names[0]
+
+    @property
+    def english(self) -> list[str]:
+        """Every English name, each with its number in `numbers`."""
+        return self.names + self.synonyms
 
     @property
     def core(self) -> bool:
@@ -67,14 +76,35 @@ def read_core() -> dict[str, Any]:
     return core
 
 
+def read_words() -> dict[str, Any]:
+    """The hand-written words: synonyms, odd plurals, translations."""
+    return json.loads(resources.files(__package__).joinpath("words.json").read_text(encoding="utf-8"))
+
+
+def read_labels(unpacked: Path) -> dict[str, list[str]]:
+    """The CLDR labels of every emoji in the further languages, by code point."""
+    labels: dict[str, list[str]] = {}
+    for language in LANGUAGES:
+        for entry in read_entries(unpacked, language):
+            labels.setdefault(code_of(entry["emoji"]), []).append(entry["label"].lower())
+    return labels
+
+
+def foreign_names(names: list[str], candidates: list[str]) -> list[str]:
+    """The names in other languages: short, and not already English ones."""
+    return [name for name in dict.fromkeys(candidates) if name not in names and len(name.split()) <= 3]
+
+
 def build_concepts(unpacked: Path) -> list[Concept]:
     """Join the CLDR names and keywords with the hand-written core; core first, then the rest in Unicode order."""
-    core = read_core()
+    core, words = read_core(), read_words()
     entries = read_entries(unpacked)
+    labels = read_labels(unpacked)
     groups = read_json(unpacked / "emojibase/meta/groups.json", made_by="fetch")
     keywords = read_json(unpacked / "emojilib/dist/emoji-en-US.json", made_by="fetch")
     taken = {name for names in core["concepts"].values() for name in names}
     by_code = {code_of(entry["emoji"]): entry for entry in entries if "group" in entry}
+    owned = taken | {clean_label(entry["label"]) for entry in by_code.values()}
     concepts = []
     for code in [*core["concepts"], *(code for code in by_code if code not in core["concepts"])]:
         entry = by_code[code]
@@ -83,6 +113,8 @@ def build_concepts(unpacked: Path) -> list[Concept]:
         names = core["concepts"].get(code) or name_rest(label, code, group, subgroup, core, taken)
         if names is None:
             continue
+        # A synonym that is the very name of another concept would ask for both.
+        synonyms = [word for word in words["synonyms"].get(names[0], []) if word not in owned]
         tier = (2 if code in core["second_tier"] else 1) if code in core["concepts"] else 3
         held_colour, held_background = core["held_out"].get(code, (None, None))
         concepts.append(
@@ -90,7 +122,7 @@ def build_concepts(unpacked: Path) -> list[Concept]:
                 code=code,
                 emoji=entry["emoji"],
                 names=names,
-                numbers=[number_of(name, core) for name in names],
+                numbers=[number_of(name, core) for name in names + synonyms],
                 tier=tier,
                 label=label,
                 group=group,
@@ -101,13 +133,15 @@ def build_concepts(unpacked: Path) -> list[Concept]:
                 mirror=code not in core["fixed_sides"],
                 held_out_colour=held_colour,
                 held_out_background=held_background,
+                synonyms=synonyms,
+                foreign=foreign_names(names, words["translations"].get(names[0]) or labels.get(code, [])),
             )
         )
     return concepts
 
 
-def read_entries(unpacked: Path) -> list[dict[str, Any]]:
-    path = unpacked / "emojibase/en/data.json"
+def read_entries(unpacked: Path, language: str = "en") -> list[dict[str, Any]]:
+    path = unpacked / f"emojibase/{language}/data.json"
     if not path.is_file():
         raise NotFoundError(
             f"Wanted the names of emoji in {path}, and they are not there. Run the stage `fetch` first."

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .captions import DEFAULT_STYLE, canonical_wording, draw_wording, own_colour_of, word
+from .captions import DEFAULT_STYLE, canonical_wording, draw_wording, dressed, own_colour_of, with_tail, word
 from .colours import BACKGROUNDS, COLOURS, compose
 from .concepts import Concept, load_concepts
 from .render import Picture, load_pictures
@@ -180,7 +180,8 @@ class ItemTable:
     def draw_caption(self, item: Item, rng: random.Random) -> str:
         """A caption for one training step; it depends on the item and the state of `rng` alone."""
         concept, natural = self.concepts[item.concept], self.pictures[item.picture].natural
-        return word(concept, item.style, draw_wording(concept, item.style, item.colour, item.background, natural, rng))
+        wording = draw_wording(concept, item.style, item.colour, item.background, natural, rng)
+        return dressed(with_tail(word(concept, item.style, wording), rng), rng)
 
     def render(self, item: Item, rgba: np.ndarray) -> np.ndarray:
         """The item's picture, uint8 [128, 128, 3]."""

@@ -63,9 +63,14 @@ def attention_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 
 def attention_scale(sites: Sites, before: float, value: float, name: str = "fitted") -> Edit:
     return edit(
-        "attention_scale", f"attention scale {value:.5g} ({name}) instead of {before:.5g}", sites, lambda call: call.given(scale=value),
-        rank=2, parameter=value, refit=lambda v: attention_scale(sites, before, v),
-    )  # fmt: skip
+        "attention_scale",
+        f"attention scale {value:.5g} ({name}) instead of {before:.5g}",
+        sites,
+        lambda call: call.given(scale=value),
+        rank=2,
+        parameter=value,
+        refit=lambda v: attention_scale(sites, before, v),
+    )
 
 
 def _inverted(mask: torch.Tensor) -> torch.Tensor:
@@ -88,7 +93,13 @@ def _operand_edits(example: Example, sites: Sites, heads: int, width: int) -> It
         return
     total = heads * width
     for count in [d for d in range(1, total + 1) if total % d == 0 and d != heads and d <= 64]:
-        yield edit("attention_heads", f"{count} heads of {total // count} instead of {heads} of {width}", sites, lambda c, n=count: _other_heads(c, n), rank=2)  # fmt: skip
+        yield edit(
+            "attention_heads",
+            f"{count} heads of {total // count} instead of {heads} of {width}",
+            sites,
+            lambda c, n=count: _other_heads(c, n),
+            rank=2,
+        )
     yield edit(
         "head_layout",
         "heads interleaved in the channels instead of one after the other",
@@ -103,7 +114,13 @@ def _operand_edits(example: Example, sites: Sites, heads: int, width: int) -> It
         _unmerged_heads,
         rank=3,
     )
-    yield edit("query_key_norm", "query and key normalized", sites, lambda c: c.given(query=F.normalize(c.args[0], dim=-1), key=F.normalize(c.args[1], dim=-1)), rank=5)  # fmt: skip
+    yield edit(
+        "query_key_norm",
+        "query and key normalized",
+        sites,
+        lambda c: c.given(query=F.normalize(c.args[0], dim=-1), key=F.normalize(c.args[1], dim=-1)),
+        rank=5,
+    )
 
 
 def _swapped(call: Call, i: int, j: int) -> Any:
@@ -178,6 +195,11 @@ def _attention_without(call: Call, start: int) -> Any:
 
 def softmax_temperature(sites: Sites, value: float) -> Edit:
     return edit(
-        "attention_scale", f"scores times {value:.5g} before the softmax", sites,
-        lambda c: c.function(c.args[0] * value, *c.args[1:], **c.kwargs), rank=3, parameter=value, refit=lambda v: softmax_temperature(sites, v),
-    )  # fmt: skip
+        "attention_scale",
+        f"scores times {value:.5g} before the softmax",
+        sites,
+        lambda c: c.function(c.args[0] * value, *c.args[1:], **c.kwargs),
+        rank=3,
+        parameter=value,
+        refit=lambda v: softmax_temperature(sites, v),
+    )

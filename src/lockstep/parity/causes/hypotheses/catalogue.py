@@ -26,9 +26,21 @@ from .tensors import (
 )
 
 _MAKERS = (
-    activation_edits, norm_edits, linear_edits, convolution_edits, embedding_edits, attention_edits, split_edits, join_edits,
-    trigonometry_edits, resize_edits, index_edits, arithmetic_edits, layout_edits, precision_edits,
-)  # fmt: skip
+    activation_edits,
+    norm_edits,
+    linear_edits,
+    convolution_edits,
+    embedding_edits,
+    attention_edits,
+    split_edits,
+    join_edits,
+    trigonometry_edits,
+    resize_edits,
+    index_edits,
+    arithmetic_edits,
+    layout_edits,
+    precision_edits,
+)
 MAX_OPERANDS = 400
 
 
@@ -41,7 +53,8 @@ def operation_edits(example: Example, sites: frozenset[Site]) -> Iterator[Edit]:
 def own_frame_edits(
     probe: Probe, survey: Survey, focus: Site | None, unseen: frozenset[str] = frozenset()
 ) -> Iterator[Edit]:
-    """Operations that the probed module itself calls, the suspect one first; and those of children that only this side has."""
+    """Operations that the probed module itself calls, the suspect one first; and those of children that only this
+    side has."""
     own = [site for site in survey.sites if _is_own(site.path, probe) or site.path in unseen]
     own.reverse()  # the nearest to the bad value first
     own.sort(key=lambda site: site != focus)
@@ -121,11 +134,25 @@ def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[E
 
 
 _ATTRIBUTES = {
-    "eps": "norm_eps", "variance_epsilon": "norm_eps", "num_groups": "norm_groups", "heads": "attention_heads", "num_heads": "attention_heads",
-    "approximate": "gelu_variant", "act": "activation", "activation": "activation", "act_fn": "activation", "scale": "attention_scale",
-    "is_causal": "causal_mask", "causal": "causal_mask", "padding": "padding_sides", "padding_mode": "padding_mode", "mode": "upsample_mode",
-    "flip_sin_to_cos": "flip_sin_to_cos", "downscale_freq_shift": "freq_shift", "freq_shift": "freq_shift",
-}  # fmt: skip
+    "eps": "norm_eps",
+    "variance_epsilon": "norm_eps",
+    "num_groups": "norm_groups",
+    "heads": "attention_heads",
+    "num_heads": "attention_heads",
+    "approximate": "gelu_variant",
+    "act": "activation",
+    "activation": "activation",
+    "act_fn": "activation",
+    "scale": "attention_scale",
+    "is_causal": "causal_mask",
+    "causal": "causal_mask",
+    "padding": "padding_sides",
+    "padding_mode": "padding_mode",
+    "mode": "upsample_mode",
+    "flip_sin_to_cos": "flip_sin_to_cos",
+    "downscale_freq_shift": "freq_shift",
+    "freq_shift": "freq_shift",
+}
 
 
 def _attribute_cause(name: str, module: nn.Module) -> str:
@@ -236,17 +263,35 @@ def input_edits(probe: Probe) -> Iterator[Edit]:
             for words, function in (("cut", torch.trunc), ("rounded", torch.round)):
                 yield _changed_input("timestep_dtype", f"input {index} {words} to integers", probe, index, function)
         if "norm" in type(probe.module).__name__.lower():
-            yield _changed_input("norm_kind", f"the mean subtracted from input {index} first", probe, index, lambda x: x - x.mean(-1, keepdim=True))  # fmt: skip
+            yield _changed_input(
+                "norm_kind",
+                f"the mean subtracted from input {index} first",
+                probe,
+                index,
+                lambda x: x - x.mean(-1, keepdim=True),
+            )
         for axis in range(1, tensor.ndim):
             name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
             yield _changed_input(
                 name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
             )
             if tensor.shape[axis] % 2 == 0:
-                yield _changed_input("half_swap", f"input {index} with its halves swapped along axis {axis}", probe, index, lambda x, a=axis: x.roll(x.shape[a] // 2, a))  # fmt: skip
+                yield _changed_input(
+                    "half_swap",
+                    f"input {index} with its halves swapped along axis {axis}",
+                    probe,
+                    index,
+                    lambda x, a=axis: x.roll(x.shape[a] // 2, a),
+                )
             for other in range(axis + 1, tensor.ndim):
                 if tensor.shape[axis] == tensor.shape[other]:
-                    yield _changed_input("axes_swapped", f"input {index} with axes {axis} and {other} swapped", probe, index, lambda x, a=axis, b=other: x.transpose(a, b))  # fmt: skip
+                    yield _changed_input(
+                        "axes_swapped",
+                        f"input {index} with axes {axis} and {other} swapped",
+                        probe,
+                        index,
+                        lambda x, a=axis, b=other: x.transpose(a, b),
+                    )
         for words, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
             yield _changed_input(
                 "precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype)
@@ -258,11 +303,25 @@ def _index_edits(probe: Probe, index: int, tensor: torch.Tensor) -> Iterator[Edi
         yield _changed_input(
             "index_offset", f"input {index} {by:+d}", probe, index, lambda x, b=by: (x + b).clamp_min(0)
         )
-        yield _changed_input("index_offset", f"input {index} {by:+d}, no larger than before", probe, index, lambda x, b=by: (x + b).clamp(0, int(x.max())))  # fmt: skip
+        yield _changed_input(
+            "index_offset",
+            f"input {index} {by:+d}, no larger than before",
+            probe,
+            index,
+            lambda x, b=by: (x + b).clamp(0, int(x.max())),
+        )
     for axis in range(1, tensor.ndim):
-        yield _changed_input("reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a))  # fmt: skip
+        yield _changed_input(
+            "reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
+        )
         for by in (1, -1):
-            yield _changed_input("shifted", f"input {index} moved by {by} along axis {axis}", probe, index, lambda x, b=by, a=axis: x.roll(b, a))  # fmt: skip
+            yield _changed_input(
+                "shifted",
+                f"input {index} moved by {by} along axis {axis}",
+                probe,
+                index,
+                lambda x, b=by, a=axis: x.roll(b, a),
+            )
 
 
 def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
@@ -341,7 +400,8 @@ def _norm_behind_sum(path: str, name: str, module: nn.Module, site: Site) -> Edi
 
 
 def operand_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
-    """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong thing."""
+    """Another value of the same shape in the place of an operand: a shadowed variable, the residual of the wrong
+    thing."""
     count = 0
     for site, example in reversed(survey.sites.items()):  # the nearest to the bad value first
         if not _is_own(site.path, probe) or example.op in ("view", "reshape", "transpose", "permute", "to"):

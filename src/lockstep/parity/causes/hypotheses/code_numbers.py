@@ -1,4 +1,5 @@
-"""Numbers that stand in a scheduler's own code or attributes, where no torch operation shows them (Karras rho, a power in numpy)."""
+"""Numbers that stand in a scheduler's own code or attributes, where no torch operation shows them (Karras rho, a
+power in numpy)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What other implementations do with several operations of one module at once: their order, their number, their size."""
+"""What other implementations do with several operations of one module at once: their order, their number, their
+size."""
 
 from __future__ import annotations
 

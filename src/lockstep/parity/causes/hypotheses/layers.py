@@ -296,7 +296,13 @@ def _padding_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 rank=1,
             )
         for name, sides in (("right and below only", (0, 1, 0, 1)), ("left and above only", (1, 0, 1, 0))):
-            yield edit("padding_sides", f"padding {name}", sites, lambda c, s=sides, p=both: _padded(c, tuple(x * 2 * y for x, y in zip(s, p, strict=True)), "constant"), rank=2)  # fmt: skip
+            yield edit(
+                "padding_sides",
+                f"padding {name}",
+                sites,
+                lambda c, s=sides, p=both: _padded(c, tuple(x * 2 * y for x, y in zip(s, p, strict=True)), "constant"),
+                rank=2,
+            )
             yield edit(
                 "padding_sides",
                 f"padding {name}, one pixel",

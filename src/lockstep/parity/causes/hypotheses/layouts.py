@@ -60,7 +60,9 @@ def layout_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 def _shifts(example: Example, sites: Sites) -> Iterator[Edit]:
     for axis in range(1, len(example.shape)):
         for by in (1, -1) if example.shape[axis] > 2 else ():
-            yield edit("shifted", f"moved by {by} along axis {axis}", sites, lambda c, b=by, a=axis: c.run().roll(b, a), rank=4)  # fmt: skip
+            yield edit(
+                "shifted", f"moved by {by} along axis {axis}", sites, lambda c, b=by, a=axis: c.run().roll(b, a), rank=4
+            )
 
 
 def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
@@ -82,7 +84,13 @@ def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
             lambda c, n=parts: _dealt(c.run(), n, axis),
             rank=4,
         )
-        yield edit("interleave", f"{parts} parts of the output interleaved", sites, lambda c, n=parts: _dealt(c.run(), c.run().shape[axis] // n, axis), rank=4)  # fmt: skip
+        yield edit(
+            "interleave",
+            f"{parts} parts of the output interleaved",
+            sites,
+            lambda c, n=parts: _dealt(c.run(), c.run().shape[axis] // n, axis),
+            rank=4,
+        )
     yield edit("reversed", "output in reversed order", sites, lambda c: c.run().flip(axis), rank=4)
 
 

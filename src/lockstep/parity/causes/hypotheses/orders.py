@@ -12,13 +12,30 @@ from torch import nn
 from ..edits import Call, Change, Edit, ModuleChange, NotApplicable, OperationChange, Site
 from ..probe import Probe, Survey
 
-_UNARY = {"gelu", "silu", "relu", "sigmoid", "tanh", "interpolate", "clamp", "exp", "sqrt", "neg", "softmax", "mul", "div", "add", "sub"}  # fmt: skip
+_UNARY = {
+    "gelu",
+    "silu",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "interpolate",
+    "clamp",
+    "exp",
+    "sqrt",
+    "neg",
+    "softmax",
+    "mul",
+    "div",
+    "add",
+    "sub",
+}
 NEAR = 3  # things in between
 MOST = 80
 
 
 def order_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
-    """Children and operations of the own frame, each pair of near ones exchanged; sums moved before an earlier child."""
+    """Children and operations of the own frame, each pair of near ones exchanged; sums moved before an earlier
+    child."""
     units = _units(probe, survey)
     made = 0
     for place, first in enumerate(units):
@@ -161,5 +178,7 @@ _RESIZED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "every second pixel, repeated": lambda x: F.interpolate(x[..., ::2, ::2], scale_factor=2.0),
     "averaged over 2 x 2 pixels, repeated": lambda x: F.interpolate(F.avg_pool2d(x, 2), scale_factor=2.0),
     "every second pixel, bilinear": lambda x: F.interpolate(x[..., ::2, ::2], scale_factor=2.0, mode="bilinear"),
-    "averaged over 2 x 2 pixels, bilinear": lambda x: F.interpolate(F.avg_pool2d(x, 2), scale_factor=2.0, mode="bilinear"),
-}  # fmt: skip
+    "averaged over 2 x 2 pixels, bilinear": lambda x: F.interpolate(
+        F.avg_pool2d(x, 2), scale_factor=2.0, mode="bilinear"
+    ),
+}

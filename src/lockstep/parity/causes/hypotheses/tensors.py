@@ -230,7 +230,15 @@ def trigonometry_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op == "interpolate":
         now = example.settings.get("mode", "nearest")
-        for mode, align in (("nearest", None), ("nearest-exact", None), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("area", None)):  # fmt: skip
+        for mode, align in (
+            ("nearest", None),
+            ("nearest-exact", None),
+            ("bilinear", False),
+            ("bilinear", True),
+            ("bicubic", False),
+            ("bicubic", True),
+            ("area", None),
+        ):
             if mode != now or align != example.settings.get("align_corners"):
                 words = mode + ("" if align is None else f", align_corners={align}")
                 yield edit(
@@ -246,7 +254,13 @@ def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         sides = example.operands[1] if len(example.operands) > 1 else None
         if isinstance(sides, (list, tuple)) and len(sides) == 4:
             for order in ((1, 0, 3, 2), (2, 3, 0, 1)):
-                yield edit("padding_sides", "padding on the other sides", sites, lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)), rank=2)  # fmt: skip
+                yield edit(
+                    "padding_sides",
+                    "padding on the other sides",
+                    sites,
+                    lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)),
+                    rank=2,
+                )
     elif example.op in ("avg_pool2d", "max_pool2d"):
         other = F.max_pool2d if example.op == "avg_pool2d" else F.avg_pool2d
         yield edit(
@@ -311,13 +325,27 @@ def _mask_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     if example.op in ("tril", "triu"):
         now = example.settings.get("diagonal", example.operands[1] if len(example.operands) > 1 else 0) or 0
         for by in (1, -1):
-            yield edit("causal_mask", f"diagonal {now + by} instead of {now}", sites, lambda c, d=now + by: getattr(c.args[0], c.op)(d), rank=2)  # fmt: skip
+            yield edit(
+                "causal_mask",
+                f"diagonal {now + by} instead of {now}",
+                sites,
+                lambda c, d=now + by: getattr(c.args[0], c.op)(d),
+                rank=2,
+            )
         other = "triu" if example.op == "tril" else "tril"
-        yield edit("causal_mask", f"`{other}` instead of `{example.op}`", sites, lambda c: getattr(c.args[0], other)(), rank=2)  # fmt: skip
+        yield edit(
+            "causal_mask", f"`{other}` instead of `{example.op}`", sites, lambda c: getattr(c.args[0], other)(), rank=2
+        )
     if example.op == "masked_fill":
         yield edit("attention_mask", "mask inverted", sites, lambda c: c.operand(1, ~c.args[1]), rank=2)
         for value in _MASKED:
-            yield edit("attention_mask", f"masked with {value:g}", sites, lambda c, v=value: c.args[0].masked_fill(c.args[1], v), rank=3)  # fmt: skip
+            yield edit(
+                "attention_mask",
+                f"masked with {value:g}",
+                sites,
+                lambda c, v=value: c.args[0].masked_fill(c.args[1], v),
+                rank=3,
+            )
 
 
 def _pooling_edits(example: Example, sites: Sites) -> Iterator[Edit]:
@@ -353,7 +381,13 @@ def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     }
     for words, function in others.items() if example.op in _POOLED else ():
         if words != f"the {example.op}":
-            yield edit("pooling_kind", f"{words} instead of the {example.op}", sites, lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim), rank=2)  # fmt: skip
+            yield edit(
+                "pooling_kind",
+                f"{words} instead of the {example.op}",
+                sites,
+                lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim),
+                rank=2,
+            )
     yield from _axes_edits(example, dim, keep, sites)
 
 

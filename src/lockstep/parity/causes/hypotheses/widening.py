@@ -1,4 +1,5 @@
-"""The same hypothesis at every place where it may have been ported so: what was written wrong once is wrong wherever it is used."""
+"""The same hypothesis at every place where it may have been ported so: what was written wrong once is wrong wherever
+it is used."""
 
 from __future__ import annotations
 
@@ -115,10 +116,17 @@ def _made_again(edit: Edit, probe: Probe, path: str, live: Live, own: Trace) -> 
     there = Probe(probe.everything, below, looked.args, looked.kwargs, Read(below, "out"), probe.goal)
     wanted = _relative(edit, probe)
     made = chain(
-        module_as_activation(there), child_edits(there, looked.survey), repeated_children(there, looked.survey), sines_and_cosines(there, looked.survey),
-        own_frame_edits(there, looked.survey, None), input_edits(there), rotary_edits(there, looked.survey),
-        several_edits(there, looked.survey), operand_edits(there, looked.survey), swapped_weights(there),
-    )  # fmt: skip
+        module_as_activation(there),
+        child_edits(there, looked.survey),
+        repeated_children(there, looked.survey),
+        sines_and_cosines(there, looked.survey),
+        own_frame_edits(there, looked.survey, None),
+        input_edits(there),
+        rotary_edits(there, looked.survey),
+        several_edits(there, looked.survey),
+        operand_edits(there, looked.survey),
+        swapped_weights(there),
+    )
     return next((e for e in islice(made, MOST_EDITS) if _relative(e, there) == wanted), None)
 
 

@@ -1,0 +1,359 @@
+"""Folders to single files and back: every tensor bit for bit, and the small files in the header of the single file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import files
+from ..errors import InputError, LoadError, NotFoundError, UnsupportedError
+from ..models.autoencoders.autoencoder_kl import AutoencoderKL
+from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ..models.controlnets.controlnet import ControlNetModel
+from ..models.modeling import ModelMixin
+from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.unets.unet_2d_condition import UNet2DConditionModel
+from ..models.weights import MappedFiles, StoredTensor, open_folder, parse_size
+from ..tokenizers import CLIPTokenizer
+from ..tokenizers.clip import published_merges
+from .checkpoint import open_checkpoint
+from .folder_files import FOLDER_KEY
+from .header import container_of, is_checkpoint
+from .parts import Part
+from .single_file import CLASSES, TOKENIZER_FILES, SingleFile, component_of, weight_map
+from .streaming import Report, atomic_folder, num_bytes, write_safetensors, write_weights
+
+MODELS: dict[str, type[ModelMixin]] = {
+    kind.__name__: kind
+    for kind in (
+        UNet2DConditionModel,
+        AutoencoderKL,
+        CLIPTextModel,
+        CLIPTextModelWithProjection,
+        ControlNetModel,
+        AutoencoderTiny,
+    )
+}
+# family -> component -> (layout, prefix) in its all-in-one files
+PLACES: dict[str, dict[str, tuple[str, str]]] = {
+    "sd1": {"text_encoder": ("clip", "cond_stage_model.transformer.")},
+    "sd2": {"text_encoder": ("open_clip", "cond_stage_model.model.")},
+    "sdxl": {
+        "text_encoder": ("clip", "conditioner.embedders.0.transformer."),
+        "text_encoder_2": ("open_clip", "conditioner.embedders.1.model."),
+    },
+    "refiner": {
+        "text_encoder": ("open_clip", "conditioner.embedders.0.model."),
+        "text_encoder_2": ("open_clip", "conditioner.embedders.0.model."),
+    },
+}
+COMMON = {"unet": ("original", "model.diffusion_model."), "vae": ("original", "first_stage_model.")}
+LONE = {
+    "UNet2DConditionModel": ("unet", "original", ""),
+    "AutoencoderKL": ("vae", "original", ""),
+    "ControlNetModel": ("controlnet", "original", "control_model."),
+    "CLIPTextModel": ("text", "clip", ""),
+    "CLIPTextModelWithProjection": ("text", "open_clip", ""),
+}
+ARCHITECTURE = {
+    "sd1": "stable-diffusion-v1",
+    "sd2": "stable-diffusion-v2",
+    "sdxl": "stable-diffusion-xl-v1-base",
+    "refiner": "stable-diffusion-xl-v1-refiner",
+}
+MAX_SMALL_FILE = 16 * 2**20
+SMALL_ENDINGS = (".json", ".txt", ".md", ".model")
+
+
+@dataclass
+class Conversion:
+    """What is written: told before it happens, and reported on while it does."""
+
+    source: Path
+    target: Path
+    dtype: torch.dtype | None = None
+    max_shard_size: int = 10 * 10**9
+    notes: list[str] = field(default_factory=list)
+    report: Callable[[int, int], None] = lambda done, total: None  # bytes written, of how many
+    _done: int = 0
+    _total: int = 0
+
+    def expect(self, stored: Mapping[str, StoredTensor]) -> None:
+        self._total += sum(num_bytes(tensor, self.dtype) for tensor in stored.values())
+
+    def progress(self) -> Report:
+        def wrote(count: int) -> None:
+            self._done += count
+            self.report(self._done, self._total)
+
+        return wrote
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    to: str | None = None,
+    dtype: torch.dtype | None = None,
+    max_shard_size: int | str = "10GB",
+    allow_pickle: bool = False,
+    family: str | None = None,
+    prediction_type: str | None = None,
+    config: str | Path | None = None,
+    variant: str | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Conversion:
+    """Write a folder or a file anew as a folder or a single file; nothing of it shows until all of it is written."""
+    source, target = Path(source), Path(target)
+    wanted = to or ("single" if is_checkpoint(target) else "folder")
+    if wanted not in ("single", "folder"):
+        raise InputError(f"A conversion goes to 'single' or 'folder', got {to!r}.")
+    if not source.exists():
+        raise NotFoundError(f"There is no file or folder {source} to convert.")
+    _check_target(source, target, wanted)
+    job = Conversion(source, target, dtype, parse_size(max_shard_size), report=report)
+    options = {"config": config, "family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle}
+    if source.is_dir():
+        (folder_to_single if wanted == "single" else folder_to_folder)(job, variant)
+    elif wanted == "single":
+        file_to_file(job, allow_pickle)
+    else:
+        single_to_folder(job, SingleFile(source, **options, opened=MappedFiles(copies=True)))  # type: ignore[arg-type]
+    return job
+
+
+def _check_target(source: Path, target: Path, wanted: str) -> None:
+    if wanted == "single" and target.suffix not in (".safetensors", ".sft"):
+        raise InputError(f"A single file is written as safetensors; give a name that ends so, got {target.name!r}.")
+    if wanted == "folder" and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
+        raise InputError(f"{target} is there already and is not an empty folder. Choose another name.")
+    if wanted == "single" and target.exists():
+        raise InputError(f"{target} is there already. Choose another name, or remove it first.")
+    if source.resolve() == target.resolve():
+        raise InputError(f"{source} cannot be written over itself.")
+
+
+# ---- to a single file ----
+
+
+def folder_to_single(job: Conversion, variant: str | None) -> None:
+    """A pipeline's folder (or one model's) as a file in the original layout."""
+    index = job.source / "model_index.json"
+    opened = MappedFiles(copies=True)
+    stored: dict[str, StoredTensor] = {}
+    if index.is_file():
+        models = {name: model_of(job.source / name) for name in component_names(job.source, files.read_json(index))}
+        family = family_of(models)
+        places = {**COMMON, **PLACES[family]}
+        for name, (kind, config) in models.items():
+            if name not in places or kind.__name__ != _class_at(family, name):
+                raise UnsupportedError(
+                    f"The original layout of {family} has no place for the component {name!r} ({kind.__name__})."
+                )
+            layout, prefix = places[name]
+            part = Part("text" if name.startswith("text") else name, layout, prefix, {})
+            stored |= original_tensors(job.source / name, kind, config, part, variant, opened)
+        metadata = {"modelspec.architecture": ARCHITECTURE[family], FOLDER_KEY: json.dumps(small_files(job.source))}
+        scheduler = job.source / "scheduler" / "scheduler_config.json"
+        prediction = files.read_json(scheduler).get("prediction_type", "epsilon") if scheduler.is_file() else "epsilon"
+        metadata["modelspec.prediction_type"] = {"v_prediction": "v"}.get(str(prediction), str(prediction))
+    else:
+        kind, config = model_of(job.source)
+        if kind.__name__ not in LONE:
+            raise UnsupportedError(f"There is no single-file layout for {kind.__name__}.")
+        part = Part(*LONE[kind.__name__], {})
+        stored = original_tensors(job.source, kind, config, part, variant, opened)
+        component = next(name for name, known in CLASSES.items() if known == kind.__name__)
+        metadata = {FOLDER_KEY: json.dumps({f"{component}/{n}": text for n, text in small_files(job.source).items()})}
+    job.expect(stored)
+    write_safetensors(job.target, stored, dtype=job.dtype, metadata=metadata, report=job.progress())
+
+
+def _class_at(family: str, component: str) -> str:
+    if family == "refiner" and component == "text_encoder":
+        return "CLIPTextModelWithProjection"
+    return CLASSES[component]
+
+
+def original_tensors(
+    folder: Path,
+    kind: type[ModelMixin],
+    config: Mapping[str, Any],
+    part: Part,
+    variant: str | None,
+    opened: MappedFiles,
+) -> dict[str, StoredTensor]:
+    """The weights of a folder in the original layout, under their prefix, none of them read yet."""
+    ours = kind.stored_tensors(open_folder(folder, kind.weights_name, variant))
+    full = dict(kind.on_meta(config).config)
+    theirs = weight_map(part, full, kind is CLIPTextModelWithProjection).to_theirs(ours, opened)
+    return {part.prefix + name: tensor for name, tensor in theirs.items()}
+
+
+def component_names(folder: Path, index: Mapping[str, Any]) -> list[str]:
+    """The components of an index that have weights here."""
+    entries = [name for name, entry in index.items() if isinstance(entry, list) and entry and entry[0] is not None]
+    return [name for name in entries if any((folder / name).glob("*.safetensors"))]
+
+
+def model_of(folder: Path) -> tuple[type[ModelMixin], dict[str, Any]]:
+    """The class and the config of a model's folder."""
+    config = files.read_json(folder / "config.json")
+    name = config.get("_class_name") or next(iter(config.get("architectures") or []), None)
+    if name not in MODELS:
+        raise UnsupportedError(f"{folder} holds a {name or 'model without a class name'}, which is not converted.")
+    return MODELS[name], config
+
+
+def family_of(models: Mapping[str, tuple[type[ModelMixin], Mapping[str, Any]]]) -> str:
+    """Which original layout a pipeline's folder goes to."""
+    if "unet" not in models:
+        raise LoadError(f"A single file wants a UNet; the folder has: {', '.join(models) or 'no model'}.")
+    config = models["unet"][1]
+    if config.get("addition_embed_type") == "text_time":
+        return "sdxl" if {"text_encoder", "text_encoder_2"} <= set(models) else "refiner"
+    return "sd2" if config.get("use_linear_projection") else "sd1"
+
+
+def small_files(folder: Path) -> dict[str, str]:
+    """Configs and tokenizers of a folder by name; CLIP's published vocabulary is left out, because Lockstep has it."""
+    found = {}
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+        name = path.relative_to(folder).as_posix()
+        known = path.suffix in SMALL_ENDINGS and not name.endswith(".index.json")
+        if path.is_file() and known and path.stat().st_size <= MAX_SMALL_FILE:
+            try:
+                found[name] = path.read_bytes().decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+    for tokenizer in {name.partition("/")[0] for name in found if name.startswith("tokenizer")}:
+        vocabulary = [name for name in found if name.startswith(f"{tokenizer}/") and TOKENIZER_FILES.search(name)]
+        two = [f"{tokenizer}/merges.txt", f"{tokenizer}/vocab.json"]
+        if sorted(vocabulary) == two and _is_published(folder / tokenizer):
+            found = {name: text for name, text in found.items() if name not in vocabulary}
+    return found
+
+
+def _is_published(folder: Path) -> bool:
+    """Whether a tokenizer's vocabulary is the published one."""
+    lines = "\n".join(["#version: 0.2", *(" ".join(pair) for pair in published_merges())]) + "\n"
+    if (folder / "merges.txt").read_bytes().decode("utf-8", "replace") != lines:
+        return False
+    return json.loads((folder / "vocab.json").read_bytes()) == CLIPTokenizer.published().get_vocab()
+
+
+def file_to_file(job: Conversion, allow_pickle: bool) -> None:
+    """The same names in another dtype or container."""
+    stored = open_checkpoint(job.source, allow_pickle, MappedFiles(copies=True))
+    metadata = {}
+    if container_of(job.source) == "safetensors":
+        metadata = {str(key): str(text) for key, text in files.read_safetensors_header(job.source)[1].items()}
+    job.expect(stored)
+    write_safetensors(job.target, stored, dtype=job.dtype, metadata=metadata, report=job.progress())
+
+
+# ---- to a folder ----
+
+
+def single_to_folder(job: Conversion, file: SingleFile) -> None:
+    """A single file as a pipeline's folder, or as one model's where it holds one."""
+    if "unet" in file.found.components and (file.found.kind == "checkpoint" or file.declared("model_index.json")):
+        index = file.index()
+        models = {
+            name: MODELS[entry[1]] for name, entry in index.items() if isinstance(entry, list) and entry[1] in MODELS
+        }
+        models = {name: kind for name, kind in models.items() if file.has(name)}
+    else:
+        index, models = None, _lone_model(file)
+    if file.found.missing and index is not None:
+        job.notes.append(f"not in the file: {', '.join(file.found.missing)}")
+    plans = {}
+    for name, kind in models.items():
+        config = file.config(name)
+        shell = kind.on_meta(config)
+        stored = file.stored(name, kind, config)
+        ordered = {key: stored[key] for key in shell.state_dict() if key in stored}
+        missing = [key for key in shell.state_dict() if key not in stored]
+        if missing:
+            raise LoadError(f"{file.path}: its {name} lacks {len(missing)} tensors, such as {missing[0]!r}.")
+        job.expect(ordered)
+        plans[name] = (kind, shell, ordered)
+    with atomic_folder(job.target) as folder:
+        for name, (kind, shell, ordered) in plans.items():
+            place = folder if index is None else folder / name
+            place.mkdir(exist_ok=True)
+            shell.save_config(place)
+            write_weights(
+                place, kind.weights_name, ordered, dtype=job.dtype, limit=job.max_shard_size, report=job.progress()
+            )
+        if index is not None:
+            write_small(folder, file, index)
+        elif file.embedded:
+            component = next(iter(models))
+            text = file.embedded.get(f"{component}/config.json")
+            if text is not None:
+                files.write_text(folder / "config.json", text)
+
+
+def _lone_model(file: SingleFile) -> dict[str, type[ModelMixin]]:
+    kinds = {
+        "unet": "UNet2DConditionModel",
+        "controlnet": "ControlNetModel",
+        "vae": "AutoencoderKL",
+        "text": "CLIPTextModel",
+    }
+    part = file.found.parts[0]
+    if part.kind not in kinds or len(file.found.parts) != 1:
+        raise UnsupportedError(f"{file.path} ({file.found.title}) has no folder layout that is written here.")
+    name = kinds[part.kind]
+    if part.kind == "text" and any(one.startswith("text_projection") for one in part.shapes):
+        name = "CLIPTextModelWithProjection"
+    kind = MODELS[name]
+    return {component_of(kind, file): kind}
+
+
+def write_small(folder: Path, file: SingleFile, index: Mapping[str, Any]) -> None:
+    """Index, scheduler and tokenizers: as they were where the file remembers, else as the family has them."""
+    if file.embedded:
+        file.write_small_files(folder)
+        return
+    for name, entry in index.items():
+        if isinstance(entry, list) and entry[1] == "CLIPTokenizer":
+            file.tokenizer(name).save_pretrained(folder / name)
+    scheduler = file.scheduler_config()
+    files.write_text(
+        folder / "scheduler" / "scheduler_config.json", json.dumps(scheduler, indent=2, sort_keys=True) + "\n"
+    )
+    files.write_text(folder / "model_index.json", json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def folder_to_folder(job: Conversion, variant: str | None) -> None:
+    """The same folder in another dtype, or in other shards."""
+    index = job.source / "model_index.json"
+    names = component_names(job.source, files.read_json(index)) if index.is_file() else [""]
+    plans = {}
+    for name in names:
+        kind, _ = model_of(job.source / name)
+        plans[name] = (kind, open_folder(job.source / name, kind.weights_name, variant))
+        job.expect(plans[name][1])
+    with atomic_folder(job.target) as folder:
+        for path in sorted([*job.source.glob("*"), *job.source.glob("*/*")]):
+            relative = path.relative_to(job.source)
+            if path.is_file() and path.suffix in SMALL_ENDINGS and not path.name.endswith(".index.json"):
+                (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+                (folder / relative).write_bytes(path.read_bytes())
+        for name, (kind, stored) in plans.items():
+            (folder / name).mkdir(exist_ok=True)
+            write_weights(
+                folder / name,
+                kind.weights_name,
+                stored,
+                dtype=job.dtype,
+                limit=job.max_shard_size,
+                report=job.progress(),
+            )

@@ -1,0 +1,137 @@
+"""The parts of a checkpoint file: which names belong to a UNet, a VAE, a text encoder, under whatever prefix they
+stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import implied
+from .tell_tales import BUFFERS, EMA, OTHER_PARTS
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A part that files are searched for: the name that gives it away, and how its config is read off the shapes."""
+
+    kind: str
+    layout: str
+    anchor: str
+    config: Callable[[Shapes, str], dict[str, Any]]
+    stem: str = ""  # what of the anchor's own path still belongs to the prefix where it is there
+
+
+KINDS = (
+    Kind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
+    Kind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
+    Kind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
+    Kind("unet", "published", "down_blocks.0.resnets.0.time_emb_proj.weight", implied.unet_config),
+    Kind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
+    Kind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
+    Kind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
+    Kind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
+)
+TITLES = {"unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder"}
+
+
+@dataclass
+class Part:
+    """One model inside a file."""
+
+    kind: str
+    layout: str
+    prefix: str
+    shapes: dict[str, tuple[int, ...]]  # under the names that it has without the prefix
+    config: dict[str, Any] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)  # what a whole one would have
+
+    @property
+    def title(self) -> str:
+        where = f" under {self.prefix!r}" if self.prefix else ""
+        return f"{TITLES[self.kind]} in the {self.layout.replace('_', '')} layout{where}"
+
+    def names(self) -> dict[str, str]:
+        """Name without the prefix -> name in the file."""
+        return {name: self.prefix + name for name in self.shapes}
+
+
+def find_parts(shapes: Shapes) -> list[Part]:
+    """Every part of a file, and each name in one part at most."""
+    found: dict[str, Kind] = {}
+    for kind in KINDS:
+        for name in (name for name in shapes if name.endswith(kind.anchor)):
+            prefix = name[: len(name) - len(kind.anchor)]
+            if prefix and not prefix.endswith("."):
+                continue
+            prefix = prefix.removesuffix(kind.stem) if kind.stem else prefix
+            if "visual." not in prefix and "vision_model." not in prefix:
+                found.setdefault(prefix, kind)
+    owners = {name: _owner(name, found) for name in shapes}
+    parts = []
+    for prefix, kind in found.items():
+        own = {name.removeprefix(prefix): shapes[name] for name, owner in owners.items() if owner == prefix}
+        part = Part(kind.kind, kind.layout, prefix, own)
+        part.config, part.gaps = kind.config(own, kind.layout), find_gaps(part)
+        parts.append(part)
+    return parts + find_tiny(shapes)
+
+
+def _owner(name: str, prefixes: Mapping[str, Kind]) -> str | None:
+    """The longest prefix of a part that a name has; what is known to belong to no part goes to none of bare names."""
+    best = max((prefix for prefix in prefixes if name.startswith(prefix)), key=len, default=None)
+    if best == "" and (name in BUFFERS or name.startswith((EMA, *OTHER_PARTS))):
+        return None
+    return best
+
+
+def find_gaps(part: Part) -> list[str]:
+    """What a whole part would have and this one has not."""
+    shapes = part.shapes
+    wanted: list[str] = []
+    if part.layout == "original" and part.kind in ("unet", "controlnet"):
+        count = (implied.numbers(shapes, r"input_blocks\.(\d+)\.") or [0])[-1] + 1
+        wanted = ["time_embed.0.", "time_embed.2.", "middle_block.0.", "middle_block.2."]
+        wanted += [f"input_blocks.{number}." for number in range(count)]
+        if part.kind == "unet":
+            wanted += [*(f"output_blocks.{number}." for number in range(count)), "out.0.", "out.2."]
+        else:
+            wanted += [*(f"zero_convs.{number}." for number in range(count)), "middle_block_out."]
+    elif part.kind in ("unet", "controlnet"):
+        levels = len(part.config.get("block_out_channels", ()))
+        wanted = ["conv_in.", "time_embedding.linear_1.", "mid_block.resnets.0.", "mid_block.resnets.1."]
+        if part.kind == "unet":
+            wanted += [*(f"up_blocks.{level}." for level in range(levels)), "conv_out."]
+    elif part.kind == "vae":
+        wanted = ["encoder.conv_in.", "encoder.conv_out.", "decoder.conv_in.", "decoder.conv_out."]
+    elif part.layout == "open_clip":
+        wanted = ["token_embedding.", "positional_embedding", "ln_final."]
+    elif part.kind == "text":
+        start = "text_model." if any(name.startswith("text_model.") for name in shapes) else ""
+        wanted = [f"{start}embeddings.position_embedding.", f"{start}encoder.layers.0.", f"{start}final_layer_norm."]
+    return [name for name in wanted if not any(one.startswith(name) for one in shapes)]
+
+
+def find_tiny(shapes: Shapes) -> list[Part]:
+    """The tiny autoencoder: published layout, ComfyUI's two prefixes in one file, or one standalone half."""
+    for encoder, decoder in (("taesd_encoder.", "taesd_decoder."), ("encoder.layers.", "decoder.layers.")):
+        halves = [{n.removeprefix(p): s for n, s in shapes.items() if n.startswith(p)} for p in (encoder, decoder)]
+        if all(_is_tiny(half) for half in halves):
+            layout = "published" if encoder == "encoder.layers." else "original"
+            both = {name: shape for name, shape in shapes.items() if name.startswith((encoder, decoder))}
+            return [Part("tiny", layout, "", both, implied.tiny_config(*halves))]
+    if _is_tiny(shapes):
+        first = min(implied.tiny_layers(shapes))
+        half = "decoder" if first == 0 else "encoder"
+        return [Part("tiny", "original", "", dict(shapes), {}, [f"{half} (that is a file of its own)"])]
+    return []
+
+
+def _is_tiny(shapes: Shapes) -> bool:
+    numbered = all(name.split(".")[0].isdigit() for name in shapes)
+    if not shapes or not numbered:
+        return False
+    first = shapes.get(f"{min(implied.tiny_layers(shapes))}.weight", ())
+    return len(first) == 4 and first[2:] == (3, 3) and any(".conv.4." in name for name in shapes)

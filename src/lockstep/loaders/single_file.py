@@ -1,0 +1,337 @@
+"""Single files: a checkpoint as the components of a pipeline, in the original layout or in the published one.
+
+Configs come from `config=` (a folder), from the file's own header where Lockstep wrote it, or from what the family's
+published configs say and the shapes imply. Nothing is fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+
+from .. import files
+from ..errors import ConfigError, FileFormatError, InputError, LoadError, NotFoundError, UnsupportedError, WeightsError
+from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
+from ..models.controlnets.controlnet_map import controlnet_rows
+from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
+from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.unets.unet_2d_condition_map import unet_rows
+from ..models.weights import MadeTensor, MappedFiles, StoredTensor
+from ..tokenizers import CLIPTokenizer
+from .checkpoint import open_checkpoint, open_header
+from .detect import VARIANT_PIPELINES, Detection, Guess, compare_config, detect, known_families
+from .folder_files import embedded_files, embedded_json
+from .parts import TITLES, Part
+from .quantised import FLOAT8
+from .taesd import read_tiny
+from .weight_map import WeightMap
+
+Model = TypeVar("Model", bound=ModelMixin)
+CLASSES = {  # component -> the class that it is where nothing else is said
+    "unet": "UNet2DConditionModel",
+    "controlnet": "ControlNetModel",
+    "vae": "AutoencoderKL",
+    "text_encoder": "CLIPTextModel",
+    "text_encoder_2": "CLIPTextModelWithProjection",
+    "tiny": "AutoencoderTiny",
+}
+LATENT_SCALES = (
+    "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
+)
+UNCOMPARED = ("transformer_layers_per_block", "num_hidden_layers", "layers_per_block")  # written in more than one way
+TOKENIZER_FILES = re.compile(r"(vocab\.json|merges\.txt|tokenizer\.json)$")
+
+
+class SingleFile:
+    """One checkpoint file, recognised and ready to give its components."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        config: str | Path | None = None,
+        family: str | None = None,
+        prediction_type: str | None = None,
+        allow_pickle: bool = False,
+        opened: MappedFiles | None = None,
+    ) -> None:
+        self.path, self.allow_pickle, self.opened = Path(path), allow_pickle, opened or MappedFiles()
+        if family is not None and family not in known_families():
+            raise InputError(f"family wants one of {', '.join(known_families())}, got {family!r}.")
+        self.header = open_header(self.path, allow_pickle)
+        self.found: Detection = detect(self.header, family)
+        self.config_folder = None if config is None else files.resolve_folder(config, patterns=["*.json", "*.txt"])
+        self.embedded = embedded_files(self.header.metadata)
+        self.guess: Guess = self.found.require(configured=config is not None or bool(self.embedded))
+        self.asked_prediction = prediction_type
+        self.prediction_type = prediction_type or self.found.prediction_type
+        self._stored: dict[str, StoredTensor] | None = None
+
+    # ---- what it is ----
+
+    @property
+    def family(self) -> dict[str, Any]:
+        """What the published configs of its family say; nothing for a part that several families share."""
+        return known_families().get(self.guess.family, {})
+
+    def index(self) -> dict[str, Any]:
+        """The index that a folder of this model would have: its class, and the class of every component."""
+        said = self.declared("model_index.json")
+        if said is not None:
+            held = {name: entry for name, entry in said.items() if self.has(name) or not isinstance(entry, list)}
+            return {**held, "_class_name": said.get("_class_name")}
+        if "unet" not in self.found.components:
+            raise LoadError(
+                f"{self.path} is no pipeline but a {self.found.title}. Load it with the class of that model."
+            )
+        index: dict[str, Any] = {"_class_name": self.pipeline_class(), **self.family["index"]}
+        index |= {name: ["diffusers", CLASSES[name]] for name in self.found.components if name != "controlnet"}
+        index |= {name: ["transformers", "CLIPTokenizer"] for name in self.family["tokenizers"]}
+        index["scheduler"] = ["diffusers", self.family["scheduler"]["_class_name"]]
+        return index | {name: [None, None] for name in self.family["absent"]}
+
+    def has(self, name: str) -> bool:
+        """Whether a component of an index can be had from here."""
+        lone_text = name.startswith("text_encoder") and sum(part.kind == "text" for part in self.found.parts) == 1
+        return name in self.found.components or lone_text or name.startswith(("tokenizer", "scheduler"))
+
+    def pipeline_class(self) -> str:
+        """The published class for this family and variant."""
+        variant, family = self.guess.variant, self.guess.family
+        if not variant:
+            return self.family["pipeline"]
+        if (family, variant) not in VARIANT_PIPELINES:
+            raise UnsupportedError(
+                f"{self.path} is {self.guess}: no pipeline is known for it. Its models load alone, "
+                "such as UNet2DConditionModel.from_single_file(…)."
+            )
+        return VARIANT_PIPELINES[family, variant]
+
+    def declared(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the folder that `config=` names, or that the header carries."""
+        if self.config_folder is not None:
+            path = self.config_folder / name
+            return files.read_json(path) if path.is_file() else None
+        return embedded_json(self.header.metadata, name)
+
+    # ---- configs ----
+
+    def config(self, component: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The config of a model: declared, or published and implied together."""
+        part = self.part(component)
+        declared = self.declared(f"{component}/config.json")
+        if declared is not None:
+            self._check_declared(component, part, declared)
+            return {**declared, **(overrides or {})}
+        published = dict(self.family.get(component, {}))
+        if self.prediction_type == "v_prediction":
+            published |= self.family.get("v_prediction", {}).get(component, {})
+        head_width = published.pop("head_width", None)
+        config = {**published, **part.config}
+        if component in ("unet", "controlnet"):
+            config = self._unet_config(config, component, head_width)
+        elif component.startswith("text_encoder"):
+            config = _text_config(config, part, published.get("num_hidden_layers"), head_width)
+        elif component == "vae" and not published and not {"scaling_factor"} & set(overrides or {}):
+            raise FileFormatError(
+                f"{self.path} is a {self.guess.title}, and no tensor tells how its latents are scaled. Give the "
+                f"values: {LATENT_SCALES}."
+            )
+        return {**config, **(overrides or {})}
+
+    def _unet_config(self, config: dict[str, Any], component: str, head_width: int | None) -> dict[str, Any]:
+        if head_width:
+            config["attention_head_dim"] = tuple(max(1, n // head_width) for n in config["block_out_channels"])
+        if component == "controlnet":
+            published = self.family.get("unet", {})
+            width = published.get("head_width")
+            heads = tuple(max(1, n // width) for n in config["block_out_channels"]) if width else None
+            config["attention_head_dim"] = heads or published.get("attention_head_dim", 8)
+            for key in ("addition_embed_type", "addition_time_embed_dim"):
+                config |= {key: published[key]} if key in published else {}
+        return config
+
+    def _check_declared(self, component: str, part: Part, declared: Mapping[str, Any]) -> None:
+        different = [
+            line
+            for line in compare_config(part.config, declared)
+            if line.partition(":")[0] in declared and line.partition(":")[0] not in UNCOMPARED
+        ]
+        if different:
+            where = self.config_folder if self.config_folder is not None else "the header"
+            raise WeightsError(
+                f"{self.path}: the config of {component!r} from {where} does not fit the weights: "
+                f"{'; '.join(different)}."
+            )
+
+    def part(self, component: str) -> Part:
+        """A part of the file by the name that a pipeline gives it."""
+        if component in self.found.components:
+            return self.found.components[component]
+        kind = "text" if component.startswith("text_encoder") else component
+        lone = [part for part in self.found.parts if part.kind == kind]
+        if len(lone) == 1:
+            return lone[0]
+        there = ", ".join(part.title for part in self.found.parts) or "nothing that Lockstep knows"
+        raise NotFoundError(f"{self.path} ({self.found.title}) has no {TITLES[kind]}. It holds: {there}.")
+
+    # ---- models, tokenizers, schedulers ----
+
+    def stored(self, component: str, kind: type[ModelMixin], config: Mapping[str, Any]) -> dict[str, StoredTensor]:
+        """The tensors of a component as its class names them, none of them read yet."""
+        part = self.part(component)
+        if self._stored is None:
+            self._stored = open_checkpoint(self.path, self.allow_pickle, self.opened)
+        held = {name: self._stored[full] for name, full in part.names().items() if full in self._stored}
+        if part.layout == "published":
+            return kind.stored_tensors(held)
+        projects = kind.__name__.endswith("WithProjection")
+        return weight_map(part, config, projects).to_ours(held, self.opened)
+
+    def model(
+        self,
+        component: str,
+        kind: type[ModelMixin],
+        *,
+        dtype: torch.dtype | str | None = None,
+        device: torch.device | str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> ModelMixin:
+        """A component's model with the file's weights."""
+        target = resolve_device(device)
+        wanted = resolve_dtype(dtype, target)
+        if component == "tiny":
+            model = read_tiny(
+                kind, self.path, self.part("tiny"), open_checkpoint(self.path, self.allow_pickle), wanted, target
+            )
+        else:
+            config = self.config(component, overrides)
+            kind.check_class(config)
+            try:
+                stored = computable(self.stored(component, kind, config), keep=wanted is None)
+                model = kind.on_meta(config).assign(stored, dtype=wanted, device=target)
+            except (WeightsError, ConfigError) as problem:
+                raise type(problem)(f"{self.path}, {component}: {problem}") from None
+        model.eval()
+        model.loaded_from = self.path
+        return model
+
+    def scheduler_config(self) -> dict[str, Any]:
+        """The scheduler's config, with what the denoiser predicts."""
+        declared = self.declared("scheduler/scheduler_config.json")
+        config = dict(declared if declared is not None else self.family["scheduler"])
+        prediction = self.prediction_type if declared is None else self.asked_prediction
+        if declared is None and prediction is None:
+            raise FileFormatError(
+                f"{self.path} is {self.guess}, which exists in two kinds that no tensor tells apart. Say which: "
+                "prediction_type='epsilon' or 'v_prediction' (--prediction-type)."
+            )
+        if prediction is not None:
+            config["prediction_type"] = prediction
+        if declared is None and any("zero terminal SNR" in note for note in self.found.notes):
+            config |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
+        return config
+
+    def tokenizer(self, component: str) -> CLIPTokenizer:
+        """A tokenizer: of the folder, of the header, or the published one."""
+        if self.config_folder is not None and (self.config_folder / component).is_dir():
+            return CLIPTokenizer.from_pretrained(self.config_folder, subfolder=component)
+        if any(name.startswith(f"{component}/") for name in self.embedded):
+            with tempfile.TemporaryDirectory() as folder:
+                self.write_small_files(Path(folder))
+                return CLIPTokenizer.from_pretrained(folder, subfolder=component)
+        encoder = component.replace("tokenizer", "text_encoder")
+        size = self.config(encoder)["vocab_size"] if encoder in self.found.components else None
+        tokenizer = CLIPTokenizer.published(pad_token=self.family["tokenizers"][component])
+        if size not in (None, len(tokenizer)):
+            raise FileFormatError(
+                f"{self.path}: its {encoder} knows {size} tokens, CLIP's vocabulary has {len(tokenizer)}. "
+                f"Give the tokenizer that belongs to it: {component}=…, or the folder that has it: config=…."
+            )
+        return tokenizer
+
+    def write_small_files(self, folder: Path) -> None:
+        """The files that the header carries, as they were in the folder that it was made from."""
+        for name, text in self.embedded.items():
+            files.write_text(folder / name, text)
+        for name in {name.partition("/")[0] for name in self.embedded if name.startswith("tokenizer")}:
+            if not any(TOKENIZER_FILES.search(one) for one in self.embedded if one.startswith(f"{name}/")):
+                CLIPTokenizer.published().save_vocabulary(folder / name)
+
+
+def _text_config(
+    config: dict[str, Any], part: Part, published_layers: int | None, head_width: int | None
+) -> dict[str, Any]:
+    """SD 2.x reads the last layer but one, and its published config leaves the last one out."""
+    config.setdefault("hidden_act", "quick_gelu" if part.layout == "clip" and config["hidden_size"] <= 768 else "gelu")
+    config.setdefault("num_attention_heads", max(1, config["hidden_size"] // (head_width or 64)))
+    config.setdefault("eos_token_id", 2)  # the old configs' spelling of "the highest id of the row"
+    if part.layout == "open_clip" and published_layers is not None:
+        config["num_hidden_layers"] = min(config["num_hidden_layers"], published_layers)
+    return config
+
+
+def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> WeightMap:
+    """The map from a part's layout to its class."""
+    makers: dict[tuple[str, str], Callable[[Mapping[str, Any]], Any]] = {
+        ("unet", "original"): unet_rows,
+        ("controlnet", "original"): controlnet_rows,
+        ("vae", "original"): autoencoder_rows,
+        ("text", "clip"): lambda config: clip_rows(config, projection),
+        ("text", "open_clip"): lambda config: open_clip_rows(config, projection),
+    }
+    return WeightMap(makers[part.kind, part.layout](config), f"the {TITLES[part.kind]}")
+
+
+def computable(stored: Mapping[str, StoredTensor], keep: bool) -> dict[str, StoredTensor]:
+    """fp8 is a way of storing: kept as it is, a weight becomes bf16, which holds every value of it."""
+    opened = MappedFiles()
+    made = dict(stored)
+    for name, tensor in stored.items() if keep else ():
+        if tensor.info.dtype in FLOAT8:
+            like = torch.empty(tensor.info.shape, dtype=torch.bfloat16, device="meta")
+            made[name] = MadeTensor.of(tensor.path, like, lambda tensor=tensor: opened.read(tensor).to(torch.bfloat16))  # type: ignore[misc]
+    return made
+
+
+def component_of(kind: type[ModelMixin], file: SingleFile) -> str:
+    """The component of a file that a class is asked to load."""
+    names = [name for name, known in CLASSES.items() if known in (base.__name__ for base in kind.__mro__)]
+    exact = [name for name in names if CLASSES[name] == kind.__name__]
+    if not names:
+        raise UnsupportedError(f"{kind.__name__} is in none of the single files that Lockstep reads.")
+    here = [name for name in (*exact, *names) if name in file.found.components]
+    return here[0] if here else (exact or names)[0]
+
+
+def load_single_file(
+    kind: type[Model],
+    path: str | Path,
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    dtype: torch.dtype | str | None = None,
+    device: torch.device | str | None = None,
+    family: str | None = None,
+    allow_pickle: bool = False,
+    **overrides: Any,
+) -> Model:
+    """A model of a class from a single file; further arguments replace values of its config."""
+    given = dict(config) if isinstance(config, Mapping) else {}
+    folder = config if isinstance(config, (str, Path)) else None
+    file = SingleFile(path, config=_pipeline_folder(folder), family=family, allow_pickle=allow_pickle)
+    component = component_of(kind, file)
+    if folder is not None and not (Path(folder) / component).is_dir() and (Path(folder) / "config.json").is_file():
+        given = {**files.read_json(Path(folder) / "config.json"), **given}
+    return cast(Model, file.model(component, kind, dtype=dtype, device=device, overrides={**given, **overrides}))
+
+
+def _pipeline_folder(folder: str | Path | None) -> str | Path | None:
+    """A folder of one model's config is read by itself, one of a whole pipeline by component."""
+    if folder is not None and (Path(folder) / "config.json").is_file():
+        return None
+    return folder

@@ -1,0 +1,496 @@
+"""One value in two arrangements: other axes, other batches, layers fused or split. The values tell which.
+
+A candidate that keeps its numbers in another order is read in the reference's order before anything is compared, so
+that errors, floors and causes see one value. What cannot be read so, because only sketches were kept, is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import permutations
+
+import numpy as np
+
+from ..trace.container import Array
+from ..trace.names import Key
+from ..trace.reader import Entry, Trace
+from ..trace.sketch import ratio, sketch, sketch_error
+from .align import Alignment, Pair
+from .weights import owner
+
+RECOGNISED = 0.5  # error up to which an arrangement is believed; numbers in a wrong order differ by more than 1
+CERTAIN = 1e-2  # error up to which no other arrangement is tried, and equal shapes are believed to be rearranged
+MOST_CALLS = 4  # of one module inside one step, whose order is looked at
+MOST_AXES = 5  # of a value whose axes are permuted: 120 orders
+
+Axes = tuple[int, ...]
+
+
+@dataclass
+class Layout:
+    """What was found: which pairs are read in another order, and which could not be."""
+
+    told: dict[int, str] = field(default_factory=dict)  # seq of A -> what was done, in words
+    unmeasured: list[Pair] = field(default_factory=list)
+
+
+class Computed:
+    """The numbers of an entry that are made from those of others, each time they are asked for."""
+
+    def __init__(self, make: Callable[[], Array]) -> None:
+        self._make = make
+
+    def array(self, name: str) -> Array:
+        return self._make()
+
+    def raw(self, name: str) -> bytes:
+        return self._make().tobytes()
+
+
+def arrange(a: Trace, b: Trace, alignment: Alignment) -> tuple[Trace, Trace, Alignment, Layout]:
+    """Both traces with every pair in one order, as far as the values say how."""
+    work = _Arranging(a, b, alignment)
+    work.exchanged_calls()
+    work.fused_and_split()
+    work.batches()
+    work.axes()
+    return work.result()
+
+
+class _Arranging:
+    """Entries of either side that were made anew, and the pairs that stand on them."""
+
+    def __init__(self, a: Trace, b: Trace, alignment: Alignment) -> None:
+        self.a, self.b, self.alignment = a, b, alignment
+        self.pairs = {(pair.a.seq, pair.b.seq): pair for pair in alignment.pairs}
+        self.layout = Layout()
+        self.new_a: dict[int, list[Entry]] = {}
+        self.new_b: dict[int, list[Entry]] = defaultdict(list)
+        self._next = max([*b.by_seq, 0]) + 1
+        self._worked: dict[tuple[int, int], list[tuple[Axes, bool]]] = defaultdict(list)  # (ndim, ndim) -> orders
+        self._orders: dict[str, tuple[int, ...]] = {}  # owner of a fused weight -> which part comes where
+        self._copies: list[str] = []  # kinds of batch that fitted before
+
+    def result(self) -> tuple[Trace, Trace, Alignment, Layout]:
+        if not self.layout.told and not self.layout.unmeasured:
+            return self.a, self.b, self.alignment, self.layout
+        a = self.a.with_entries(self.new_a) if self.new_a else self.a
+        b = self.b.with_entries(dict(self.new_b)) if self.new_b else self.b
+        pairs = sorted(self.pairs.values(), key=lambda pair: pair.a.seq)
+        partners = {pair.a.key for pair in pairs}
+        missing = [e for e in self.alignment.missing if e.key not in partners]
+        missing += [pair.a for pair in self.layout.unmeasured]
+        taken = {entry.seq for entries in self.new_b.values() for entry in entries} | self.new_b.keys()
+        extra = [e for e in self.alignment.extra if e.seq not in taken]
+        return a, b, replace(self.alignment, pairs=pairs, missing=missing, extra=extra), self.layout
+
+    def _make(self, like: Entry, target: Entry, make: Callable[[], Array], key: Key | None = None) -> Entry:
+        """An entry of B with the shape of `target`."""
+        name = like.name
+        if like.seq in self.new_b:  # one of several that are made from it
+            name, self._next = replace(name, seq=self._next), self._next + 1
+        made = Entry(name, key or like.key, like.dtype, target.shape, op=like.op, meta=like.meta, file=Computed(make))
+        self.new_b[like.seq].append(made)
+        return made
+
+    def _put(self, target: Entry, made: Entry, how: str, told: str) -> None:
+        for key in [k for k in self.pairs if k[0] == target.seq]:
+            del self.pairs[key]
+        self.pairs[target.seq, made.seq] = Pair(target, made, how)
+        self.layout.told[target.seq] = told
+
+    def _give_up(self, pair: Pair) -> None:
+        self.pairs.pop((pair.a.seq, pair.b.seq), None)
+        self.layout.unmeasured.append(pair)
+
+    def _error(self, target: Entry, values: Array) -> float:
+        return sketch_error(self.a.sketch(target), sketch(values), self.a.stats(target).l2)
+
+    # Calls in another order
+
+    def exchanged_calls(self) -> None:
+        """Two programs that make the same calls in another order: decided by the first value of a step that tells."""
+        calls: dict[tuple[str, str, str], list[Pair]] = defaultdict(list)
+        for pair in self.pairs.values():
+            if not pair.a.key.is_operation and pair.a.is_float and pair.a.shape == pair.b.shape:
+                calls[pair.a.key.step, pair.a.key.path, pair.a.key.slot].append(pair)
+        orders: dict[tuple[str, int], tuple[int, ...]] = {}
+        for (step, *_), pairs in sorted(calls.items(), key=lambda item: item[1][0].a.seq):
+            count = len(pairs)
+            if not 2 <= count <= MOST_CALLS or self._agree(pairs, range(count)):
+                continue
+            if (step, count) not in orders:
+                fitting = [o for o in permutations(range(count)) if self._agree(pairs, o)]
+                if not fitting:
+                    continue
+                orders[step, count] = fitting[0]
+            self._exchange(pairs, orders[step, count])
+
+    def _agree(self, pairs: list[Pair], order: Sequence[int]) -> bool:
+        return all(
+            sketch_error(self.a.sketch(pair.a), self.b.sketch(pairs[i].b), self.a.stats(pair.a).l2) <= CERTAIN
+            for pair, i in zip(pairs, order, strict=True)
+        )
+
+    def _exchange(self, pairs: list[Pair], order: tuple[int, ...]) -> None:
+        for pair in pairs:
+            del self.pairs[pair.a.seq, pair.b.seq]
+        for pair, i in zip(pairs, order, strict=True):
+            self.pairs[pair.a.seq, pairs[i].b.seq] = replace(pair, b=pairs[i].b)
+            self.layout.told[pair.a.seq] = f"call {pair.a.key.call} is the candidate's call {pairs[i].b.key.call}"
+
+    # Layers that are one here and several there
+
+    def fused_and_split(self) -> None:
+        for match in self.alignment.weights:
+            if match.kind == "fused" and len(match.b) == 1:
+                self._slices([owner(path) for path in match.a], owner(match.b[0]))
+            elif match.kind == "split" and len(match.a) == 1:
+                self._joined(owner(match.a[0]), [owner(path) for path in match.b])
+
+    def _slices(self, parts: list[str], whole: str) -> None:
+        """Several layers of A are one layer of B: each is compared with its part of the result."""
+        for source in [e for e in self.b.entries if e.key.path == whole and not e.key.is_operation]:
+            targets = [self._at(self.a, source, path) for path in parts]
+            present = [t for t in targets if t is not None]
+            if len(present) != len(parts):
+                continue
+            if source.key.is_input:
+                for target in present:  # what goes in is the same for all of them
+                    if target.shape == source.shape and not any(k[0] == target.seq for k in self.pairs):
+                        self.pairs[target.seq, source.seq] = Pair(target, source, "weights")
+                continue
+            axis = _axis_of_parts(source.shape, [t.shape for t in present])
+            if axis is None:
+                continue
+            if not source.has_data:
+                for pair in [p for (left, _), p in self.pairs.items() if left in {t.seq for t in present}]:
+                    self._give_up(pair)
+                continue
+            self._cut(source, present, axis, whole)
+
+    def _cut(self, source: Entry, targets: list[Entry], axis: int, whole: str) -> None:
+        sizes = [t.shape[axis] for t in targets]
+
+        def piece(order: tuple[int, ...], index: int) -> tuple[int, int]:
+            begin = sum(sizes[i] for i in order[: order.index(index)])
+            return begin, begin + sizes[index]
+
+        def part(order: tuple[int, ...], index: int) -> Array:
+            begin, end = piece(order, index)
+            return np.take(self.b.array(source), np.arange(begin, end), axis=axis)
+
+        if whole not in self._orders:
+            orders = list(permutations(range(len(targets))))
+            self._orders[whole] = min(
+                orders, key=lambda order: sum(self._error(t, part(order, i)) for i, t in enumerate(targets))
+            )
+        order = self._orders[whole]
+        for index, target in enumerate(targets):
+            begin, end = piece(order, index)
+            key = replace(source.key, path=f"{source.key.path}[{begin}:{end}]")
+            made = self._make(source, target, lambda index=index: part(order, index), key)  # type: ignore[misc]
+            self._put(target, made, "weights", f"part {begin}:{end} of the candidate's fused `{whole}`")
+
+    def _joined(self, whole: str, parts: list[str]) -> None:
+        """One layer of A is several layers of B: their results side by side are compared with its own."""
+        for target in [e for e in self.a.entries if e.key.path == whole and not e.key.is_operation]:
+            sources = [s for s in (self._at(self.b, target, path) for path in parts) if s is not None]
+            if len(sources) != len(parts) or target.key.is_input:
+                continue
+            axis = _axis_of_parts(target.shape, [s.shape for s in sources])
+            if axis is None:
+                continue
+            if not all(s.has_data for s in sources):
+                for pair in [p for (left, _), p in self.pairs.items() if left == target.seq]:
+                    self._give_up(pair)
+                continue
+
+            def join(order: tuple[int, ...], sources: list[Entry] = sources, axis: int = axis) -> Array:
+                return np.concatenate([self.b.array(sources[i]) for i in order], axis=axis)
+
+            if whole not in self._orders:
+                orders = list(permutations(range(len(sources))))
+                self._orders[whole] = min(orders, key=lambda order: self._error(target, join(order)))
+            order = self._orders[whole]
+            made = self._make(sources[0], target, lambda order=order, join=join: join(order))  # type: ignore[misc]
+            names = ", ".join(f"`{parts[i]}`" for i in order)
+            self._put(target, made, "weights", f"the candidate's {names} side by side")
+
+    def _at(self, trace: Trace, like: Entry, path: str) -> Entry | None:
+        """The value of another module at the same step, call and slot; a single slot may have any name."""
+        found = trace.get(replace(like.key, path=path))
+        if found is not None:
+            return found
+        same = [e for e in trace.find(path=_literal(path), step=_literal(like.key.step))
+                if e.key.call == like.key.call and e.key.is_input == like.key.is_input]  # fmt: skip
+        return same[0] if len(same) == 1 else None
+
+    # Batches
+
+    def batches(self) -> None:
+        """The same rows in other calls: one call of two for two calls of one, or every row more than once."""
+        done: set[tuple[str, str, str]] = set()
+        for pair in list(self.pairs.values()):
+            where = (pair.a.key.step, pair.a.key.path, pair.a.key.slot)
+            if where in done or pair.rows_a or pair.rows_b or not _other_rows(pair.a, pair.b):
+                continue
+            done.add(where)
+            lefts = [e for e in self._calls(self.a, pair.a) if _trailing(e) == _trailing(pair.a)]
+            rights = [e for e in self._calls(self.b, pair.b) if _trailing(e) == _trailing(pair.b)]
+            self._batch(lefts, rights)
+        for left in self.alignment.missing:
+            where = (left.key.step, left.key.path, left.key.slot)
+            if where not in done and left.shape and not left.key.is_operation:
+                done.add(where)
+                self._branches(left)
+
+    def _branches(self, left: Entry) -> None:
+        """A step that is one here and has branches there (`denoise:07` and `denoise:07.cond`, `denoise:07.uncond`)."""
+        path = self.alignment.modules.get(left.key.path, (left.key.path, ""))[0]
+        rights = self._calls(self.b, replace(left, key=replace(left.key, path=path)))
+        free = {e.seq for e in self.alignment.extra}
+        rights = [e for e in rights if e.shape and e.seq in free and sorted(_trailing(e)) == sorted(_trailing(left))]
+        if rights and {e.key.step for e in rights} != {left.key.step}:
+            self._batch(self._calls(self.a, left), rights)
+
+    def _calls(self, trace: Trace, entry: Entry) -> list[Entry]:
+        """All calls of one value inside one step, branches of the step included."""
+        step = entry.key.step.rpartition(".")[0] if "." in entry.key.step else entry.key.step
+        steps = [s for s in trace.steps if s == step or s.startswith(f"{step}.")]
+        return [
+            e
+            for s in steps
+            for e in trace.find(path=_literal(entry.key.path), slot=_literal(entry.key.slot), step=_literal(s))
+        ]
+
+    def _batch(self, lefts: list[Entry], rights: list[Entry]) -> None:
+        rows_a, rows_b = (sum(e.shape[0] for e in entries) for entries in (lefts, rights))
+        known = [p for p in self.pairs.values() if p.a in lefts]
+        kinds = _batch_kinds(rows_a, rows_b)
+        if not kinds:
+            return
+        if not all(e.has_data for e in rights):
+            for pair in known:
+                self._give_up(pair)
+            return
+
+        def every(kind: str) -> Array:
+            return _as_rows(kind, [self.b.array(e) for e in rights], rows_a)
+
+        def rows_of(index: int, kind: str) -> Array:
+            begin = sum(e.shape[0] for e in lefts[:index])
+            return every(kind)[begin : begin + lefts[index].shape[0]]
+
+        chosen = self._kind_of_batch(lefts, kinds, rows_of) if _trailing(lefts[0]) == _trailing(rights[0]) else kinds[0]
+        for index, target in enumerate(lefts):
+            shaped = replace(target, shape=(target.shape[0], *rights[0].shape[1:]))
+            key = replace(rights[0].key, call=target.key.call)
+            made = self._make(rights[min(index, len(rights) - 1)], shaped, partial(rows_of, index, chosen), key)
+            for other in rights:
+                self.new_b.setdefault(other.seq, [])
+            told = f"{rows_a} rows in {len(lefts)} calls, {rows_b} in {len(rights)} of the candidate{_WORDS[chosen]}"
+            self._put(target, made, "rows", told)
+
+    def _kind_of_batch(self, lefts: list[Entry], kinds: list[str], rows_of: Callable[[int, str], Array]) -> str:
+        """The order of the rows that fits best; one that fitted before is kept where it fits again."""
+        for kind in [k for k in self._copies if k in kinds]:
+            if all(self._error(t, rows_of(i, kind)) <= CERTAIN for i, t in enumerate(lefts)):
+                return kind
+        best = min(kinds, key=lambda kind: sum(self._error(t, rows_of(i, kind)) for i, t in enumerate(lefts)))
+        self._copies.append(best)
+        return best
+
+    # Axes
+
+    def axes(self) -> None:
+        """The same numbers with the axes in another order, such as channels last, or tokens for a feature map."""
+        for pair in list(self.pairs.values()):
+            if pair.rows_a or pair.rows_b or not (pair.a.is_float and pair.b.is_float):
+                continue
+            if pair.a.shape == pair.b.shape:
+                if self._worked:
+                    self._square(pair)
+                continue
+            orders = list(_orders(pair.a.shape, pair.b.shape))
+            if not orders or self._only_joined(pair):
+                continue
+            if not pair.a.has_data and not pair.b.has_data:
+                self._give_up(pair)
+                continue
+            worked = self._worked[len(pair.a.shape), len(pair.b.shape)]
+            best = self._best(pair, [o for o in worked if o in orders] + [o for o in orders if o not in worked])
+            if best is not None:
+                worked.insert(0, best)
+                self._read_in_order(pair, best)
+
+    def _only_joined(self, pair: Pair) -> bool:
+        """True for the same numbers in the same order, with neighbouring axes as one."""
+        shapes = (pair.a.shape, pair.b.shape)
+        if not _joins(*shapes) and not _joins(*reversed(shapes)):
+            return False
+        return sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), self.a.stats(pair.a).l2) <= CERTAIN
+
+    def _square(self, pair: Pair) -> None:
+        """Equal extents hide another order; it is believed only where the numbers then agree."""
+        if not (pair.a.has_data or pair.b.has_data) or pair.a.key.is_operation or len(pair.a.shape) < 3:
+            return
+        norm = self.a.stats(pair.a).l2
+        if sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), norm) <= RECOGNISED:
+            return
+        known = [o for orders in self._worked.values() for o in orders if len(o[0]) == len(pair.a.shape)]
+        for order in dict.fromkeys(known):
+            if self._error_in_order(pair, order) <= CERTAIN:
+                return self._read_in_order(pair, order)
+
+    def _sketch_b(self, entry: Entry) -> Array:
+        return sketch(entry.file.array(str(entry.name))) if isinstance(entry.file, Computed) else self.b.sketch(entry)
+
+    def _array_b(self, entry: Entry) -> Array:
+        made = isinstance(entry.file, Computed)
+        return entry.file.array(str(entry.name)) if made and entry.file is not None else self.b.array(entry)
+
+    def _best(self, pair: Pair, orders: list[tuple[Axes, bool]]) -> tuple[Axes, bool] | None:
+        found: tuple[float, tuple[Axes, bool]] | None = None
+        for order in orders:
+            error = self._error_in_order(pair, order)
+            if found is None or error < found[0]:
+                found = (error, order)
+            if error <= CERTAIN:
+                break
+        return found[1] if found is not None and found[0] <= RECOGNISED else None
+
+    def _error_in_order(self, pair: Pair, order: tuple[Axes, bool]) -> float:
+        if pair.b.has_data:
+            return self._error(pair.a, _to_a(self._array_b(pair.b), pair.a.shape, order))
+        values = _to_b(self.a.array(pair.a), pair.b.shape, order)
+        return ratio(float(np.linalg.norm(sketch(values) - self.b.sketch(pair.b))), self.a.stats(pair.a).l2)
+
+    def _read_in_order(self, pair: Pair, order: tuple[Axes, bool]) -> None:
+        told = self.layout.told.get(pair.a.seq, "")
+        words = f"axes {list(pair.a.shape)} in the reference, {list(pair.b.shape)} in the candidate"
+        if pair.b.has_data:
+            shape, values = pair.a.shape, self._array_b
+            made = replace(pair.b, shape=shape, stats=None, packed_sketch="", same=None,
+                           file=Computed(lambda: _to_a(values(pair.b), shape, order)))  # fmt: skip
+            if isinstance(pair.b.file, Computed):
+                for entries in self.new_b.values():
+                    entries[:] = [made if entry is pair.b else entry for entry in entries]
+            else:
+                self.new_b[pair.b.seq].append(made)
+            self.pairs[pair.a.seq, pair.b.seq] = replace(pair, b=made)
+        else:
+            make = Computed(lambda: _to_b(self.a.array(pair.a), pair.b.shape, order))
+            turned = replace(pair.a, shape=pair.b.shape, stats=None, packed_sketch="", same=None, file=make)
+            self.new_a[pair.a.seq] = [turned]
+            self.pairs[pair.a.seq, pair.b.seq] = replace(pair, a=turned)
+        self.layout.told[pair.a.seq] = "; ".join(filter(None, [told, words]))
+
+
+_WORDS = {"in order": "", "calls reversed": ", in the other order", "copies": ", copied as a whole",
+          "each twice": ", each row copied", "repeated": ", copied as a whole in the reference",
+          "each repeated": ", each row copied in the reference"}  # fmt: skip
+
+
+def _batch_kinds(rows_a: int, rows_b: int) -> list[str]:
+    """The ways in which rows_b rows may be rows_a rows."""
+    if rows_a == rows_b:
+        return ["in order", "calls reversed"]
+    if rows_a and rows_b % rows_a == 0:
+        return ["copies", "each twice"]
+    if rows_b and rows_a % rows_b == 0:
+        return ["repeated", "each repeated"]
+    return []
+
+
+def _as_rows(kind: str, parts: list[Array], rows: int) -> Array:
+    if kind == "calls reversed":
+        if len(parts) == 1:  # one call holds what the other side did call by call
+            half = parts[0].shape[0] // 2
+            return np.concatenate([parts[0][half:], parts[0][:half]])
+        return np.concatenate(parts[::-1])
+    values = np.concatenate(parts)
+    if kind == "copies":
+        return values[:rows]
+    if kind == "each twice":
+        return values[:: values.shape[0] // rows]
+    if kind == "repeated":
+        return np.concatenate([values] * (rows // values.shape[0]))
+    if kind == "each repeated":
+        return np.repeat(values, rows // values.shape[0], axis=0)
+    return values
+
+
+def _trailing(entry: Entry) -> tuple[int, ...]:
+    return entry.shape[1:]
+
+
+def _other_rows(a: Entry, b: Entry) -> bool:
+    """True for shapes that differ in the number of rows alone, up to the order of the other axes."""
+    if not a.shape or len(a.shape) != len(b.shape) or a.shape[0] == b.shape[0] or 0 in (*a.shape, *b.shape):
+        return False
+    multiple = max(a.shape[0], b.shape[0]) % min(a.shape[0], b.shape[0]) == 0
+    return multiple and sorted(a.shape[1:]) == sorted(b.shape[1:])
+
+
+def _axis_of_parts(whole: tuple[int, ...], parts: list[tuple[int, ...]]) -> int | None:
+    """The axis along which the parts make up the whole."""
+    if any(len(part) != len(whole) for part in parts):
+        return None
+    for axis in range(len(whole)):
+        rest = whole[:axis] + whole[axis + 1 :]
+        if all(p[:axis] + p[axis + 1 :] == rest for p in parts) and sum(p[axis] for p in parts) == whole[axis]:
+            return axis
+    return None
+
+
+def _orders(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Axes, bool]]:
+    """Orders of axes that make the one shape the other; True: of B's axes, False: of A's."""
+    if math.prod(a) != math.prod(b) or max(len(a), len(b)) > MOST_AXES:
+        return
+    for shape, other, of_b in ((b, a, True), (a, b, False)):
+        if len(shape) < len(other):
+            continue
+        for axes in permutations(range(len(shape))):
+            turned = tuple(shape[i] for i in axes)
+            if list(axes) != sorted(axes) and _joins(turned, other) and _in_order(axes, turned, other):
+                yield axes, of_b
+        if len(shape) == len(other):
+            return
+
+
+def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """True if `other` is `shape` with neighbouring axes joined."""
+    fine, coarse = ({math.prod(s[:end]) for end in range(len(s) + 1)} for s in (shape, other))
+    return coarse <= fine
+
+
+def _in_order(axes: Axes, turned: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """True if axes that are joined keep their order: columns before rows is another value, not another arrangement."""
+    borders = {math.prod(other[:end]) for end in range(len(other) + 1)}
+    inside = (math.prod(turned[: place + 1]) not in borders for place in range(len(axes) - 1))
+    return all(axes[place] < axes[place + 1] for place, joined in enumerate(inside) if joined)
+
+
+def _to_a(values: Array, shape: tuple[int, ...], order: tuple[Axes, bool]) -> Array:
+    """B's numbers in A's shape."""
+    axes, of_b = order
+    if of_b:
+        return np.ascontiguousarray(values.transpose(axes)).reshape(shape)
+    return np.ascontiguousarray(values.reshape([shape[i] for i in axes]).transpose(np.argsort(axes)))
+
+
+def _to_b(values: Array, shape: tuple[int, ...], order: tuple[Axes, bool]) -> Array:
+    """A's numbers in B's shape: the way back."""
+    axes, of_b = order
+    if of_b:
+        return np.ascontiguousarray(values.reshape([shape[i] for i in axes]).transpose(np.argsort(axes)))
+    return np.ascontiguousarray(values.transpose(axes)).reshape(shape)
+
+
+def _literal(text: str) -> str:
+    return text.replace("[", "[[]")

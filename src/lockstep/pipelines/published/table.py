@@ -1,0 +1,150 @@
+"""The published names of pipelines: data, from which classes, signatures, stubs and tests are made.
+
+A row says over which family's blocks a name stands and which inputs it is always given: these decide the branches, and
+what the other branches read is no argument of it. `by_position` is the published order of the first arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DECIDING = ("image", "mask_image", "control_image")  # the inputs that tell workflows apart
+TASKS = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published name."""
+
+    family: str  # the blocks, by their public name
+    pipeline: str  # the class that it is a narrower form of
+    task: str
+    by_position: tuple[str, ...]
+    steered: bool = False  # by a ControlNet
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    corrections: tuple[str, ...] = ()  # of old configs, by their names in pipelines/corrections.py
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The inputs that it is always given."""
+        return (*TASKS[self.task], *(("control_image",) if self.steered else ()))
+
+    @property
+    def workflow(self) -> str:
+        return f"controlnet_{self.task}" if self.steered else self.task
+
+
+def _row(family: str, task: str, by_position: str, **more: Any) -> Row:
+    blocks, pipeline = FAMILIES[family]
+    return Row(blocks, pipeline, task, tuple(by_position.split()), **more)
+
+
+FAMILIES = {
+    "sd": ("StableDiffusionBlocks", "StableDiffusionPipeline"),
+    "lcm": ("LatentConsistencyBlocks", "StableDiffusionPipeline"),
+    "xl": ("StableDiffusionXLBlocks", "StableDiffusionXLPipeline"),
+}
+CONTROL_IS_IMAGE = {"image": "control_image"}
+FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
+GRID = "num_inference_steps timesteps sigmas"
+
+PUBLISHED: dict[str, Row] = {
+    "StableDiffusionImg2ImgPipeline": _row(
+        "sd",
+        "image2image",
+        f"prompt image strength {GRID} guidance_scale negative_prompt",
+        corrections=("STEPS_OFFSET", "NO_CLIPPING"),
+    ),
+    "StableDiffusionInpaintPipeline": _row(
+        "sd",
+        "inpainting",
+        f"prompt image mask_image masked_image_latents height width padding_mask_crop strength {GRID} guidance_scale",
+        corrections=("STEPS_OFFSET", "NO_RUNGE_KUTTA"),
+    ),
+    "StableDiffusionControlNetPipeline": _row(
+        "sd",
+        "text2image",
+        f"prompt image height width {GRID} guidance_scale negative_prompt",
+        steered=True,
+        renamed=CONTROL_IS_IMAGE,
+    ),
+    "StableDiffusionControlNetImg2ImgPipeline": _row(
+        "sd",
+        "image2image",
+        "prompt image control_image height width strength num_inference_steps guidance_scale negative_prompt",
+        steered=True,
+        defaults={"controlnet_conditioning_scale": 0.8},
+    ),
+    "StableDiffusionControlNetInpaintPipeline": _row(
+        "sd",
+        "inpainting",
+        "prompt image mask_image control_image height width padding_mask_crop strength num_inference_steps "
+        "guidance_scale negative_prompt",
+        steered=True,
+        defaults={"controlnet_conditioning_scale": 0.5},
+    ),
+    "LatentConsistencyModelPipeline": _row(
+        "lcm",
+        "text2image",
+        "prompt height width num_inference_steps original_inference_steps timesteps guidance_scale",
+        defaults=FEW_STEPS,
+    ),
+    "LatentConsistencyModelImg2ImgPipeline": _row(
+        "lcm",
+        "image2image",
+        "prompt image num_inference_steps strength original_inference_steps timesteps guidance_scale",
+        defaults=FEW_STEPS,
+    ),
+    "StableDiffusionXLImg2ImgPipeline": _row(
+        "xl", "image2image", f"prompt prompt_2 image strength {GRID} denoising_start denoising_end guidance_scale"
+    ),
+    "StableDiffusionXLInpaintPipeline": _row(
+        "xl",
+        "inpainting",
+        "prompt prompt_2 image mask_image masked_image_latents height width padding_mask_crop strength "
+        f"{GRID} denoising_start denoising_end guidance_scale",
+        defaults={"guidance_scale": 7.5},
+    ),
+    "StableDiffusionXLControlNetPipeline": _row(
+        "xl",
+        "text2image",
+        f"prompt prompt_2 image height width {GRID} denoising_end guidance_scale",
+        steered=True,
+        renamed=CONTROL_IS_IMAGE,
+    ),
+    "StableDiffusionXLControlNetImg2ImgPipeline": _row(
+        "xl",
+        "image2image",
+        "prompt prompt_2 image control_image height width strength num_inference_steps guidance_scale",
+        steered=True,
+        defaults={"strength": 0.8, "controlnet_conditioning_scale": 0.8},
+    ),
+    "StableDiffusionXLControlNetInpaintPipeline": _row(
+        "xl",
+        "inpainting",
+        "prompt prompt_2 image mask_image control_image height width padding_mask_crop strength num_inference_steps "
+        "denoising_start denoising_end guidance_scale",
+        steered=True,
+    ),
+}
+# the families' own names, which run every workflow
+WHOLE = {pipeline: blocks for blocks, pipeline in (FAMILIES["sd"], FAMILIES["xl"])}
+AUTO = {f"AutoPipelineFor{name}": task for name, task in
+        zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
+
+
+def blocks_of(name: str) -> str | None:
+    """The blocks that a published name stands over."""
+    return PUBLISHED[name].family if name in PUBLISHED else WHOLE.get(name)
+
+
+def name_for(blocks: str, task: str, steered: bool) -> str | None:
+    """The published name for a task over some blocks."""
+    for name, row in PUBLISHED.items():
+        if (row.family, row.task, row.steered) == (blocks, task, steered):
+            return name
+    whole = [name for name in WHOLE if WHOLE[name] == blocks]
+    return whole[0] if whole and task == "text2image" and not steered else None

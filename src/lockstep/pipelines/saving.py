@@ -1,0 +1,47 @@
+"""A pipeline's folder, written beside its place and moved there when all of it is on the disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import files
+from ..blocks import index
+from ..errors import InputError
+
+
+def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary folder; its parts take their places in `folder`, or nothing does."""
+    if folder.is_file():
+        raise InputError(f"save_pretrained wants a folder, but {folder} is a file.")
+    folder = folder.resolve() if folder.exists() else folder
+    beside = files.temporary_beside(folder)
+    with files.writing(folder):
+        try:
+            beside.mkdir(parents=True)
+            write(beside)
+            if not folder.exists():
+                files.settle(beside, folder)
+                return
+            indexes = [part for part in beside.iterdir() if part.is_file()]
+            for part in [*(part for part in beside.iterdir() if part.is_dir()), *indexes]:  # what names the parts last
+                files.settle(part, folder / part.name)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
+    """Every component in a folder of its own, and the index."""
+    held = {name: part for name, part in pipe.components.items() if part is not None and name in pipe.component_names}
+    for name, component in held.items():
+        of_models = options if isinstance(component, torch.nn.Module) else {}
+        getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
+    own = {n: part for n, part in held.items() if pipe.component_specs[n].default_creation_method == "from_config"}
+    published = {**dict.fromkeys(pipe._absent), **{name: part for name, part in held.items() if name not in own}}
+    index.write_classic(folder, pipe._index_class, published, own, pipe._config)
+    if modular or (modular is None and type(pipe).default_tree() is None):
+        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, pipe._config)

@@ -1,0 +1,79 @@
+"""Which words a model was taught, for tokenizers whose folder says so: a small model tells what it cannot draw."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..errors import FileFormatError
+
+FILE_NAME = "known_words.json"
+WORD = re.compile(r"[^\W\d_]{2,}")  # letters of any language; single ones ("a", "3d") say nothing
+SHOWN = 3
+LEAST_LIKENESS = 0.4  # of spellings, below which a suggestion is a guess
+
+
+@dataclass(frozen=True)
+class KnownWords:
+    """The words of a model, and for some others the words that come near in meaning."""
+
+    words: frozenset[str]
+    names: frozenset[str] = frozenset()  # those among them that are worth a suggestion
+    near: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> KnownWords | None:
+        """The list of a folder, if it has one."""
+        path = folder / FILE_NAME
+        if not path.is_file():
+            return None
+        content: dict[str, Any] = files.read_json(path)
+        words, names, near = content.get("words"), content.get("names", []), content.get("near", {})
+        if not isinstance(words, list) or not isinstance(names, list) or not isinstance(near, dict):
+            raise FileFormatError(f"{path} wants lists 'words' and 'names' and an object 'near'.")
+        return cls(frozenset(words), frozenset(names), near)
+
+    def save(self, folder: Path) -> None:
+        """Beside the tokenizer's files."""
+        content = {"words": sorted(self.words), "names": sorted(self.names), "near": dict(sorted(self.near.items()))}
+        text = json.dumps(content, ensure_ascii=False).replace("], ", "],\n")  # a line for each unknown word
+        files.write_text(folder / FILE_NAME, text + "\n")
+
+    def unknown_in(self, text: str) -> list[str]:
+        """The words of a text that the model was not taught, in their order."""
+        return [word for word in dict.fromkeys(WORD.findall(text.lower())) if word not in self.words]
+
+    def nearest(self, word: str) -> list[str]:
+        """Known words for an unknown one: by meaning where the list says so, else by spelling."""
+        if word in self.near:
+            return list(self.near[word][:SHOWN])
+        likeness = sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
+        return [known for share, known in likeness[:SHOWN] if share >= LEAST_LIKENESS]
+
+    def remark_on(self, texts: Iterable[str]) -> str | None:
+        """One sentence about the unknown words of some texts; None if there are none."""
+        unknown = list(dict.fromkeys(word for text in texts for word in self.unknown_in(text)))
+        if not unknown:
+            return None
+        told = "; ".join(self.told(word) for word in unknown)
+        return f"This model was not taught {told}. It draws what else the prompt says."
+
+    def told(self, word: str) -> str:
+        near = self.nearest(word)
+        return f"{word!r} (near: {', '.join(near)})" if near else repr(word)
+
+
+def likeness_of(a: str, b: str) -> float:
+    """The share of common pairs and triples of letters, ends included (Dice's coefficient)."""
+    first, second = grams(a), grams(b)
+    return 2 * len(first & second) / (len(first) + len(second))
+
+
+def grams(word: str) -> set[str]:
+    marked = f"^{word}$"
+    return {marked[start : start + size] for size in (2, 3) for start in range(len(marked) - size + 1)}

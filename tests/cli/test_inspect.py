@@ -1,0 +1,101 @@
+"""`lockstep inspect`: what it says, in words and in JSON."""
+
+import json
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from loaders import checkpoints as files
+
+
+def test_a_full_size_file_from_its_header_alone(lockstep, tmp_path):
+    path = files.write_sparse(tmp_path / "sd.safetensors", files.full_shapes("sd1"), dtype="F32")
+    code, out, _ = lockstep("inspect", path)
+    assert code == 0
+    assert "Stable Diffusion 1.x" in out
+    assert "cross_attention_dim 768" in out
+    assert "under 'model.diffusion_model.', 686 tensors, 3.44 GB, F32" in out
+    code, out, _ = lockstep("inspect", path, "--json")
+    said = json.loads(out)
+    assert (said["family"], said["sure"], said["tensors"]) == ("sd1", True, 1132)
+    unet = next(part for part in said["parts"] if part["component"] == "unet")
+    assert unet["implied_config"]["block_out_channels"] == [320, 640, 1280, 1280]
+    assert unet["differs_from_published"] == []
+
+
+def test_what_differs_from_the_published_config_is_said(lockstep, tmp_path):
+    shapes = files.full_shapes("sdxl", transformer_layers_per_block=(1, 2, 4))
+    said = json.loads(lockstep("inspect", files.write_sparse(tmp_path / "x.safetensors", shapes), "--json")[1])
+    unet = next(part for part in said["parts"] if part["component"] == "unet")
+    assert unet["differs_from_published"] == [
+        "transformer_layers_per_block: the shapes say [1, 2, 4], the config says [1, 2, 10]"
+    ]
+
+
+def test_a_folder_and_a_config_that_does_not_fit_its_weights(lockstep, folder, tmp_path):
+    code, out, _ = lockstep("inspect", folder)
+    assert code == 0
+    assert "StableDiffusionPipeline" in out
+    assert "unlike" not in out
+    copy = tmp_path / "unet"
+    copy.mkdir()
+    for file in (folder / "unet").iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "in_channels": 9}))
+    assert "in_channels: the shapes say 4, the config says 9" in lockstep("inspect", copy)[1]
+
+
+def test_an_index_that_names_what_is_not_there(lockstep, folder, tmp_path):
+    (tmp_path / "config.json").write_text((folder / "unet" / "config.json").read_text())
+    index = {"weight_map": {"a": "../../etc/passwd", "b": "model-00001-of-00002.safetensors"}}
+    (tmp_path / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps(index))
+    out = lockstep("inspect", tmp_path)[1]
+    assert "'../../etc/passwd' outside of its folder" in out
+    assert "1 shards that are not there" in out
+
+
+def test_health(lockstep, tmp_path):
+    good = {"0.weight": torch.randn(3, 3), "1.weight": torch.randn(3, 3), "1.bias": torch.zeros(3)}
+    save_file(good, tmp_path / "good.safetensors")
+    code, out, _ = lockstep("inspect", tmp_path / "good.safetensors", "--health")
+    assert (code, "healthy" in out) == (0, True)
+    bad = {
+        "nan.weight": torch.tensor([[1.0, float("nan")]]), "inf.weight": torch.tensor([[float("-inf"), 1.0]]),
+        "zero.weight": torch.zeros(2, 2), "one.weight": torch.ones(2, 2), "two.weight": torch.ones(2, 2),
+        "half.weight": torch.tensor([[float("inf"), 0.0]], dtype=torch.float16),
+    }  # fmt: skip
+    save_file(bad, tmp_path / "bad.safetensors")
+    code, out, _ = lockstep("inspect", tmp_path / "bad.safetensors", "--health", "--json")
+    health = json.loads(out)["health"]
+    assert code == 4
+    assert health["nan"] == ["nan.weight"]
+    assert set(health["infinite"]) == {"inf.weight", "half.weight"}
+    assert health["zeros"] == ["zero.weight"]
+    assert [set(names) for names in health["duplicates"]] == [{"one.weight", "two.weight"}]
+
+
+def test_what_is_no_checkpoint(lockstep, tmp_path):
+    (tmp_path / "page.safetensors").write_text("<html>not found</html>")
+    code, _, err = lockstep("inspect", tmp_path / "page.safetensors")
+    assert code == 3
+    assert "is text, not weights" in err
+    assert lockstep("inspect", tmp_path / "nowhere.safetensors")[0] == 3
+    assert lockstep("inspect", tmp_path)[0] == 3
+
+
+def test_a_pickle_only_where_it_is_allowed(lockstep, tmp_path):
+    tensors = {"0.weight": torch.randn(64, 3, 3, 3), "1.conv.4.weight": torch.randn(64, 64, 3, 3)}
+    torch.save({"state_dict": tensors}, tmp_path / "a.ckpt")
+    code, _, err = lockstep("inspect", tmp_path / "a.ckpt")
+    assert (code, "--allow-pickle" in err) == (3, True)
+    code, out, _ = lockstep("inspect", tmp_path / "a.ckpt", "--allow-pickle")
+    assert (code, "TAESD" in out) == (0, True)
+
+
+def test_the_tree(lockstep, folder):
+    file = folder / "unet" / "diffusion_pytorch_model.safetensors"
+    out = lockstep("inspect", file, "--depth", 20)[1]
+    for name, tensor in list(load_file(file).items())[:3]:
+        assert name.split(".")[0] in out
+        assert str(list(tensor.shape)) in out

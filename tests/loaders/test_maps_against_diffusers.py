@@ -1,0 +1,157 @@
+"""Each family's weight map: our tensors in the original layout go through the reference's converter and come out
+the same."""
+
+from pathlib import Path
+
+import diffusers
+import pytest
+import torch
+from diffusers.loaders import single_file_utils as reference
+
+import lockstep
+from lockstep.loaders.weight_map import WeightMap
+from lockstep.models.autoencoders.autoencoder_kl_map import autoencoder_rows
+from lockstep.models.controlnets.controlnet_map import controlnet_rows
+from lockstep.models.text_encoders.clip_map import clip_rows, open_clip_rows
+from lockstep.models.unets.unet_2d_condition_map import unet_rows
+from lockstep.models.weights import in_memory
+
+NOWHERE = Path("nowhere")
+DOWN = ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",)
+UP = ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3
+SMALL = {"norm_num_groups": 8, "attention_head_dim": 2, "sample_size": 8}
+UNETS = {
+    "sd1": {"block_out_channels": (8, 16, 24, 24), "cross_attention_dim": 12},
+    "sd2": {"block_out_channels": (8, 16, 24, 24), "cross_attention_dim": 12, "use_linear_projection": True},
+    "inpainting": {"block_out_channels": (8, 16, 24, 24), "cross_attention_dim": 12, "in_channels": 9},
+    "x4 upscaler": {
+        "block_out_channels": (8, 16, 16, 24), "cross_attention_dim": 12, "in_channels": 7, "num_class_embeds": 10,
+        "down_block_types": ("DownBlock2D",) + ("CrossAttnDownBlock2D",) * 3, "use_linear_projection": True,
+        "up_block_types": ("CrossAttnUpBlock2D",) * 3 + ("UpBlock2D",),
+    },
+    "xl": {
+        "block_out_channels": (8, 16, 24), "cross_attention_dim": 12, "use_linear_projection": True,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        "transformer_layers_per_block": (1, 2, 3), "addition_embed_type": "text_time", "addition_time_embed_dim": 4,
+        "projection_class_embeddings_input_dim": 32,
+    },
+    "refiner": {
+        "block_out_channels": (8, 16, 24, 24), "cross_attention_dim": 12, "use_linear_projection": True,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+        "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        "transformer_layers_per_block": 4, "addition_embed_type": "text_time", "addition_time_embed_dim": 4,
+        "projection_class_embeddings_input_dim": 28,
+    },
+}  # fmt: skip
+
+
+def values(stored):
+    return {name: tensor.make() for name, tensor in stored.items()}
+
+
+def same(got, wanted):
+    assert set(got) == set(wanted)
+    for name, tensor in wanted.items():
+        assert torch.equal(got[name], tensor), name
+
+
+def there_and_back(model, rows):
+    """The model's tensors in the original layout, after checking that ours reads them back."""
+    weight_map = WeightMap(rows)
+    theirs = weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE))
+    same(values(weight_map.to_ours(theirs)), model.state_dict())
+    return values(theirs)
+
+
+@pytest.mark.parametrize("name", UNETS)
+def test_unets(name):
+    model = lockstep.UNet2DConditionModel(**SMALL | UNETS[name])
+    original = there_and_back(model, unet_rows(model.config))
+    prefixed = {f"model.diffusion_model.{key}": tensor for key, tensor in original.items()}
+    same(reference.convert_ldm_unet_checkpoint(prefixed, config=dict(model.config)), model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("latents", "attends"), [(4, False), (16, False), (4, True)], ids=["sd", "flux", "attention in blocks"]
+)
+def test_autoencoders(latents, attends):
+    widths = (8, 16, 16, 24)
+    kind = ("Attn" if attends else "") + "DownEncoderBlock2D", ("Attn" if attends else "") + "UpDecoderBlock2D"
+    model = lockstep.AutoencoderKL(
+        block_out_channels=widths, latent_channels=latents, norm_num_groups=8, layers_per_block=2,
+        down_block_types=(*["DownEncoderBlock2D"] * 3, kind[0]), up_block_types=(kind[1], *["UpDecoderBlock2D"] * 3),
+        use_quant_conv=latents == 4, use_post_quant_conv=latents == 4,
+    )  # fmt: skip
+    original = there_and_back(model, autoencoder_rows(model.config))
+    assert original["decoder.mid.attn_1.q.weight"].shape == (24, 24, 1, 1)
+    if not attends:  # the reference does not convert attention in blocks
+        prefixed = {f"first_stage_model.{key}": tensor for key, tensor in original.items()}
+        same(reference.convert_ldm_vae_checkpoint(prefixed, config=dict(model.config)), model.state_dict())
+
+
+def test_controlnet():
+    model = lockstep.ControlNetModel(**{k: v for k, v in (SMALL | UNETS["sd1"]).items() if k != "sample_size"})
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    original = there_and_back(model, controlnet_rows(model.config))
+    assert {"zero_convs.11.0.weight", "input_hint_block.14.bias", "middle_block_out.0.weight"} <= set(original)
+    prefixed = {f"control_model.{key}": tensor for key, tensor in original.items()}
+    same(reference.convert_controlnet_checkpoint(prefixed, config=dict(model.config)), model.state_dict())
+
+
+CLIP = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "vocab_size": 50,
+    "projection_dim": 16,
+}
+
+
+def test_open_clip_with_projection():
+    from transformers import CLIPTextConfig, CLIPTextModelWithProjection
+
+    model = lockstep.CLIPTextModelWithProjection(**CLIP)
+    original = there_and_back(model, open_clip_rows(model.config, projection=True))
+    assert original["transformer.resblocks.2.attn.in_proj_weight"].shape == (48, 16)
+    assert torch.equal(original["text_projection"], model.text_projection.weight.T)
+    theirs = CLIPTextModelWithProjection(CLIPTextConfig(**CLIP))
+    prefix = "conditioner.embedders.1.model."
+    prefixed = {prefix + key: tensor for key, tensor in original.items()}
+    converted = reference.convert_open_clip_checkpoint(theirs, prefixed, prefix=prefix)
+    same(converted, model.state_dict())
+
+
+@pytest.mark.parametrize("prefix", ["text_model.", ""], ids=["published", "transformers 5"])
+def test_clip_in_both_of_its_spellings(prefix):
+    model = lockstep.CLIPTextModel(**CLIP)
+    file = {prefix + name.removeprefix("text_model."): tensor for name, tensor in model.state_dict().items()}
+    file |= {f"{prefix}embeddings.position_ids": torch.rand(1, 77), "logit_scale": torch.ones(())}
+    weight_map = WeightMap(clip_rows(model.config, projection=False))
+    same(values(weight_map.to_ours(in_memory(file, NOWHERE))), model.state_dict())
+    assert set(weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE))) == set(model.state_dict())
+
+
+def test_layers_that_are_not_used_are_dropped():
+    model = lockstep.CLIPTextModel(**CLIP)
+    weight_map = WeightMap(open_clip_rows(model.config, projection=False))
+    file = values(weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE)))
+    file |= {f"transformer.resblocks.3.ln_{k}.{end}": torch.ones(16) for k in (1, 2) for end in ("weight", "bias")}
+    file |= {"transformer.resblocks.3.attn.in_proj_weight": torch.ones(48, 16), "text_projection": torch.ones(16, 16)}
+    same(values(weight_map.to_ours(in_memory(file, NOWHERE))), model.state_dict())
+
+
+def test_full_size_names_against_the_reference():
+    """SD 1.5: all 686 tensors by name, on `meta`."""
+    with torch.device("meta"):
+        model = diffusers.UNet2DConditionModel(cross_attention_dim=768)
+    names = list(model.state_dict())
+    assert len(names) == 686
+    weight_map = WeightMap(unet_rows(model.config))
+    plan = weight_map.plan(names, backwards=True)
+    plan.check("SD 1.5")
+    assert len(plan.moves) == 686
+    for move in plan.moves:
+        assert weight_map.find(move.targets[0]).targets == move.sources

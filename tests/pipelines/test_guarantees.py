@@ -1,0 +1,303 @@
+"""What every family gets from the mechanism, and none of them writes: a family is added as one line of `FAMILIES`."""
+
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+import lockstep as library
+from helpers import assert_close
+from lockstep import Checkpoint
+from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
+from pipelines import tiny, toy_family
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a tiny model of the family comes from, and what it calls its denoiser."""
+
+    save: object
+    kind: type
+    denoiser: str
+    layer: str  # a layer of the denoiser, for a LoRA
+    scheduler: str  # one that draws noise at each step
+
+
+def save_toy(folder):
+    tokenizer = tiny.tokenizer()
+    shapes = {"encoder_block_out_channels": (8, 8), "decoder_block_out_channels": (8, 8)}
+    stages = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
+    toy_family.ToyPipeline(
+        tokenizer=tokenizer,
+        text_encoder=tiny.text_encoder(len(tokenizer)),
+        transformer=tiny.randomize(toy_family.ToyTransformer(), 2),
+        vae=tiny.randomize(library.AutoencoderTiny(**shapes, **stages), 3),
+        scheduler=library.FlowMatchEulerDiscreteScheduler(shift=3.0),
+    ).save_pretrained(folder)
+    return folder
+
+
+ATTENTION = "mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
+FAMILIES = {
+    "sd": Family(
+        lambda folder: tiny.save_folder(folder, "sd1"),
+        library.StableDiffusionPipeline, "unet", ATTENTION, "EulerAncestralDiscreteScheduler",
+    ),
+    "xl": Family(
+        lambda folder: tiny.save_folder(folder, "xl"),
+        library.StableDiffusionXLPipeline, "unet", ATTENTION, "EulerAncestralDiscreteScheduler",
+    ),
+    "toy": Family(save_toy, toy_family.ToyPipeline, "transformer", "blocks.0.out", "FlowMatchEulerDiscreteScheduler"),
+}  # fmt: skip
+SMALL = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4}
+LATENT = {**SMALL, "output_type": "latent"}
+
+
+@pytest.fixture(scope="module", params=list(FAMILIES))
+def family(request):
+    return FAMILIES[request.param]
+
+
+@pytest.fixture(scope="module")
+def home(family, tmp_path_factory):
+    return family.save(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def pipe(family, home):
+    made = library.DiffusionPipeline.from_pretrained(home)
+    assert type(made) is family.kind
+    made.set_progress_bar_config(disable=True)
+    return made
+
+
+def picture(side=16):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), dtype=np.uint8))
+
+
+def starts():
+    """Arguments for each of the workflows that all of them have."""
+    return {
+        "text2image": LATENT,
+        "image2image": {**LATENT, "image": picture(), "strength": 0.75},
+    }
+
+
+def drawing_noise(pipe, family):
+    """The pipeline with a scheduler that draws noise at each step."""
+    more = {"stochastic_sampling": True} if "Flow" in family.scheduler else {}
+    pipe.scheduler = getattr(library, family.scheduler).from_config(pipe.scheduler.config, **more)
+    return pipe
+
+
+@pytest.mark.parametrize("workflow", list(starts()))
+def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(pipe, family, workflow):
+    arguments = starts()[workflow]
+    drawing_noise(pipe, family)
+    batch = pipe(**arguments, num_images_per_prompt=3, seed=10)
+    assert batch.manifest["workflow"] == workflow
+    for k in (0, 2):
+        assert_close(batch.images[k : k + 1], pipe(**arguments, seed=10 + k).images, 1e-5, f"sample {k}")
+    assert not torch.equal(batch.images[0], batch.images[1])
+
+
+def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
+    drawing_noise(pipe, family)
+
+    def run(k):
+        more = {"num_inference_steps": 3 + k, "guidance_scale": 2.0 + k, "seed": k}
+        return pipe(**{**LATENT, **more, "prompt": f"cat {k}"}).images
+
+    wanted, results = [run(k) for k in range(3)], [None] * 3
+    threads = [threading.Thread(target=lambda k=k: results.__setitem__(k, run(k))) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(3):
+        assert torch.equal(results[k], wanted[k]), f"thread {k}"
+
+
+@pytest.mark.parametrize("workflow", list(starts()))
+def test_every_boundary_is_a_checkpoint(pipe, workflow):
+    arguments = {**starts()[workflow], "seed": 5}
+    wanted = pipe(**arguments).images
+    for name in (
+        "text_encoding",
+        "preloop",
+        "after_step_1",
+        "denoise.001.step",
+        "post_loop",
+        "start.latents",
+        "decode",
+    ):
+        saved = Checkpoint(save=True)
+        pipe(**arguments, checkpoints={name: saved})
+        again = Checkpoint(load=True, data=saved.data, components=saved.components)
+        assert torch.equal(pipe(**arguments, checkpoints={name: again}).images, wanted), name
+    stopped = Checkpoint(save=True, stop=True)
+    assert pipe(**arguments, checkpoints={"preloop": stopped}).stopped_at == "preloop"
+    partial = {name: value for name, value in stopped.data.items() if name != "timesteps"}
+    with pytest.raises(InjectionError, match="timesteps"):
+        pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
+
+
+def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
+    seen = []
+
+    def callback(pipe, step, timestep, values):
+        seen.append(step)
+        if step == 1:
+            thread = threading.Thread(target=pipe.interrupt)
+            thread.start()
+            thread.join()
+
+    with pytest.raises(InterruptedRun):
+        pipe(**{**SMALL, "num_inference_steps": 20}, callback_on_step_end=callback)
+    assert seen == [0, 1]
+    assert len(pipe(**SMALL).images) == 1
+
+
+def test_a_saved_pipeline_is_the_same_pipeline(pipe, tmp_path):
+    pipe.save_pretrained(tmp_path)
+    again = library.DiffusionPipeline.from_pretrained(tmp_path)
+    assert torch.equal(again(**LATENT, seed=1).images, pipe(**LATENT, seed=1).images)
+
+
+@pytest.mark.parametrize(
+    "guider", ["AdaptiveProjectedGuidance", "ClassifierFreeZeroStarGuidance", "TangentialClassifierFreeGuidance"]
+)
+def test_other_guiders_take_the_place_of_the_first(pipe, guider):
+    plain = pipe(**LATENT, seed=1).images
+    pipe.guider = getattr(library, guider)()
+    assert not torch.allclose(pipe(**LATENT, seed=1).images, plain)
+
+
+def test_guidance_in_one_batch_or_one_by_one(pipe):
+    assert_close(pipe(**LATENT, seed=1, batch_guidance=False).images, pipe(**LATENT, seed=1).images, 1e-5)
+    off = pipe(**LATENT, seed=1, guidance_scale=1.0)
+    assert off.state.negative_prompt_embeds is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"promt": "x"}, UnknownNameError, ["did you mean 'prompt'"]),
+        ({}, InputError, ["prompt"]),
+        ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
+        ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "image"]),
+        ({"prompt": ["x", "y"], "negative_prompt": ["z"]}, InputError, ["2", "1"]),
+        ({"prompt": "x", "image": picture(), "strength": 0.01}, InputError, ["strength", "no step"]),
+        ({"prompt": "x", "latents": torch.zeros(1, 4, 3, 3)}, InputError, ["[1, 4, 8, 8]", "[1, 4, 3, 3]"]),
+        ({"prompt": "x", "image": [picture()] * 2}, InputError, ["'image' has 2", "1 samples"]),
+    ],
+)
+def test_mistakes_are_named_before_any_model_runs(pipe, arguments, error, words):
+    for name in pipe.model_names:
+        getattr(pipe, name).register_forward_pre_hook(lambda *_: pytest.fail("a model ran"))
+    with pytest.raises(error) as caught:
+        pipe(**arguments)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_planted_nan_is_found_at_its_block_and_step(pipe, family):
+    with torch.no_grad():
+        getattr(pipe, family.denoiser).get_submodule(family.layer).weight[0, 0] = float("nan")
+    with pytest.raises(NonFiniteError) as caught:
+        pipe(**SMALL)
+    assert "predict" in str(caught.value)
+    assert "step 0" in str(caught.value)
+    assert f"{family.denoiser}.{family.layer}.weight" in str(caught.value)
+
+
+def test_latents_load_no_autoencoder_and_ready_embeddings_no_text_encoder(pipe, home):
+    lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
+    assert torch.equal(lazy(**LATENT, seed=1).images, pipe(**LATENT, seed=1).images)
+    assert lazy.components["vae"] is None
+    embeds = [param.name for param in pipe.inputs if param.name.endswith("prompt_embeds")]
+    ready = pipe("a cat", output=embeds)
+    lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
+    made = lazy(**ready, **{name: value for name, value in LATENT.items() if name != "prompt"}, seed=1).images
+    assert torch.equal(made, pipe(**LATENT, seed=1).images)
+    assert lazy.components["text_encoder"] is None
+
+
+def lora_file(pipe, family, path):
+    """A LoRA on one layer of the denoiser, by peft's names."""
+    weight = getattr(pipe, family.denoiser).get_submodule(family.layer).weight
+    draw = torch.Generator().manual_seed(0)
+    parts = {"A": torch.randn(3, weight.shape[1], generator=draw), "B": torch.randn(len(weight), 3, generator=draw)}
+    name = f"{family.denoiser}.{family.layer}"
+    save_file({f"{name}.lora_{part}.weight": tensor for part, tensor in parts.items()}, path)
+    return parts["B"] @ parts["A"]
+
+
+def test_a_lora_is_added_and_taken_away(pipe, family, tmp_path):
+    plain = pipe(**LATENT, seed=1).images
+    layer = getattr(pipe, family.denoiser).get_submodule(family.layer)
+    before = layer.weight.detach().clone()
+    addition = lora_file(pipe, family, tmp_path / "style.safetensors")
+    pipe.load_lora_weights(tmp_path / "style.safetensors", strength=0.5)
+    assert_close(layer.weight, before + 0.5 * addition, 1e-6)
+    assert not torch.equal(pipe(**LATENT, seed=1).images, plain)
+    pipe.unload_lora_weights()
+    assert torch.equal(pipe(**LATENT, seed=1).images, plain)
+
+
+def test_the_command_line_makes_replays_and_describes_it(pipe, family, home, lockstep, tmp_path):
+    lora_file(pipe, family, tmp_path / "style.safetensors")
+    picture().save(tmp_path / "start.png")
+    quick = ["-m", home, "--num-inference-steps", "2", "--seed", "3"]
+    for more in (
+        [],
+        ["--lora", f"{tmp_path / 'style.safetensors'}:0.5"],
+        ["--image", tmp_path / "start.png", "--strength", "0.8"],
+    ):
+        code, _, err = lockstep("generate", "a cat", *quick, "-o", "cat.png", *more)
+        assert code == 0, err
+        code, out, err = lockstep("replay", "cat.png")
+        assert code == 0, err
+        assert "identical" in out
+    code, out, _ = lockstep("schema", home, "--json")
+    schema = json.loads(out)
+    assert code == 0
+    assert schema["pipeline"] == family.kind.__name__
+    assert schema["workflows"]["image2image"] == ["image"]
+    assert family.denoiser in schema["components"]
+    assert not {"denoiser", "autoencoder"} & set(schema["components"])
+    code, out, _ = lockstep("blocks", home)
+    assert code == 0
+    predict = next(line for line in out.splitlines() if "-> noise_pred" in line)
+    assert predict.endswith(f"with {family.denoiser}, guider") or "controlnet" in predict
+
+
+def test_previews_and_events(pipe):
+    events = list(pipe.stream(**SMALL, seed=1, preview=True))
+    assert [event.index for event in events if event.kind == "step"] == [0, 1, 2, 3]
+    assert len([event for event in events if event.kind == "preview"]) == 4
+    assert events[-1].kind == "output"
+    assert len(events[-1].value.images) == 1
+
+
+def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeypatch):
+    from lockstep.pipelines.pipeline import brought_class
+
+    package = tmp_path / "toy-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[lockstep.pipelines]\nNewPipeline = pipelines.toy_family:ToyPipeline\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert brought_class("NewPipeline") is toy_family.ToyPipeline
+    assert brought_class("NoPipeline") is None
+
+
+def test_the_toy_family_is_small_and_knows_no_other_family():
+    text = Path(toy_family.__file__).read_text()
+    assert len(text.splitlines()) < 120
+    assert "stable_diffusion" not in text

@@ -1,0 +1,228 @@
+"""The checks of `make quality` that are the house's own: each finds a planted fault, and nothing in the package."""
+
+from pathlib import Path
+
+import pytest
+from tools.quality import __main__ as command
+from tools.quality import blocks, imports, public_types
+from tools.quality.findings import Finding
+
+import lockstep
+from lockstep.blocks import ComponentSpec, ConfigSpec, LoopSequentialPipelineBlocks, ModularPipelineBlocks, stubs
+from lockstep.blocks.vocabulary import VOCABULARY, Value
+
+ROOT = Path(lockstep.__file__).parent
+
+
+def written(folder, **files):
+    """A package in a folder; two underscores in a name stand for a slash."""
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text)
+    return folder
+
+
+# ---- imports ----
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "problem"),
+    [
+        ("models__unet", "import torch\nfrom ..pipelines.pipeline import DiffusionPipeline\n", "but models may import"),
+        ("errors", "import json\nfrom .blocks import Run\n", "is of the base and imports lockstep.blocks"),
+        ("schedulers__euler", "def f():\n    import diffusers\n", "a reference for tests only"),
+        ("parity__trace", "import os\nfrom .. import files\n", "parity stands beside the library"),
+        ("pipelines__flux__blocks", "\nfrom ..stable_diffusion.blocks import Decode\n", "flux may not know stable"),
+        ("attic__old", "", "package 'attic' is not in the table"),
+    ],
+)
+def test_an_import_against_the_table_is_found(tmp_path, place, text, problem):
+    (finding,) = imports.findings(written(tmp_path, **{place: text}))
+    assert problem in finding.message
+    assert finding.line == (2 if text else 1)
+
+
+def test_imports_along_the_table_are_fine(tmp_path):
+    text = "from ..models.modeling import ModelMixin\nfrom ..blocks import Run\nfrom .common.parts import VAE\n"
+    assert imports.findings(written(tmp_path, pipelines__pipeline=text)) == []
+
+
+# ---- blocks ----
+
+
+def size_of(components, factor):
+    return components.vae.scale * factor
+
+
+class Base(ModularPipelineBlocks):
+    expected_components = [ComponentSpec("unet")]
+    expected_configs = [ConfigSpec("shift")]
+    inputs = ["prompt_embeds", "latents"]
+    outputs = ["latents", "noise"]
+
+
+class Careful(Base):
+    def check(self, components, inputs):
+        assert inputs.latents is None or components.unet
+
+    def __call__(self, components, state, i, t):
+        state.latents = state.prompt_embeds * components.shift + components.unet.width
+        state.noise = state.latents.to(components.device, components.dtype)
+
+
+class ReadsComponent(Base):
+    def __call__(self, components, state):
+        return components.vae
+
+
+class ReadsInHelper(Base):
+    def __call__(self, components, state):
+        return size_of(components, 2)
+
+
+class ReadsInMethod(Base):
+    def __call__(self, parts, state):
+        return self.encoded(1, pieces=parts)
+
+    def encoded(self, count, pieces):
+        return getattr(pieces, "vae", None)
+
+
+class ReadsInParent(ReadsComponent):
+    def __call__(self, components, state):
+        return super().__call__(components, state)
+
+
+class ReadsInCheck(Base):
+    def check(self, components, inputs):
+        assert components.vae
+
+
+class Loop(LoopSequentialPipelineBlocks):
+    block_classes = [Base]
+    loop_over = "timesteps"
+
+    def loop_items(self, components, state):
+        return components.vae.items
+
+
+class ReadsState(Base):
+    def unneeded(self, inputs):
+        return inputs.output_type
+
+
+class WritesState(Base):
+    def __call__(self, components, state):
+        state.prompt_embeds = None
+
+
+@pytest.mark.parametrize("kind", [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, Loop])
+def test_a_block_that_reads_an_undeclared_component_is_found(kind):
+    (finding,) = blocks.findings([kind])
+    assert f"{kind.__name__} reads components.vae: add ComponentSpec('vae', …)" in finding.message
+    assert finding.path == Path(__file__)
+    assert "vae" in Path(__file__).read_text().splitlines()[finding.line - 1]
+
+
+def test_a_block_that_reads_or_writes_an_undeclared_value_is_found():
+    (read,) = blocks.findings([ReadsState])
+    assert "ReadsState reads state.output_type: add it to inputs" in read.message
+    (write,) = blocks.findings([WritesState])
+    assert "WritesState writes state.prompt_embeds: add it to outputs" in write.message
+
+
+def test_what_is_declared_may_be_read():
+    assert blocks.findings([Careful]) == []
+
+
+def test_every_block_of_the_package_is_looked_at():
+    assert {"Decode", "EncodePrompt", "SchedulerStep"} <= {kind.__name__ for kind in blocks.all_blocks()}
+
+
+# ---- public names ----
+
+THINGS = """
+from typing import Any, ClassVar, TYPE_CHECKING, overload
+from .base import Base
+
+class Thing(Base):
+    size: int
+    table: ClassVar[Any] = None
+    _hidden: Any
+
+    def __init__(self, width, height: int = 3) -> None: ...
+    def load(self, **options: "Any") -> "Thing": ...
+    def rows(self) -> list[Any]: ...
+    def _private(self, x: Any) -> Any: ...
+
+    @overload
+    def get(self, name: str) -> str: ...
+    @overload
+    def get(self, name: int) -> int: ...
+    def get(self, name: Any) -> Any: ...
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
+
+def make(what: int | Any) -> Thing: ...
+"""
+BASE = "from typing import Any\n\nclass Base:\n    def inherited(self) -> Any: ...\n"
+
+
+def test_a_public_name_that_says_nothing_is_found(tmp_path):
+    root = written(tmp_path, things=THINGS, base=BASE)
+    found = public_types.findings(root, {"Thing": "things", "make": "things"}, {})
+    assert [finding.message.partition(": ")[0] for finding in found] == [
+        "base.Base.inherited returns Any",
+        "things.Thing.table is typed Any",
+        "things.Thing.__init__(width) is typed Any",
+        "things.Thing.load(options) is typed Any",
+        "things.make(what) is typed Any",
+    ]
+    assert found[0].path == tmp_path / "base.py"
+    assert found[0].line == 4
+
+
+def test_an_exception_allows_what_it_names_and_has_to_be_needed(tmp_path):
+    root = written(tmp_path, things=THINGS, base=BASE)
+    exceptions = {"base.*": "reason", "things.Thing.*": "reason", "things.make(what)": "reason", "gone.*": "reason"}
+    (stale,) = public_types.findings(root, {"Thing": "things", "make": "things"}, exceptions)
+    assert "'gone.*' allows nothing any more" in stale.message
+
+
+def test_a_stub_counts_before_the_source(tmp_path):
+    root = written(tmp_path, things="def make(what): ...\n")
+    (tmp_path / "things.pyi").write_text("def make(what: int) -> str: ...\n")
+    assert public_types.findings(root, {"make": "things"}, {}) == []
+
+
+def test_every_exception_has_a_reason():
+    assert all(len(reason.split()) > 3 for reason in public_types.EXCEPTIONS.values())
+
+
+# ---- stubs ----
+
+
+def test_a_stub_that_is_out_of_date_is_found(monkeypatch, capsys):
+    monkeypatch.setitem(lockstep._WHERE, "Checkpoints", "blocks.checkpoints")
+    monkeypatch.setitem(VOCABULARY, "loudness", Value(float, "How loud it is."))
+    assert stubs.main(["--check"]) == 1
+    told = capsys.readouterr().out
+    assert "__init__.pyi is out of date: run python -m lockstep.blocks.stubs" in told
+    assert "named_values.pyi is out of date" in told
+
+
+# ---- the command ----
+
+
+def test_the_package_keeps_its_rules(capsys):
+    assert stubs.main(["--check"]) == 0, capsys.readouterr().out
+    assert command.main() == 0, capsys.readouterr().out
+
+
+def test_one_finding_fails_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(command, "CHECKS", {"rule": lambda: [Finding(ROOT / "errors.py", 7, "is broken")]})
+    assert command.main() == 1
+    assert "errors.py:7: is broken" in capsys.readouterr().out

@@ -1,0 +1,42 @@
+"""What a model was not taught is told, with what comes near."""
+
+import json
+
+import pytest
+
+from lockstep.errors import FileFormatError
+from lockstep.tokenizers import CLIPTokenizer
+from lockstep.tokenizers.known_words import FILE_NAME, KnownWords
+
+NAMES = frozenset({"boat", "ship", "dog", "elephant"})
+KNOWN = KnownWords(NAMES | {"a", "red", "eleven"}, NAMES, {"submarine": ["ship", "boat"]})
+
+
+def test_unknown_words_are_found_once_and_in_order():
+    assert KNOWN.unknown_in("A red SUBMARINE, a dog and a submarine!") == ["submarine", "and"]
+    assert KNOWN.unknown_in("a red dog, 3d 🐶") == []
+
+
+def test_near_by_meaning_then_by_spelling():
+    assert KNOWN.nearest("submarine") == ["ship", "boat"]
+    assert KNOWN.nearest("elefant") == ["elephant"]
+    assert KNOWN.nearest("xylophone") == []
+
+
+def test_the_remark_names_every_unknown_word():
+    remark = KNOWN.remark_on(["a submarine", "a qqq"])
+    assert "'submarine' (near: ship, boat); 'qqq'" in remark
+    assert KNOWN.remark_on(["a red dog"]) is None
+
+
+def test_a_tokenizer_carries_the_list_of_its_folder(tmp_path):
+    tokenizer = CLIPTokenizer.train(["a dog"] * 3, 520, model_max_length=8)
+    tokenizer.save_pretrained(tmp_path / "plain")
+    assert CLIPTokenizer.from_pretrained(tmp_path / "plain").known_words is None
+    tokenizer.known_words = KNOWN
+    tokenizer.save_pretrained(tmp_path / "listed")
+    again = CLIPTokenizer.from_pretrained(tmp_path / "listed")
+    assert again.known_words == KNOWN
+    (tmp_path / "listed" / FILE_NAME).write_text(json.dumps({"words": "dog"}))
+    with pytest.raises(FileFormatError, match="words"):
+        CLIPTokenizer.from_pretrained(tmp_path / "listed")
