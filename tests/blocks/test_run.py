@@ -134,12 +134,13 @@ def test_a_copied_pipeline_gives_the_same_picture():
 
 
 def test_callback_can_ask_for_any_value():
+    """Embeddings come as callbacks of the field know them: the rows without the prompt before those with it."""
     got = {}
     tiny.pipeline()(
         "cat", seed=1, callback_on_step_end=lambda p, i, t, values: got.update(values),
         callback_on_step_end_tensor_inputs=["latents", "prompt_embeds", "noise_pred"],
     )  # fmt: skip
-    assert {name: value.shape[0] for name, value in got.items()} == {"latents": 1, "prompt_embeds": 1, "noise_pred": 1}
+    assert {name: value.shape[0] for name, value in got.items()} == {"latents": 1, "prompt_embeds": 2, "noise_pred": 1}
 
 
 def test_previews():

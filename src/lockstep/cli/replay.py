@@ -13,7 +13,7 @@ from .exit_codes import ExitCode
 from .targets import Targets
 
 if TYPE_CHECKING:
-    from ..media import Comparison
+    from ..media import MediaComparison
 
 
 def replay(
@@ -61,7 +61,7 @@ def replay(
         out.print(f"{style}: {agreement_told(file, found, changed)}", highlight=False)
 
 
-def facts(found: Comparison, changed: list[str]) -> dict[str, Any]:
+def facts(found: MediaComparison, changed: list[str]) -> dict[str, Any]:
     """What a script wants to know."""
     return {
         "identical": found.identical,
@@ -75,7 +75,7 @@ def facts(found: Comparison, changed: list[str]) -> dict[str, Any]:
     }
 
 
-def agreement_told(file: Path, found: Comparison, changed: list[str]) -> str:
+def agreement_told(file: Path, found: MediaComparison, changed: list[str]) -> str:
     """Why a replay counts as the same."""
     name, apart = found.format.name, found.apart
     assert apart is not None
@@ -97,7 +97,7 @@ def agreement_told(file: Path, found: Comparison, changed: list[str]) -> str:
     return f"{file} is {allowed} from what {name} makes of the run's result; {before}"
 
 
-def difference_told(file: Path, found: Comparison, changed: list[str], manifest: dict[str, Any]) -> str:
+def difference_told(file: Path, found: MediaComparison, changed: list[str], manifest: dict[str, Any]) -> str:
     """Which of the two changed, the file or the computation, by how much, and what is known of why."""
     if found.apart is None:
         pixels = "its size or number of frames is another one"

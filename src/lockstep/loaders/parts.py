@@ -14,7 +14,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class PartKind:
     """A part that files are searched for: the name that gives it away, and how its config is read off the shapes."""
 
     kind: str
@@ -25,14 +25,14 @@ class Kind:
 
 
 KINDS = (
-    Kind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
-    Kind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
-    Kind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
-    Kind("unet", "published", "down_blocks.0.resnets.0.time_emb_proj.weight", implied.unet_config),
-    Kind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
-    Kind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
-    Kind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
-    Kind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
+    PartKind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
+    PartKind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
+    PartKind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
+    PartKind("unet", "published", "down_blocks.0.resnets.0.time_emb_proj.weight", implied.unet_config),
+    PartKind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
+    PartKind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
+    PartKind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
+    PartKind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
 )
 TITLES = {"unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder"}
 
@@ -60,7 +60,7 @@ class Part:
 
 def find_parts(shapes: Shapes) -> list[Part]:
     """Every part of a file, and each name in one part at most."""
-    found: dict[str, Kind] = {}
+    found: dict[str, PartKind] = {}
     for kind in KINDS:
         for name in (name for name in shapes if name.endswith(kind.anchor)):
             prefix = name[: len(name) - len(kind.anchor)]
@@ -79,7 +79,7 @@ def find_parts(shapes: Shapes) -> list[Part]:
     return parts + find_tiny(shapes)
 
 
-def _owner(name: str, prefixes: Mapping[str, Kind]) -> str | None:
+def _owner(name: str, prefixes: Mapping[str, PartKind]) -> str | None:
     """The longest prefix of a part that a name has; what is known to belong to no part goes to none of bare names."""
     best = max((prefix for prefix in prefixes if name.startswith(prefix)), key=len, default=None)
     if best == "" and (name in BUFFERS or name.startswith((EMA, *OTHER_PARTS))):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FileFormatError, NotFoundError, UnknownNameError
 from .clip import Clip
-from .compare import Comparison, compare
+from .compare import MediaComparison, compare
 from .kind import Format, MediaKind
 from .pictures import MadePicture, Pictures, plain
 from .sheet import contact_sheet
@@ -21,8 +21,22 @@ from .videos import Videos
 KINDS: tuple[MediaKind, ...] = (Pictures(), Videos())
 
 __all__ = [
-    "KINDS", "Clip", "Comparison", "Describe", "Format", "MadePicture", "MediaKind", "VideoWriter", "compare",
-    "contact_sheet", "free_name", "kind_named", "kind_of_file", "plain", "read_manifest", "writer",
+    "KINDS",
+    "Clip",
+    "Describe",
+    "Format",
+    "MadePicture",
+    "MediaComparison",
+    "MediaKind",
+    "VideoWriter",
+    "compare",
+    "contact_sheet",
+    "free_name",
+    "kind_named",
+    "kind_of_file",
+    "plain",
+    "read_manifest",
+    "writer",
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from .pixels import Difference, PixelHash, difference
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MediaComparison:
     """`computed`: whether the pixels before writing are those of the first time (None: the manifest does not say).
 
     A lossy file is compared with what its own format makes of the pixels, so `apart` is 0 where nothing changed.
@@ -41,7 +41,7 @@ class Comparison:
         return self.computed is True and not self.within_tolerance
 
 
-def compare(kind: MediaKind, path: Path, again: Any, manifest: dict[str, Any]) -> Comparison:
+def compare(kind: MediaKind, path: Path, again: Any, manifest: dict[str, Any]) -> MediaComparison:
     """Hold what was made again against a file."""
     format = kind.format_for(path)
     file, recorded = format.read(path), manifest.get("pixels")
@@ -50,7 +50,7 @@ def compare(kind: MediaKind, path: Path, again: Any, manifest: dict[str, Any]) -
         computed = PixelHash(kind.frames(again)).text == recorded
         untouched = PixelHash(kind.frames(file)).text == recorded if format.lossless else None
     wanted = again if format.lossless else _as_written(kind, path.name, again, manifest)
-    return Comparison(format, computed, untouched, difference(kind.frames(file), kind.frames(wanted)))
+    return MediaComparison(format, computed, untouched, difference(kind.frames(file), kind.frames(wanted)))
 
 
 def _as_written(kind: MediaKind, name: str, item: Any, manifest: dict[str, Any]) -> Any:

@@ -157,8 +157,12 @@ class TestCompiledText(TextConfig, TorchCompileTesterMixin):
         ({"act_fn": "sine"}, "got 'sine'"),
         ({"transformer_layers_per_block": ((1,), (1,))}, "need reverse_transformer_layers_per_block"),
         (
-            {"transformer_layers_per_block": ((1, 1), 1), "reverse_transformer_layers_per_block": (1, 1)},
-            "block of 1 resnets",
+            {
+                "layers_per_block": 2,
+                "transformer_layers_per_block": ((1,), 1),
+                "reverse_transformer_layers_per_block": (1, 1),
+            },
+            "block of 2 resnets",
         ),
         ({"reverse_transformer_layers_per_block": (1,)}, "1 values for 2 up blocks"),
         ({"in_channels": "four"}, "in_channels"),
