@@ -28,7 +28,7 @@ LIMIT = 5e-6  # of the last value, with the causes imitated
 SHOWN = 30
 
 
-def explain(name: str, traces: Path, work: Path, runs: tuple[str, ...] = RUNS, seconds: float = 600.0) -> Comparison:
+def explain(name: str, traces: Path, work: Path, runs: tuple[str, ...] = RUNS, evaluations: int = 3000) -> Comparison:
     """Record our side, measure its floor, compare with Candle's trace, and name the causes one behind the other."""
     side = SIDES[name](traces, name)
     ours = work / f"{name}.trace"
@@ -43,7 +43,7 @@ def explain(name: str, traces: Path, work: Path, runs: tuple[str, ...] = RUNS, s
     floor = px.floor(side.target, ours, runs=runs, call=call, name=side.name)
     result = px.compare(traces / f"{name}.trace.safetensors", ours, floor=floor, map=side.map)
     live = Live(side.target, call, side.name)
-    diagnose(result, candidate=live, floor=floor, map=side.map, seconds=seconds, rounding=True)
+    diagnose(result, candidate=live, floor=floor, map=side.map, evaluations=evaluations, rounding=True)
     return result
 
 
@@ -88,12 +88,12 @@ def main() -> int:
     )
     parser.add_argument("name", choices=sorted(SIDES))
     parser.add_argument("--traces", type=Path, required=True, help="folder with the traces, manifests and inputs")
-    parser.add_argument("--seconds", type=float, default=1800.0, help="how long to look for causes")
+    parser.add_argument("--evaluations", type=int, default=6000, help="how many hypotheses to try")
     parser.add_argument("--html", type=Path, help="also write the report as one page")
     options = parser.parse_args()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="candle-") as folder:
-        result = explain(options.name, options.traces, Path(folder), seconds=options.seconds)
+        result = explain(options.name, options.traces, Path(folder), evaluations=options.evaluations)
         if options.html is not None:
             write_text(options.html, reports.to_html(reports.build(result)))
     print(describe(result))

@@ -49,7 +49,7 @@ UNET = [
     _f("frequencies in float16", "unet", line(m.Timesteps, ("torch.exp(exponent)[None]", "torch.exp(exponent)[None].half().float()")), "precision"),
     _f("kernel of the output mirrored", "unet", weight(m.UNet, "conv_out", "weight", lambda w, _: w.flip(3)), "flipped_kernel", "weight_values"),
     _f("kernel transposed in and out", "unet", weight(m.Downsample, "conv", "weight", lambda w, _: w.transpose(0, 1)), "transposed_weight"),
-    _f("weights of one layer in bfloat16", "unet", weight(m.GEGLU, "proj", "weight", lambda w, _: w.bfloat16().float()), "precision", only="fp32"),
+    _f("weights of one layer in bfloat16", "unet", weight(m.GEGLU, "proj", "weight", lambda w, _: w.bfloat16().float()), "precision", "weights_precision", only="fp32"),
     _f("norm without its weights", "unet", several(weight(m.SpatialTransformer, "norm", "weight", lambda w, _: torch.ones_like(w)), weight(m.SpatialTransformer, "norm", "bias", lambda w, _: torch.zeros_like(w))), "norm_affine", "weight_values", "missing_bias"),
     _f("norm weight one too large", "unet", weight(m.SpatialTransformer, "norm", "weight", lambda w, _: w + 1), "norm_affine", "weight_values"),
     _f("skip taken before the attention", "unet", line(m.UNet, ("skip = self.down_attn(self.down_res(x, emb), encoder_hidden_states)\n", "skip = self.down_res(x, emb)\n"), ("x = self.down(skip)", "x = self.down(self.down_attn(skip, encoder_hidden_states))")), "wrong_operand"),

@@ -449,6 +449,24 @@ STAGES = [
 ]
 
 HARMLESS = [
+    _h(
+        "activation in place of a value that nobody reads again",
+        "unet",
+        line(m.ResBlock, ("F.silu(self.norm1(x))", "F.silu(self.norm1(x), inplace=True)")),
+    ),
+    _h(
+        "sum in place on a fresh value",
+        "clip",
+        line(
+            m.CLIP,
+            (
+                "x = self.token_embedding(input_ids) + self.position_embedding(positions)",
+                "x = self.token_embedding(input_ids)\n    x += self.position_embedding(positions)",
+            ),
+        ),
+    ),
+    _h("square by a product", "dit", line(m.RMSNorm, ("x.float().pow(2)", "(x.float() * x.float())"))),
+    _h("residual in place behind its last use", "vae", line(m.ResBlock, ("return x + h", "return h.add_(x)"))),
     _h("a count that nobody reads", "stages", _attribute("@guider", "start", 1)),
     _h(
         "noise scaled before it is drawn to type",

@@ -44,6 +44,7 @@ FAILURES = [
     (["train", "emoji", "diffusion", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "sheet", "sheet.png", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "export", "model"], ExitCode.NOT_LOADED),
+    (["train", "emoji", "wording", "nowhere"], ExitCode.NOT_LOADED),
     (["parity", "record", "nowhere.py:build"], ExitCode.NOT_LOADED),
     (["parity", "floor", "nowhere.trace"], ExitCode.NOT_LOADED),
     (["parity", "diff", "nowhere.trace", "nowhere.trace"], ExitCode.NOT_LOADED),

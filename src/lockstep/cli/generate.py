@@ -158,7 +158,10 @@ def generate(
     kind = result_kind(pipe)
     inputs = described_inputs(pipe, context)
     prompts = read_prompts(prompt, inputs.pop("prompt", None), source)
-    count = inputs.pop(kind.count_input, count)
+    if kind.count_input in inputs:
+        if count != 1:
+            raise InputError(f"-n and --{kind.count_input.replace('_', '-')} mean the same; give one of them.")
+        count = inputs.pop(kind.count_input)
     options = _without_none({"fps": fps})
     kind.check_options(options)
     targets = Targets(output or Path(kind.default_name), kind, max(len(prompts), 1) * count, overwrite)

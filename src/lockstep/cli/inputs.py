@@ -48,7 +48,8 @@ def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = (
         name = name if name in known else SECOND_NAMES.get(name, name)
         param = known.get(name) or known.get(name.removeprefix("no_"))
         if param is None:
-            options = [*own, *(f"--{n.replace('_', '-')}" for n in known)]
+            second = [name for name, meant in SECOND_NAMES.items() if meant in known]
+            options = [*own, *(f"--{n.replace('_', '-')}" for n in (*known, *second))]
             raise UnknownNameError("option", f"--{name.replace('_', '-')}", options)
         if not equals and _is_bool(param.type_hint) and (not rest or rest[0].startswith("--")):
             values[param.name] = name == param.name

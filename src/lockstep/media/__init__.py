@@ -48,8 +48,9 @@ def kind_of_file(path: Path) -> MediaKind:
     return found
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: str | Path) -> dict[str, Any]:
     """The manifest inside a picture or video."""
+    path = Path(path)
     return from_text(kind_of_file(path).format_for(path).read_text(path), path)
 
 

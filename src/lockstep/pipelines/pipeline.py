@@ -570,7 +570,9 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     if brought is None:
         raise UnsupportedError(
             f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
-            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}."
+            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}. A family of your own is found "
+            "where it is imported, or by an entry point of its package: "
+            f"[lockstep.pipelines] {name or 'Name'} = module:class."
         )
     return brought
 

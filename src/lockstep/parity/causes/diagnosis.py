@@ -88,7 +88,7 @@ def _searched(
         if rounding:
             causes += search.roundings(comparison)
         log.runs += search.runs
-        if not best or _standing(causes) > _standing(best):
+        if not best or _standing(causes) > _standing(best) or not _standing(best):  # the last one has counted all
             best, comparison.explained = causes, search.explained
         if _standing(best) == PROVEN:
             break

@@ -98,9 +98,12 @@ def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str
     details = {kind.partition("|")[2] for kind in kinds}
     if names == {"precision"} and len(details) == 1:
         return "weights_precision", f"{where} {next(iter(details)).replace('holds its', 'are their')}"
-    if len(names) == 1 and len(details) == 1 and names != {"weight_values"}:
+    if len(names) == 1 and names != {"weight_values"}:
         shown = ", ".join(f"`{path}`" for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-        return next(iter(names)), f"{shown}: each {next(iter(details))}"
+        each = (
+            f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds)).partition('|')[2]}"
+        )
+        return next(iter(names)), f"{shown}: {each}"
     return "weight_values", f"{where} hold other values: not loaded, stale, or of another checkpoint"
 
 

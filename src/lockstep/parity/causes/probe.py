@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -118,7 +117,6 @@ class Survey:
     )  # label -> (order, shape), own frame only
     order: dict[Site, int] = field(default_factory=dict)  # of every operation of the own frame, whatever it gives
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
-    seconds: float = 0.0
 
     def note(self, site: Site, result: Any, place: int) -> None:
         """An operation of the own frame, and its result if that is a value which another place may take."""
@@ -242,13 +240,11 @@ class Probe:
             handles.append(module.register_forward_hook(note_child(survey, path, counter)))
         for index, tensor in enumerate(self.tensors_in()):
             survey.values[f"{self.path}|in.{index}"] = (-1, tuple(tensor.shape))
-        began = time.perf_counter()
         try:
             self.value(observe=observe)
         finally:
             for handle in handles:
                 handle.remove()
-        survey.seconds = time.perf_counter() - began
         return survey
 
     def plain_operand(self, site: Site, index: int) -> torch.Tensor | None:

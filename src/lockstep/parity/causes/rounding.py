@@ -21,7 +21,7 @@ from .probe import Probe, Survey, Trial
 WORTH = 0.7  # what a step has to leave at most of the error
 PROVEN = 0.1  # what all steps together have to leave at most
 NODES = 3  # values looked at, in order
-SECONDS = 2.0  # of one run: what takes longer is no formula but a network
+LARGE = 4.0  # evaluations that one run counts as: what costs more is no formula but a network
 
 
 def rounding_causes(search: Any, comparison: Comparison) -> tuple[list[Edit], list[Cause]]:
@@ -38,7 +38,7 @@ def rounding_causes(search: Any, comparison: Comparison) -> tuple[list[Edit], li
 def _steps(probe: Probe) -> list[Trial]:
     """Greedy: the best rounding, then the best one behind it, as long as each of them is worth it."""
     survey = probe.survey()
-    if survey.seconds > SECONDS:
+    if probe.cost > LARGE:
         return []
     before = probe.goal.before
     steps: list[Trial] = []

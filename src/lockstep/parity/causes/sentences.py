@@ -117,8 +117,8 @@ def inputs_words(comparison: Comparison, node: NodeResult) -> str:
     if bad:
         return f"of what goes into it `{bad[0].key}` is different already"
     if all(n.status is Status.SAME for n in known):
-        return f"all {len(known)} captured inputs are equal to the last bit, so it arises in this very call"
-    return f"its {len(known)} captured inputs agree inside their thresholds"
+        return f"its captured inputs ({len(known)}) are equal to the last bit, so it arises in this very call"
+    return f"its captured inputs ({len(known)}) agree inside their thresholds"
 
 
 def next_command(comparison: Comparison) -> str:
@@ -136,13 +136,15 @@ def cause_name(edit: Edit, turned: bool) -> str:
 
 
 def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
-    """What to change in the port. An edit of the candidate is the repair itself; one of the reference imitates the
-    fault."""
-    at = f"`{place_of(edit) or node.key.path}`"
-    if turned:
-        return f"at {at} in the port: {edit.detail}"
+    """What to change in the port.
+
+    An edit of the candidate is the repair itself; one of the reference imitates the fault.
+    """
+    at = place_of(edit, node)
     words, _, many = edit.detail.partition(" (in all ")
-    many = f" (in all {many}" if many else ""
+    many = f" (in all {many}" if many and not at.endswith(" more") else ""
+    if turned:
+        return f"at {at} in the port: {words}{many}"
     wrong, instead, right = words.partition(" instead of ")
     if instead:
         setting, is_, value = wrong.partition(" is ")
@@ -156,12 +158,11 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
     return f"in the port, at what the reference calls {at}, it must not be so: {words}{many}"
 
 
-def place_of(edit: Edit) -> str:
-    change = edit.changes[0]
-    sites = sorted(getattr(change, "sites", ()))
+def place_of(edit: Edit, node: NodeResult) -> str:
+    sites = sorted(site for change in edit.changes for site in getattr(change, "sites", ()))
     if sites:
-        return str(sites[0]) + (f" and {len(sites) - 1} more" if len(sites) > 1 else "")
-    return str(getattr(change, "path", ""))
+        return f"`{sites[0]}`" + (f" and {len(sites) - 1} more" if len(sites) > 1 else "")
+    return f"`{getattr(edit.changes[0], 'path', node.key.path)}`"
 
 
 def _alternative(trial: Trial, turned: bool) -> dict[str, Any]:
