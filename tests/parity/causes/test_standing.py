@@ -1,4 +1,4 @@
-"""A cause stands only if the whole run agrees with it; what fits one value, and that nothing was found, is told as such."""
+"""A cause stands only if the whole run agrees; what fits one value, and that nothing was found, is told as such."""
 
 from __future__ import annotations
 
