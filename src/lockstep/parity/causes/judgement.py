@@ -12,6 +12,7 @@ from .probe import Trial
 from .whole_run import Closing
 
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
+LEAST_PROVING = 4  # fewer numbers than this are met by anything that can be chosen
 GENERIC_RANK = 4  # from here on a hypothesis describes many faults
 
 
@@ -77,6 +78,8 @@ def _moves_on(trial: Trial, closing: Closing, comparison: Comparison) -> bool:
     """True if what is still bad begins behind this part and outside of it: another fault, not the same once more."""
     first, before = closing.first, comparison.first
     if first is None or before is None or closing.reach <= before.order or not (trial.whole and trial.exact):
+        return False
+    if trial.fitted or trial.goal.size < LEAST_PROVING:
         return False
     part = trial.part
     return not (first.key.path == part or first.key.path.startswith((f"{part}.", f"{part}/")))

@@ -87,4 +87,5 @@ def _draw_before(own: Trace, node: NodeResult) -> str | None:
     if not draws:
         return None
     meta = draws[-1].meta.get("rng") or {}
-    return f"{meta.get('function', 'random')} in {meta.get('where', '')}".strip()
+    where = f" in {meta['where']}" if meta.get("where") else ""
+    return f"{meta.get('function') or draws[-1].op or 'something'}{where}"

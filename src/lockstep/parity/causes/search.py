@@ -76,7 +76,7 @@ class CauseSearch(RecordedCalls):
                 break
             found.append(found_cause(self, current, judgement))
             current = self._behind(judgement)
-        return settled(found, self.explained)
+        return settled(found)
 
     def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
         """An interrupt ends the search, not the answer."""

@@ -10,6 +10,7 @@ from .judgement import Judgement
 from .probe import Trial
 
 LISTED = 3  # rivals that are named
+SPECIFIC = 3  # rank from which a hypothesis describes more than one fault
 # What an edit of the candidate leaves out, the candidate does too much.
 _TURNED = {"left_out": "extra_step", "call_twice": "call_left_out", "call_left_out": "call_twice"}
 
@@ -28,7 +29,7 @@ def proven_cause(search: Any, trial: Trial, node: NodeResult) -> Cause:
         goal.before, trial.residual, goal.node.floor, repair(trial.edit, node, search.turned),
         {
             "accepted": True, "measured_at": str(goal.node.key), "threshold": goal.tau,
-            "exact": trial.exact, "runs": search.runs + search.log.runs,
+            "exact": trial.exact, "rank": trial.edit.rank, "runs": search.runs + search.log.runs,
         },
     )  # fmt: skip
 
@@ -63,11 +64,16 @@ def _only_fits(cause: Cause, judgement: Judgement) -> None:
     cause.why = f"cause not proven; this fits the value only ({reason}): {cause.why}{also}"
 
 
-def settled(found: list[Cause], explained: Comparison | None) -> list[Cause]:
-    """Causes one behind the other stand together."""
-    for place, cause in enumerate(found):
-        if place and cause.standing is Standing.UNKNOWN:
-            cause.why = f"behind it another difference: {cause.why}"
+def settled(found: list[Cause]) -> list[Cause]:
+    """Causes one behind the other stand together: with an open end only what is specific stands by itself."""
+    if len(found) > 1 and found[-1].standing is not Standing.PROVEN:
+        found[-1].why = f"behind it another difference: {found[-1].why}"
+        if any(cause.evidence["rank"] >= SPECIFIC for cause in found[:-1]):
+            for cause in found[:-1]:
+                cause.standing, cause.evidence["accepted"] = Standing.FITS, False
+                cause.why = (
+                    f"cause not proven; this fits the value only (behind it the run stays different): {cause.why}"
+                )
     return found
 
 

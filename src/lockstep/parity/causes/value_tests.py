@@ -249,8 +249,6 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
     if x.size != y.size:
         return found
     difference = y - x
-    if np.ptp(difference) == 0:
-        found.append(ValueFinding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
     for words, moved in (
         ("cut to integers", np.trunc(x)),
         ("rounded to integers", np.round(x)),
@@ -259,6 +257,8 @@ def schedule_findings(name: str, a: Array, b: Array) -> list[ValueFinding]:
         # numbers that were whole before prove nothing: only the last sigma may have become 0
         if np.array_equal(moved, y) and 2 * np.count_nonzero(moved != x) >= x.size and "timestep" in name:
             found.append(ValueFinding("timestep_dtype", f"{name} is the reference's {words}", 0.0, 0))
+    if np.ptp(difference) == 0 and not (found and x.size == 1):  # one number that was rounded has moved, too
+        found.append(ValueFinding("timestep_offset", f"every value of {name} is {difference[0]:+g}", 0.0, 0))
     if np.array_equal(x[::-1], y):
         found.append(ValueFinding("schedule_reversed", f"{name} runs in the other direction", 0.0, 0))
     for k in (1, -1):
