@@ -436,8 +436,11 @@ def _selection_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     parts = list(index) if isinstance(index, tuple) else [index]
     for position, part in enumerate(parts):
         if isinstance(part, int) and not isinstance(part, bool):
-            for other in dict.fromkeys((part + 1, part - 1, 0, -1)):
-                if other != part:
+            for by in (1, -1):  # of whatever the index is: in a loop it is another one at every step
+                words = f"index {part + by} instead of {part}"
+                yield edit("wrong_index", words, sites, _moved_index(position, by), rank=3)
+            for other in dict.fromkeys((0, -1)):
+                if other not in (part, part + 1, part - 1):
                     yield edit("wrong_index", f"index {other} instead of {part}", sites, _at(position, other), rank=3)
         elif isinstance(part, slice) and part.step in (2, None) and part != slice(None):
             for lanes in _other_slices(part):
@@ -466,5 +469,13 @@ def _at(position: int, value: Any) -> Callable[[Call], Any]:
         parts = list(call.args[1])
         parts[position] = value
         return call.args[0][tuple(parts)]
+
+    return apply
+
+
+def _moved_index(position: int, by: int) -> Callable[[Call], Any]:
+    def apply(call: Call) -> Any:
+        index = call.args[1]
+        return _at(position, (index[position] if isinstance(index, tuple) else index) + by)(call)
 
     return apply
