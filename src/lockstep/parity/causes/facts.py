@@ -20,8 +20,8 @@ from .edits import Call, Edit, OperationChange, ParameterChange, Site
 from .failures import noted
 from .goals import goal_of
 from .hypotheses.call_counts import call_count_edits
-from .hypotheses.catalogue import weight_words
 from .hypotheses.state import state_edits
+from .hypotheses.weights import weight_words
 from .judgement import Judgement
 from .pipeline_probe import PipelineProbe
 from .probe import Trial

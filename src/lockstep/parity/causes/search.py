@@ -26,13 +26,12 @@ from .hypotheses.catalogue import (
     module_as_activation,
     operand_edits,
     own_frame_edits,
-    parameter_edits,
     rotary_edits,
-    swapped_weights,
 )
 from .hypotheses.code_numbers import number_edits
 from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .hypotheses.orders import order_edits, resized_edits
+from .hypotheses.weights import parameter_edits, swapped_weights
 from .judgement import Judgement, judge
 from .live import Live
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits

@@ -27,9 +27,9 @@ from .catalogue import (  # fmt: skip
     operand_edits,
     own_frame_edits,
     rotary_edits,
-    swapped_weights,
 )
 from .frames import repeated_children, several_edits, sines_and_cosines
+from .weights import swapped_weights
 
 MOST_SIBLINGS = 64
 MOST_EDITS = 4000  # made again for one sibling, to find the one that is meant
