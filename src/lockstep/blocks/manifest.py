@@ -20,13 +20,14 @@ from .params import describe_value
 
 FIELDS: dict[str, Any] = {
     "inputs": dict[str, Any], "components": dict[str, dict[str, Any]], "model": str | None,
-    "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
-    "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
-    "pixels": str, "fps": float,
+    "model_options": dict[str, Any], "seed": list[int] | None, "workflow": str | None, "changed_by": list[str],
+    "given": dict[str, list[dict[str, Any]]], "adapters": list[dict[str, Any]], "embeddings": list[dict[str, Any]],
+    "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
     "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
+    "embeddings": {"file": str, "sha256": str, "tokens": list[str]},
     "given": {"class": str, "folder": str | None},
     "components": {"class": str},
 }
@@ -80,7 +81,9 @@ def describe_run(run: Any) -> dict[str, Any]:
         "blocks": type(pipe.blocks).__name__,
         "model": _place(pipe.name_or_path),
         "variant": pipe.variant,
+        "model_options": {name: _place(said) if name == "config" else said for name, said in pipe.file_options.items()},
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
+        "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds

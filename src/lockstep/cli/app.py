@@ -21,6 +21,7 @@ from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
 from .inspect import EXAMPLES as INSPECT_EXAMPLES
 from .inspect import inspect
+from .lora import lora
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
@@ -70,6 +71,7 @@ app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
 app.add_typer(parity)
 app.add_typer(train, name="train")
+app.add_typer(lora, name="lora")
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -33,6 +33,7 @@ def loaded(
     scheduler: str | None,
     guider: str | None,
     loras: Sequence[str] = (),
+    embeddings: Sequence[str] = (),
     controlnets: Sequence[str] = (),
     variant: str | None = None,
     **file_options: Any,
@@ -57,6 +58,11 @@ def loaded(
     for text in loras:
         file, strength = lora_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
+    for text in embeddings:
+        word, equals, path = text.partition("=")
+        pipe.load_textual_inversion(
+            path if equals else text, word if equals else None, allow_pickle=file_options.get("allow_pickle", False)
+        )
     return pipe
 
 

@@ -57,6 +57,7 @@ class _StableDiffusionImg2ImgInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -131,6 +132,7 @@ class _StableDiffusionInpaintInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['inpainting'] | None
@@ -209,6 +211,7 @@ class _StableDiffusionControlNetInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_text2image'] | None
@@ -291,6 +294,7 @@ class _StableDiffusionControlNetImg2ImgInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_image2image'] | None
@@ -373,6 +377,7 @@ class _StableDiffusionControlNetInpaintInputs(TypedDict, total=False):
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_inpainting'] | None
@@ -450,6 +455,7 @@ class _LatentConsistencyModelInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image'] | None
@@ -527,6 +533,7 @@ class _LatentConsistencyModelImg2ImgInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -614,6 +621,7 @@ class _StableDiffusionXLImg2ImgInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['image2image'] | None
@@ -700,6 +708,7 @@ class _StableDiffusionXLInpaintInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['inpainting'] | None
@@ -791,6 +800,7 @@ class _StableDiffusionXLControlNetInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_text2image'] | None
@@ -888,6 +898,7 @@ class _StableDiffusionXLControlNetImg2ImgInputs(TypedDict, total=False):
     negative_pooled_prompt_embeds: torch.Tensor | None
     latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_image2image'] | None
@@ -983,6 +994,7 @@ class _StableDiffusionXLControlNetInpaintInputs(TypedDict, total=False):
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['controlnet_inpainting'] | None

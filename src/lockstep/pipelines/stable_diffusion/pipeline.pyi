@@ -65,6 +65,7 @@ class _StableDiffusionInputs(TypedDict, total=False):
     latents: torch.Tensor | None
     masked_image_latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    prompt_weighting: Literal['a1111', 'compel'] | None
     batch_guidance: bool  # True
     seed: int | list[int] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
