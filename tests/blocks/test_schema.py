@@ -7,7 +7,6 @@ import pydoc
 
 import torch
 
-import lockstep
 from blocks import tiny
 from lockstep.blocks import stubs
 from lockstep.blocks.calling import OPTION_NAMES
