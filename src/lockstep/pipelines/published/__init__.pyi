@@ -27,6 +27,8 @@ from lockstep.models.vision.clip_pictures import CLIPImageProcessor
 from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
+from lockstep.pipelines.stable_diffusion.depth import DepthEstimator
+from lockstep.pipelines.stable_diffusion.depth import PictureReader
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
 from lockstep.pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline
 from lockstep.schedulers.scheduling import SchedulerMixin
@@ -1047,6 +1049,393 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionInstructPix2PixInputs(TypedDict, total=False):
+    clip_skip: int | None
+    height: int | None
+    width: int | None
+    num_images_per_prompt: int  # 1
+    guidance_rescale: float  # 0.0
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['editing'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionInstructPix2PixParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    scheduler: SchedulerMixin | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
+
+class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
+
+class _StableDiffusionInstructPix2PixPilOutput(PipelineOutput):
+    images: list[Image]
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionInstructPix2PixNpOutput(PipelineOutput):
+    images: ndarray
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionInstructPix2PixPtOutput(PipelineOutput):
+    images: torch.Tensor
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
+    guider: BaseGuidance
+    unet: UNet2DConditionModel
+    tokenizer: CLIPTokenizer
+    text_encoder: CLIPTextModel
+    scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionInstructPix2PixParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInstructPix2PixPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionXLInstructPix2PixInputs(TypedDict, total=False):
+    clip_skip: int | None
+    num_images_per_prompt: int  # 1
+    original_size: tuple[int, int] | None
+    target_size: tuple[int, int] | None
+    crops_coords_top_left: tuple[int, int]  # (0, 0)
+    negative_original_size: tuple[int, int] | None
+    negative_target_size: tuple[int, int] | None
+    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
+    aesthetic_score: float  # 6.0
+    negative_aesthetic_score: float  # 2.5
+    guidance_rescale: float  # 0.0
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['editing'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionXLInstructPix2PixParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    tokenizer_2: CLIPTokenizer | None
+    text_encoder_2: CLIPTextModelWithProjection | None
+    scheduler: SchedulerMixin | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    force_zeros_for_empty_prompt: bool
+    is_cosxl_edit: bool
+    requires_aesthetics_score: bool
+
+class _StableDiffusionXLInstructPix2PixPartsAndHub(_StableDiffusionXLInstructPix2PixParts, HubArguments, total=False): ...
+
+class _StableDiffusionXLInstructPix2PixPilOutput(PipelineOutput):
+    images: list[Image]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionXLInstructPix2PixNpOutput(PipelineOutput):
+    images: ndarray
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionXLInstructPix2PixPtOutput(PipelineOutput):
+    images: torch.Tensor
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
+    guider: BaseGuidance
+    unet: UNet2DConditionModel
+    tokenizer: CLIPTokenizer
+    text_encoder: CLIPTextModel
+    tokenizer_2: CLIPTokenizer
+    text_encoder_2: CLIPTextModelWithProjection
+    scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny
+    force_zeros_for_empty_prompt: bool
+    is_cosxl_edit: bool
+    requires_aesthetics_score: bool
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLInstructPix2PixParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInstructPix2PixPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionUpscaleInputs(TypedDict, total=False):
+    clip_skip: int | None
+    num_images_per_prompt: int  # 1
+    guidance_rescale: float  # 0.0
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['upscaling'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionUpscaleParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    scheduler: SchedulerMixin | None
+    low_res_scheduler: SchedulerMixin | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None
+    max_noise_level: int
+
+class _StableDiffusionUpscalePartsAndHub(_StableDiffusionUpscaleParts, HubArguments, total=False): ...
+
+class _StableDiffusionUpscalePilOutput(PipelineOutput):
+    images: list[Image]
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionUpscaleNpOutput(PipelineOutput):
+    images: ndarray
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionUpscalePtOutput(PipelineOutput):
+    images: torch.Tensor
+    nsfw_content_detected: list[bool]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionUpscalePipeline(StableDiffusionPipeline):
+    guider: BaseGuidance
+    unet: UNet2DConditionModel
+    tokenizer: CLIPTokenizer
+    text_encoder: CLIPTextModel
+    scheduler: SchedulerMixin
+    low_res_scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny
+    safety_checker: StableDiffusionSafetyChecker
+    feature_extractor: CLIPImageProcessor
+    max_noise_level: int
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionUpscaleParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionUpscalePartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscalePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscaleNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscalePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionLatentUpscaleInputs(TypedDict, total=False):
+    height: int | None
+    width: int | None
+    num_images_per_prompt: int  # 1
+    guidance_rescale: float  # 0.0
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['upscaling'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionLatentUpscaleParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    scheduler: SchedulerMixin | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    unet: UNet2DConditionModel | None
+
+class _StableDiffusionLatentUpscalePartsAndHub(_StableDiffusionLatentUpscaleParts, HubArguments, total=False): ...
+
+class _StableDiffusionLatentUpscalePilOutput(PipelineOutput):
+    images: list[Image]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionLatentUpscaleNpOutput(PipelineOutput):
+    images: ndarray
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionLatentUpscalePtOutput(PipelineOutput):
+    images: torch.Tensor
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
+    guider: BaseGuidance
+    tokenizer: CLIPTokenizer
+    text_encoder: CLIPTextModel
+    scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny
+    unet: UNet2DConditionModel
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionLatentUpscaleParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionLatentUpscalePartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscalePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscaleNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscalePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionDepth2ImgInputs(TypedDict, total=False):
+    clip_skip: int | None
+    height: int | None
+    width: int | None
+    num_images_per_prompt: int  # 1
+    guidance_rescale: float  # 0.0
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None
+    eta: float  # 0.0
+    generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']  # 'pieces'
+    batch_guidance: bool  # True
+    seed: int | list[int] | None
+    workflow: Literal['depth2image'] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool  # False
+
+class _StableDiffusionDepth2ImgParts(TypedDict, total=False):
+    guider: BaseGuidance | None
+    unet: UNet2DConditionModel | None
+    tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None
+    depth_estimator: DepthEstimator | None
+    feature_extractor: PictureReader | None
+    vae: AutoencoderKL | AutoencoderTiny | None
+    scheduler: SchedulerMixin | None
+
+class _StableDiffusionDepth2ImgPartsAndHub(_StableDiffusionDepth2ImgParts, HubArguments, total=False): ...
+
+class _StableDiffusionDepth2ImgPilOutput(PipelineOutput):
+    images: list[Image]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionDepth2ImgNpOutput(PipelineOutput):
+    images: ndarray
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionDepth2ImgPtOutput(PipelineOutput):
+    images: torch.Tensor
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
+    guider: BaseGuidance
+    unet: UNet2DConditionModel
+    tokenizer: CLIPTokenizer
+    text_encoder: CLIPTextModel
+    depth_estimator: DepthEstimator
+    feature_extractor: PictureReader
+    vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionDepth2ImgParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['depth2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionDepth2ImgPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Iterator[Event]: ...
 
 class AutoPipelineForText2Image(AutoPipeline):
     ...
