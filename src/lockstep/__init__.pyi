@@ -64,6 +64,14 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
+    from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxFillPipeline as FluxFillPipeline
+    from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
+    from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
+    from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
+    from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
+    from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
@@ -87,6 +95,7 @@ if TYPE_CHECKING:
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .schedulers import SASolverScheduler as SASolverScheduler
+    from .models.transformers.transformer_sd3 import SD3Transformer2DModel as SD3Transformer2DModel
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
@@ -164,6 +173,14 @@ __all__ = [
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
     "FlowMatchLCMScheduler",
+    "FluxBlocks",
+    "FluxFillPipeline",
+    "FluxImg2ImgPipeline",
+    "FluxInpaintPipeline",
+    "FluxKontextBlocks",
+    "FluxKontextPipeline",
+    "FluxPipeline",
+    "FluxTransformer2DModel",
     "FrequencyDecoupledGuidance",
     "FrozenDict",
     "HeunDiscreteScheduler",
@@ -187,6 +204,7 @@ __all__ = [
     "PerturbedAttentionGuidance",
     "PipelineState",
     "SASolverScheduler",
+    "SD3Transformer2DModel",
     "SchedulerMixin",
     "SequentialPipelineBlocks",
     "SkipLayerGuidance",

@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ...guiders import predict_branches
+from ...guiders import GuiderOutput, predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -44,11 +44,15 @@ class Predict(ModularPipelineBlocks):
             return self.denoise(components, state, t, inputs, repeats)
 
         predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = components.guider(branches)[0]
+        state.noise_pred = self.mixed(components, state, t, components.guider(branches))
 
     def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
         """What differs between the branches: with the prompt, and without it."""
         return {"encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds)}
+
+    def mixed(self, components: Components, state: BlockView, t: Tensor, guided: GuiderOutput) -> Tensor:
+        """What the guider made of the branches; a family that adds to it does so here."""
+        return guided.pred
 
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
@@ -56,6 +60,22 @@ class Predict(ModularPipelineBlocks):
         """One call of the denoiser for `repeats` branches; a family whose denoiser is told more says so here."""
         sample = torch.cat([state.model_input] * repeats)
         return components.denoiser(sample, t.expand(len(sample)), **inputs, return_dict=False)[0]
+
+
+class PredictWithPooled(Predict):
+    """The same for denoisers that read a pooled vector beside the text."""
+
+    inputs = [
+        *Predict.inputs,
+        *needs("pooled_prompt_embeds"),
+        *["negative_pooled_prompt_embeds", "joint_attention_kwargs"],
+    ]
+
+    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
+        return {
+            **super().conditions(state),
+            "pooled_projections": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),
+        }
 
 
 class SchedulerStep(ModularPipelineBlocks):
