@@ -106,14 +106,9 @@ class UNet2DEncoder(ModelMixin):
             self.mid_block = UNetMidBlock2DCrossAttn(channels[-1], plan.resnet, transformer, scale)
 
     def embed_conditions(
-        self,
-        sample: Tensor,
-        timestep: Tensor | float | int,
-        encoder_hidden_states: Tensor | None,
-        class_labels: Tensor | None,
-        timestep_cond: Tensor | None,
-        added_cond_kwargs: Mapping[str, Tensor] | None,
-    ) -> Tensor:
+        self, sample: Tensor, timestep: Tensor | float | int, encoder_hidden_states: Tensor | None,
+        class_labels: Tensor | None, timestep_cond: Tensor | None, added_cond_kwargs: Mapping[str, Tensor] | None,
+    ) -> Tensor:  # fmt: skip
         """Time, class and pooled text as one vector per sample."""
         timesteps = timestep if isinstance(timestep, Tensor) else torch.tensor([timestep], device=sample.device)
         timesteps = timesteps.to(sample.device).reshape(-1).expand(sample.shape[0])
