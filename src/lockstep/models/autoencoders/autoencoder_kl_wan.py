@@ -281,10 +281,11 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
                 f"AutoencoderKLWan.encode wants height and width divisible by {factor}, got "
                 f"{x.shape[-2]}x{x.shape[-1]}. Resize or crop the video."
             )
-        if (x.shape[2] - 1) % FRAMES and not torch.compiler.is_compiling():
+        left = (x.shape[2] - 1) % FRAMES
+        if left and not torch.compiler.is_compiling():
             say_once(
-                f"A video of {x.shape[2]} frames is encoded without its last {(x.shape[2] - 1) % FRAMES}: one frame and "
-                f"then {FRAMES} at a time become a latent."
+                f"A video of {x.shape[2]} frames is encoded without its last {left}: one frame and then {FRAMES} at a "
+                "time become a latent."
             )
 
 
