@@ -324,11 +324,22 @@ class Probe:
             if trial is not None:
                 trial.fitted = not _is_round(value)
             if trial is None or best.exact:
-                return best
+                return self._as_written(best)
             settled = trial.residual > 0.9 * best.residual
             best = min(best, trial, key=lambda t: t.residual)
             if settled and _ > 1:
                 break
+        return self._as_written(best)
+
+    def _as_written(self, best: Trial) -> Trial:
+        """The number that a person would have written, where it does as well as the one that was fitted."""
+        value, refit = best.edit.parameter, best.edit.refit
+        if not value or refit is None or not best.fitted or not math.isfinite(value):
+            return best
+        for digits in (2, 3, 4):
+            trial = self.attempt(refit(float(f"{value:.{digits}g}")))
+            if trial is not None and trial.residual <= max(best.residual, self.goal.node.prior):
+                return trial
         return best
 
     def screen(self, edit: Edit) -> float:
