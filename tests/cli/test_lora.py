@@ -98,8 +98,8 @@ def test_inspecting_tells_what_a_lora_is(lockstep, style):
     assert (said["targets"], said["family"], said["health"]) == ({"unet": 1}, None, [])
     names = ("lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn2_to_k", "lora_te_text_model_encoder_x")
     for width, family in ((768, "sd1"), (1024, "sd2"), (2048, "sdxl")):
-        tensors = {f"{names[0]}.lora_down.weight": torch.ones(4, width),
-                   f"{names[0]}.lora_up.weight": torch.ones(320, 4), f"{names[0]}.alpha": torch.tensor(2.0), f"{names[1]}.hada_w1_b": torch.ones(2, 2),
+        tensors = {f"{names[0]}.lora_down.weight": torch.ones(4, width), f"{names[0]}.alpha": torch.tensor(2.0),
+                   f"{names[0]}.lora_up.weight": torch.ones(320, 4), f"{names[1]}.hada_w1_b": torch.ones(2, 2),
                    "<s1>": torch.ones(768), "other": torch.ones(1)}  # fmt: skip
         save_file(tensors, "x.safetensors")
         said = json.loads(lockstep("lora", "inspect", "x.safetensors", "--json")[1])

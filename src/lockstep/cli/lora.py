@@ -23,7 +23,7 @@ AllowPickle = Annotated[
 def inspect(path: Annotated[Path, typer.Argument(help="A LoRA file or its folder.")], json: Json = False) -> None:
     """Tell what a LoRA is: dialect, kind, ranks, alphas, which models it changes, which family it was made for."""
     from ..loaders.lora import find_lora
-    from ..loaders.lora_merge import inspect_lora
+    from ..loaders.lora_inspect import inspect_lora
 
     if not path.exists():
         raise NotFoundError(f"There is no file or folder {path}.")
@@ -113,7 +113,7 @@ def extract(
     """Read the difference of two checkpoints off as a LoRA (by SVD), and tell the error that it leaves."""
     import torch
 
-    from ..loaders.lora_merge import extract as run
+    from ..loaders.lora_extract import extract as run
     from ..models.modeling import resolve_dtype
 
     wanted = resolve_dtype(dtype, torch.device("cpu")) or torch.float32

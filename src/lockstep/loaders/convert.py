@@ -156,7 +156,8 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
             if name not in places or kind.__name__ != _class_at(family, name):
                 advice = " Convert it by itself, and the others with the full VAE." * (kind is AutoencoderTiny)
                 raise UnsupportedError(
-                    f"The original layout of {family} has no place for the component {name!r} ({kind.__name__}).{advice}"
+                    f"The original layout of {family} has no place for the component {name!r} ({kind.__name__})."
+                    f"{advice}"
                 )
             layout, prefix = places[name]
             part = Part("text" if name.startswith("text") else name, layout, prefix, {})

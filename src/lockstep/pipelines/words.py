@@ -24,6 +24,7 @@ from ..tokenizers import Tokenizer
 
 Source = str | Path | Mapping[str, Tensor] | Tensor
 
+
 @dataclass(eq=False)
 class Vocabulary:
     """A tokenizer and its text encoder, as they were and with the words that were added."""

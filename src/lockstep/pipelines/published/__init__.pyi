@@ -74,7 +74,8 @@ def __getattr__(name: str) -> Any:
     ...
 class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['image2image'] | None
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
@@ -102,7 +103,8 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; clip_skip: int | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['inpainting'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['inpainting'] | None
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
@@ -132,7 +134,7 @@ class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False
     clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['controlnet_text2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['controlnet_text2image'] | None
 
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
@@ -164,7 +166,7 @@ class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, tota
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['controlnet_image2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['controlnet_image2image'] | None
 
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
@@ -196,7 +198,8 @@ class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, tota
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_inpainting'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['controlnet_inpainting'] | None
 
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
@@ -226,7 +229,7 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
 class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; clip_skip: int | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['text2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['text2image'] | None
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
@@ -255,7 +258,8 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
 class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; clip_skip: int | None; height: int | None; width: int | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['image2image'] | None
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
@@ -433,7 +437,7 @@ class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['editing'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['editing'] | None
 
 class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
@@ -491,7 +495,8 @@ class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
 class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['upscaling'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['upscaling'] | None
 
 class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
     low_res_scheduler: SchedulerMixin | None; safety_checker: StableDiffusionSafetyChecker | None
@@ -564,7 +569,7 @@ class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False)
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['depth2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['depth2image'] | None
 
 class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
     depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None

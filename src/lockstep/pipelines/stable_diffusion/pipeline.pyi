@@ -59,7 +59,7 @@ class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
     strength: float | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
 
 class _StableDiffusionSharedParts(TypedDict, total=False):
