@@ -7,7 +7,8 @@ LockstepError
 │   ├── FileFormatError    the file is truncated, malformed or of a refused kind
 │   └── WeightsError       tensors are missing, left over, or of another shape or dtype
 ├── InputError             a call got a value that it cannot use                         (also ValueError)
-│   └── UnknownNameError   the name is not one of the known ones; says which is meant
+│   ├── UnknownNameError   the name is not one of the known ones; says which is meant
+│   └── MachineError       this machine has no such device, or too little memory
 ├── BackendError           an attention backend is not installed or cannot do this call  (also RuntimeError)
 ├── UnsupportedError       this object cannot do what was asked                          (also NotImplementedError)
 ├── WiringError            blocks do not fit together: a value nobody produces, two types for one name
@@ -63,6 +64,10 @@ class UnknownNameError(InputError):
         listing = ", ".join(self.known) or "none"
         parts = [f"Unknown {kind} {name!r}{did_you_mean(name, self.known)}", f"Known: {listing}.", advice]
         super().__init__(" ".join(part for part in parts if part))
+
+
+class MachineError(InputError):
+    """This machine has no such device, or too little memory for what was asked."""
 
 
 class BackendError(LockstepError, RuntimeError):

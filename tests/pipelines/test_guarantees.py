@@ -286,7 +286,7 @@ def test_previews_and_events(pipe):
 
 
 def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeypatch):
-    from lockstep.pipelines.pipeline import brought_class
+    from lockstep.pipelines.finding import brought_class
 
     package = tmp_path / "toy-1.0.dist-info"
     package.mkdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -76,7 +76,7 @@ class MediaKind(ABC):
     def describe_input(self, value: Any) -> dict[str, Any] | None:
         """How a manifest names an input of this kind: by its hash, and the file where one is known."""
 
-    def carrying(self, value: Any, describe: Any) -> Any:
+    def carrying(self, value: Any, describe: Callable[[int], Describe]) -> Any:
         """An output whose items keep their manifest (`describe(index)`) when they are saved by their own means."""
         return value
 

@@ -13,6 +13,7 @@ from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .heun import HalfStep
 from .noise import Churn, Generators, draw_noise
+from .scheduling import FLOW
 from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas, shift_sigmas
 from .spacing import check_num_steps, check_num_train, explicit_grid
@@ -22,6 +23,7 @@ from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 class FlowMatchScheduler(SigmaGridMixin):
     """The grid of flow matching: timesteps are sigmas times the number of training timesteps."""
 
+    training = FLOW
     fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:
