@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
     from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
+    from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
     from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
@@ -138,6 +140,7 @@ if TYPE_CHECKING:
     from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
+    from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -147,25 +150,26 @@ __version__: str
 __all__ = [
     "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
     "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
-    "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel", "CLIPTextModelWithProjection",
-    "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection", "CMStochasticIterativeScheduler",
-    "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance", "CogVideoXDDIMScheduler",
-    "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec",
-    "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DepthToImageBlocks",
-    "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
-    "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
-    "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline",
-    "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline", "FluxTransformer2DModel",
-    "FrequencyDecoupledGuidance", "FrozenDict", "HeunDiscreteScheduler", "IPNDMScheduler", "InputParam",
-    "InstructPix2PixBlocks", "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
-    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
-    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiControlNetModel", "OutputParam", "PNDMScheduler",
-    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin",
-    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks",
-    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
-    "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
+    "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
+    "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
+    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin",
+    "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler",
+    "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
+    "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
+    "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
+    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
+    "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
+    "HeunDiscreteScheduler", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
+    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
+    "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
+    "ModularPipelineBlocks", "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance",
+    "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline",
+    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
     "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
     "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
     "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
@@ -174,6 +178,6 @@ __all__ = [
     "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T5EncoderModel", "T5Tokenizer",
     "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
-    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "attention_backend",
-    "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
+    "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -112,6 +112,8 @@ def close_to(name: object, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """`: did you mean 'prompt'?` when something known is close, else a full stop."""
-    close = close_to(name, known)
+    """`: did you mean 'prompt'?` when something known is close or longer by some words, else a full stop."""
+    names, part = list(known), str(name).lower()
+    longer = sorted((one for one in names if len(part) > 2 and part in one.lower()), key=len)
+    close = close_to(name, names) or next(iter(longer), None)
     return f": did you mean {close!r}?" if close else "."

@@ -15,9 +15,7 @@ def findings(folders: Iterable[Path]) -> list[Finding]:
     sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
     counted = [(path, len(path.read_text(encoding="utf-8").splitlines())) for path in sources]
     return [
-        Finding(
-            path, lines, f"has {lines} lines, {MOST_LINES} are the most: part it where it falls into two"
-        )
+        Finding(path, lines, f"has {lines} lines, {MOST_LINES} are the most: part it where it falls into two")
         for path, lines in counted
         if lines > MOST_LINES
     ]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError
 from .text import Describe
 
 
@@ -88,7 +88,10 @@ class MediaKind(ABC):
         """Refuse what `write` does not take."""
         for option in options:
             if option not in self.options:
-                raise UnknownNameError(f"option of a {self.name}", option, self.options)
+                others = ", ".join(self.options) or "nothing"
+                raise InputError(
+                    f"{option!r} has no meaning for a {self.name}, which takes {others} here: leave it out."
+                )
 
     @property
     def default_name(self) -> str:

@@ -109,6 +109,10 @@ class TreeMixin:
         """What a call gives."""
         return self._assembly.result
 
+    def input_limits(self) -> dict[str, dict[str, int]]:
+        """Limits of inputs that follow from the models: input -> what JSON schema calls them."""
+        return {}
+
     def schema(self) -> dict[str, Any]:
         """Inputs, results, workflows and components as JSON; reads no weights."""
         return faces.json_schema(self)
