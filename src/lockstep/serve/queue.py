@@ -144,7 +144,9 @@ def new_id() -> str:
 class Queue:
     """All jobs, and the only connection that writes; used by one thread at a time."""
 
-    def __init__(self, path: Path, room: Room | None = None, tell: Callable[[Event], None] = lambda event: None) -> None:
+    def __init__(
+        self, path: Path, room: Room | None = None, tell: Callable[[Event], None] = lambda event: None
+    ) -> None:
         self.room, self.tell = room or Room(), tell
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.row_factory = sqlite3.Row
@@ -358,7 +360,9 @@ class Queue:
         return self._value("SELECT sum(cost) FROM jobs WHERE state IN ('queued', 'running')") or 0.0
 
     def events_after(self, seq: int, limit: int = 1000) -> list[Event]:
-        rows = self._db.execute("SELECT seq, job, kind, time FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit))
+        rows = self._db.execute(
+            "SELECT seq, job, kind, time FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)
+        )
         return [Event(*row) for row in rows]
 
     def last_event(self) -> int:
@@ -403,7 +407,11 @@ class Queue:
         return [self._job(row) for row in self._db.execute(f"SELECT * FROM jobs WHERE {where}", values).fetchall()]
 
     def _job(self, row: sqlite3.Row) -> Job:
-        held = {name: row[name] for name in Job.__dataclass_fields__ if name not in ("outputs", "request", "result", "error")}
+        held = {
+            name: row[name]
+            for name in Job.__dataclass_fields__
+            if name not in ("outputs", "request", "result", "error")
+        }
         parsed = {name: None if row[name] is None else json.loads(row[name]) for name in ("request", "result", "error")}
         found = self._db.execute("SELECT * FROM outputs WHERE job = ? ORDER BY n", (row["id"],)).fetchall()
         outputs = [

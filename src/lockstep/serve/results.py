@@ -1,10 +1,10 @@
 """The data folder: what comes in and what goes out, files first and the row last.
 
-    queue.sqlite   the rows
-    inputs/        pictures that requests brought, decoded and written anew, named by their hash
-    work/          what the worker is writing; nothing in it counts
-    results/       what the rows name; only the web process puts something here
-    lock           held while a server uses the folder
+queue.sqlite   the rows
+inputs/        pictures that requests brought, decoded and written anew, named by their hash
+work/          what the worker is writing; nothing in it counts
+results/       what the rows name; only the web process puts something here
+lock           held while a server uses the folder
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ def _locked(path: Path) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise InputError(f"Another server uses the folder {path.parent}. Stop it, or choose another --data.") from None
+            raise InputError(
+                f"Another server uses the folder {path.parent}. Stop it, or choose another --data."
+            ) from None
     return file
 
 
