@@ -39,6 +39,7 @@ from ..models.modeling import resolve_device
 from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
+from .image_prompts import ImagePromptMixin
 from .loading import dtype_for, understood
 from .offload import Offload
 from .single_file import open_index, take_file_options
@@ -46,7 +47,10 @@ from .switches import SwitchesMixin
 
 Place = str | int | torch.device
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
-NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
+NEVER_HAD = (
+    *["safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker"],
+    *["controlnet", "adapter"],
+)
 NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
@@ -67,7 +71,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to

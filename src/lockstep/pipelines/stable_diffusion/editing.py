@@ -11,6 +11,7 @@ from ...guiders import Condition, TextAndImageGuidance
 from ..common.beside import PredictBeside, PrepareLatentsBeside
 from ..common.decode import Decode
 from ..common.denoise import Denoise
+from ..common.image_prompt import AutoImagePrompt
 from ..common.parts import GUIDER, Components
 from ..common.safety import CheckSafety
 from ..common.sizes import repeated
@@ -82,6 +83,7 @@ class InstructPix2PixBlocks(SequentialPipelineBlocks):
     block_classes = {
         "guidance": SetEditingGuidance,
         "text_encoder": EncodePrompt,
+        "image_prompt": AutoImagePrompt,
         "embed_guidance": EmbedGuidance,
         "start": StartEditing,
         "denoise": Denoise.with_parts(predict=PredictEdited),
