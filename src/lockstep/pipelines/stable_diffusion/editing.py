@@ -78,6 +78,7 @@ class InstructPix2PixBlocks(StableDiffusionBlocks):
     block_classes = StableDiffusionBlocks.table(
         guidance=SetEditingGuidance,
         control=None,
+        adapter=None,
         start=StartEditing,
         denoise=Denoise.with_parts(predict=PredictEdited),
         paste_crop=None,
