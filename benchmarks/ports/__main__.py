@@ -22,7 +22,7 @@ from lockstep.parity.comparison.answer import arranged_traces
 from lockstep.parity.comparison.results import Comparison, Standing
 
 from .backends import BACKENDS, is_installed, ported
-from .unet import GROUPS, HEADS, PLANTED, PUBLISHED, Choices, UNet, repaired, with_fault
+from .unet import GROUPS, HEADS, PLANTED, PUBLISHED, Choices, UNet
 
 CONFIG = {
     "sample_size": 8, "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
@@ -113,8 +113,8 @@ def main() -> int:
             if not is_installed(port):
                 print(f"{port}: not installed, left out")
                 continue
-            states = [("as published", PUBLISHED[port], ()), ("repaired", repaired(port), ())]
-            states += [(fault, with_fault(port, fault), PLANTED[fault][1]) for fault in PLANTED]
+            states = [("as published", PUBLISHED[port], ()), ("repaired", Choices(), ())]
+            states += [(fault, *PLANTED[fault]) for fault in PLANTED]
             for name, choices, right in states:
                 began = time.perf_counter()
                 answer = said(reference, port, choices, Path(folder))

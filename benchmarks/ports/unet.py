@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ class Choices:
     skip_first: bool = False
     feed_forward_residual: bool = True
     silu_before_time: bool = True
-    bias_of_proj_out: bool = True
 
 
 # What others published: the reference library's Flax UNet and the MLX example have these.
@@ -48,15 +47,6 @@ PLANTED: dict[str, tuple[Choices, tuple[str, ...]]] = {
     "feed-forward without residual": (Choices(feed_forward_residual=False), ("left_out",)),
     "no SiLU before the time projection": (Choices(silu_before_time=False), ("activation", "left_out")),
 }
-
-
-def with_fault(port: str, fault: str) -> Choices:
-    """The fault in a port that is otherwise right."""
-    return PLANTED[fault][0] if fault else PUBLISHED[port]
-
-
-def repaired(port: str) -> Choices:
-    return replace(Choices(), resnet_eps=PUBLISHED[port].resnet_eps)
 
 
 class UNet:
