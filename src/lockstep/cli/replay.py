@@ -10,7 +10,7 @@ import typer
 from ..errors import ReplayError, UnknownNameError
 from .console import out, print_json
 from .exit_codes import ExitCode
-from .options import Json, Overwrite
+from .options import AllowPickle, Json, Overwrite
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def replay(
             "name: style.safetensors=./loras/style.safetensors",
         ),
     ] = None,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Make a picture or video again and compare every pixel; a lossy file within the tolerance of its format."""
@@ -43,7 +44,7 @@ def replay(
             f"{file} holds the first frames of a run that did not end; there is no whole result to compare."
         )
     targets = Targets(output, kind, 1, overwrite) if output is not None else None
-    result = run_again(manifest, Places(file, moved or []), model)
+    result = run_again(manifest, Places(file, moved or []), model, allow_pickle)
     parts, index = result.parts(), manifest.get(kind.place, 0)
     if not 0 <= index < len(parts):
         raise ReplayError(f"The manifest in {file} names number {index} of a run that makes {len(parts)}.")
@@ -139,7 +140,7 @@ class Places:
                 raise UnknownNameError("input (written name=file)", name, known)
 
 
-def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> Any:
+def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow_pickle: bool = False) -> Any:
     """The result of the run that a manifest describes."""
     import lockstep
 
@@ -159,25 +160,30 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
     made_by = manifest.get("pipeline")
     is_public = made_by in lockstep.__all__ and str(made_by).endswith("Pipeline")
     owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
-    said = file_options_again(manifest, source, places)
+    said = file_options_again(manifest, source, places, allow_pickle)
     pipe = owner.from_pretrained(
         source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"), **said
     )
     for name, parts in given.items():
-        setattr(pipe, name, given_model(name, parts, dtype, places))
+        setattr(pipe, name, given_model(name, parts, dtype, places, allow_pickle))
     load_adapters(pipe, adapters, places)
-    load_words(pipe, manifest.get("embeddings", []), places)
+    load_words(pipe, manifest.get("embeddings", []), places, allow_pickle)
+    switch_on(pipe, manifest, places, allow_pickle)
     for name, entry in manifest["components"].items():
         if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 
 
-def file_options_again(manifest: dict[str, Any], source: str, places: Places) -> dict[str, Any]:
+def file_options_again(
+    manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool
+) -> dict[str, Any]:
     """What was said about a model that is one file; nothing where the model is a folder now."""
     from ..loaders.header import is_checkpoint
 
-    said = dict(manifest.get("model_options", {})) if is_checkpoint(source) else {}
+    if not is_checkpoint(source):
+        return {}
+    said = {**manifest.get("model_options", {}), **({"allow_pickle": True} if allow_pickle else {})}
     if isinstance(said.get("config"), str):
         found = places.find("config", said["config"])
         if found is None:
@@ -209,7 +215,7 @@ def names_of_files(manifest: dict[str, Any]) -> list[str]:
     }
     models = {name: [part["folder"] for part in parts] for name, parts in manifest.get("given", {}).items()}
     files = [one for several in [*inputs.values(), *models.values()] for one in several]
-    files += [entry["file"] for kind in ("adapters", "embeddings") for entry in manifest.get(kind, [])]
+    files += [one["file"] for key in ("adapters", "embeddings", "ip_adapters") for one in manifest.get(key, [])]
     files += [manifest.get("model_options", {}).get("config")]
     names = [name for name, several in [*inputs.items(), *models.items()] if several]
     names += ["config"] if "config" in manifest.get("model_options", {}) else []
@@ -256,7 +262,7 @@ def same_input(name: str, recorded: dict[str, Any], places: Places) -> Any:
     return value
 
 
-def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Places) -> Any:
+def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Places, allow_pickle: bool = False) -> Any:
     """A model that was given to the pipeline, from the folder it had been loaded from; several act as one."""
     from ..blocks.params import public_class
 
@@ -268,12 +274,13 @@ def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Plac
                 "Save it with save_pretrained and load it before the run, then its pictures can be made again."
             )
         folder = places.find(name, part["folder"])
-        if folder is None or not folder.is_dir():
+        if folder is None or not folder.exists():
             raise ReplayError(
                 f"The picture was made with the {name!r} in {part['folder']}, which is not there now: "
                 f"--input {name}=FOLDER."
             )
-        loaded.append(public_class(part["class"], f"component {name!r}").from_pretrained(folder, dtype=dtype))
+        kind = public_class(part["class"], f"component {name!r}")
+        loaded.append(kind.from_pretrained(folder, dtype=dtype, allow_pickle=allow_pickle))
     return loaded if len(loaded) > 1 else loaded[0]
 
 
@@ -289,7 +296,7 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
         model.set_adapters(names, [own[name] for name in names])
 
 
-def load_words(pipe: Any, embeddings: list[dict[str, Any]], places: Places) -> None:
+def load_words(pipe: Any, embeddings: list[dict[str, Any]], places: Places, allow_pickle: bool) -> None:
     """The textual inversions that a picture was made with, by the words that they had; only the same file will do."""
     import hashlib
 
@@ -298,7 +305,7 @@ def load_words(pipe: Any, embeddings: list[dict[str, Any]], places: Places) -> N
         if hashlib.sha256(file.read_bytes()).hexdigest() != entry["sha256"]:
             raise ReplayError(f"{file} is not the embedding that the picture was made with: its hash differs.")
         token = entry["tokens"][0] if len(entry["tokens"]) == 1 else None
-        pipe.load_textual_inversion(file, token, allow_pickle=file.suffix != ".safetensors")
+        pipe.load_textual_inversion(file, token, allow_pickle=allow_pickle)
 
 
 def found_again(kind: str, recorded: dict[str, Any], places: Places) -> Path:
@@ -308,9 +315,25 @@ def found_again(kind: str, recorded: dict[str, Any], places: Places) -> Path:
     if file is None or not file.is_file():
         raise ReplayError(
             f"The picture was made with the {kind} {recorded['file']}, which is not there now "
-            f"(sha256 {recorded['sha256'][:12]}…): --input {name}=FILE."
+            f"(sha256 {str(recorded['sha256'])[:12]}…): --input {name}=FILE."
         )
     return file
+
+
+def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle: bool) -> None:
+    """IP-Adapters and FreeU as they were."""
+    found = []
+    for adapter in manifest.get("ip_adapters", []):
+        if adapter["file"] is None:
+            raise ReplayError(
+                "The picture was made with an IP-Adapter that came from no file. Save it as one and load it from there."
+            )
+        found.append(found_again("IP-Adapter", adapter, places))
+    if found:
+        pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
+        pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))
+    if "freeu" in manifest:
+        pipe.enable_freeu(*(manifest["freeu"].get(name) for name in ("s1", "s2", "b1", "b2")))
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -329,6 +352,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     for was, now in zip(before.get("adapters", []), after.get("adapters", []), strict=False):
         if was["sha256"] != now["sha256"]:
             told.append(f"the LoRA {was['file']} was {was['sha256'][:12]}…, is {now['sha256'][:12]}…")
+    for was, now in zip(before.get("ip_adapters", []), after.get("ip_adapters", []), strict=False):
+        if was["sha256"] != now["sha256"]:
+            told.append(f"the IP-Adapter {was['file']} was {was['sha256'][:12]}…, is {now['sha256'][:12]}…")
     for name, was in before.get("weights", {}).items():
         if was != after.get("weights", {}).get(name):
             told.append(f"the weights of {name} were {was[:12]}…, are {str(after.get('weights', {}).get(name))[:12]}…")
