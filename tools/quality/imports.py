@@ -14,8 +14,9 @@ BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "i
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
     "tokenizers": set(),
-    "attention": set(),
-    "models": {"attention"},
+    "kernels": set(),
+    "attention": {"kernels"},
+    "models": {"attention", "kernels"},
     "schedulers": set(),
     "guiders": {"attention"},
     "loaders": {"models", "tokenizers"},
