@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,9 +55,18 @@ class Library:
         return -(-columns // self.panel) * self.panel
 
 
-@functools.cache
+_found: tuple[Library | None, str | None] | None = None  # a plain variable: torch.compile looks through it
+
+
 def _outcome() -> tuple[Library | None, str | None]:
-    """The library, or why there is none."""
+    """The library, or why there is none; looked for once."""
+    global _found
+    if _found is None:
+        _found = _look()
+    return _found
+
+
+def _look() -> tuple[Library | None, str | None]:
     wanted = os.environ.get(SWITCH, "")
     if wanted == "off":
         return None, f"{SWITCH} is off"

@@ -14,6 +14,7 @@ from torch import nn
 from .. import kernels
 from ..attention import AttentionModuleMixin
 from ..errors import UnsupportedError
+from ..kernels import operators
 from . import fast_layers
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .layers import GEGLU, ResnetBlock2D
@@ -66,15 +67,21 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
     make_plain(model)
     errors = {name: found for name, found in _tried(model)}
     left = tuple(name for name, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs))
+    inside = {f"{name}.proj" for name, module in model.named_modules() if isinstance(module, GEGLU)}  # computed with it
     changed = 0
     for name, module in model.named_modules():
         fast = fast_class(type(module))
-        if fast is not None and name not in left:
+        if fast is not None and name not in inside:
             module._plain_class = type(module)  # type: ignore[assignment]
             module.__class__ = fast
-            changed += 1
+            if name in left:
+                module.by_torch = True  # type: ignore[assignment]
+            changed += name not in left
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
             module.set_attention_backend(BACKEND)
+    for module in model.modules():
+        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
+            module.prepared()
     kept = [found for name, found in errors.items() if name not in left]
     worst = [max(column, default=0.0) for column in zip(*kept, strict=True)] or [0.0, 0.0]
     return Acceleration(level, changed, *worst, left)
@@ -86,7 +93,8 @@ def make_plain(model: nn.Module) -> None:
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
             module.__class__ = plain
-            module.__dict__.pop("_prepared", None)
+            for made in ("_prepared", "by_torch"):
+                module.__dict__.pop(made, None)
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") == BACKEND:
             module.set_attention_backend(None)
 

@@ -21,19 +21,35 @@ Tensor = torch.Tensor
 STORED = 420_000  # in times out channels up to which a convolution's transformed weights are kept: 4 x their size
 
 
-class Prepared:
+class Fast:
+    """A layer with a kernel of our own."""
+
+    by_torch = False  # its kernel was found to be less exact than torch's on this layer
+
+    def takes(self, *tensors: Tensor | None) -> bool:
+        """Can the kernel compute this layer on these tensors?"""
+        return not self.by_torch and operators.takes(*tensors)
+
+
+class Prepared(Fast):
     """What a layer has computed from its weights, for as long as these are the same."""
 
     _prepared: tuple[tuple[Any, ...], Any] | None = None
 
-    def prepare(self) -> Any:
-        """What is computed from the weights."""
+    def sources(self) -> tuple[Tensor, ...]:
+        """The weights that it is computed from."""
         raise NotImplementedError
 
-    def prepared(self, *weights: Tensor) -> Any:
-        """What `prepare` gave for these weights, made now if they are new."""
-        state = tuple((weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights)
+    def prepare(self) -> Any:
+        """What is computed from them."""
+        raise NotImplementedError
+
+    def prepared(self) -> Any:
+        """What `prepare` gave, made now if the weights are new. A compiled model takes what is there."""
         kept = self._prepared
+        if torch.compiler.is_compiling() and kept is not None:
+            return kept[1]
+        state = tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
         if kept is None or kept[0] != state:
             with torch.no_grad():
                 kept = self._prepared = state, self.prepare()
@@ -43,14 +59,17 @@ class Prepared:
 class FastLinear(Prepared, nn.Linear):
     """A linear layer, with what is added to its result."""
 
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
     def prepare(self) -> Tensor:
         return calls.pack_linear(library(), self.weight)
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
-        if not operators.takes(input, self.weight, residual):
+        if not self.takes(input, self.weight, residual):
             result = super().forward(input)
             return result if residual is None else result + residual
-        return operators.linear(input, self.prepared(self.weight), self.bias, residual, self.out_features)
+        return operators.linear(input, self.prepared(), self.bias, residual, self.out_features)
 
 
 class FastConvolution(Prepared, nn.Conv2d):
@@ -63,6 +82,9 @@ class FastConvolution(Prepared, nn.Conv2d):
         if plain and self.kernel_size == (3, 3) and self.padding == (1, 1):
             return "" if self.in_channels % lanes or self.out_channels % lanes else "winograd"
         return "linear" if plain and self.kernel_size == (1, 1) and self.padding == (0, 0) else ""
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
 
     @property
     def stored(self) -> bool:
@@ -77,9 +99,9 @@ class FastConvolution(Prepared, nn.Conv2d):
         return kind, calls.channels_last(self.weight)
 
     def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
-        if not operators.takes(input, self.weight, image_bias, residual):
+        if not self.takes(input, self.weight, image_bias, residual):
             return added(super().forward(input), image_bias, residual)
-        kind, weight = self.prepared(self.weight)
+        kind, weight = self.prepared()
         if kind == "winograd":
             bias = self.bias if image_bias is None else image_bias if self.bias is None else self.bias + image_bias
             return operators.convolution(input, weight, bias, residual, self.out_channels, self.stored)
@@ -98,11 +120,11 @@ def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) ->
     return result if residual is None else result + residual
 
 
-class FastGroupNorm(nn.GroupNorm):
+class FastGroupNorm(Fast, nn.GroupNorm):
     """A group norm of a feature map, with SiLU behind it in the same pass where it is asked for."""
 
     def forward(self, input: Tensor, silu: bool = False) -> Tensor:
-        fits = input.ndim == 4 and self.affine and operators.takes(input, self.weight, self.bias)
+        fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
         if not fits or self.num_channels % library().lanes:
             result = super().forward(input)
             return F.silu(result) if silu else result
@@ -112,15 +134,18 @@ class FastGroupNorm(nn.GroupNorm):
 class FastGEGLU(Prepared, GEGLU):
     """A gated projection whose gate is applied before anything is written."""
 
+    def sources(self) -> tuple[Tensor, ...]:
+        return self.proj.weight, self.proj.bias
+
     def prepare(self) -> tuple[Tensor, Tensor]:
         own = library()
         return calls.pack_linear(own, calls.interleaved(own, self.proj.weight)), calls.interleaved(own, self.proj.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        plain = isinstance(self.proj, FastLinear)  # and no adapter around it
-        if not plain or not operators.takes(hidden_states, self.proj.weight) or self.width % library().lanes:
+        plain = type(self.proj) is nn.Linear  # and no adapter around it
+        if not plain or not self.takes(hidden_states, self.proj.weight) or self.width % library().lanes:
             return super().forward(hidden_states)
-        packed, bias = self.prepared(self.proj.weight, self.proj.bias)
+        packed, bias = self.prepared()
         return operators.geglu(hidden_states, packed, bias, self.width)
 
     @property
