@@ -27,7 +27,9 @@ def assert_close(result, exact, bound=2e-6):
     assert (result.double() - exact).norm() <= bound * exact.norm()
 
 
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (13, 33, 31), (400, 700, 64), (7, 1300, 100), (193, 64, 33)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 1, 1), (13, 33, 31), (400, 700, 64), (7, 1300, 100), (193, 64, 33)]
+)
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_linear(rows, depth, columns, with_bias):
     x, weight, residual = torch.randn(rows, depth), torch.randn(columns, depth), torch.randn(rows, columns)
@@ -81,7 +83,11 @@ def test_group_norm_also_far_from_zero(silu, mean):
 @pytest.mark.parametrize("width", [8, 40, 64, 80, 128, 160])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 77), (100, 300), (49, 128)])
 def test_attention(width, queries, keys):
-    query, key, value = torch.randn(2, queries, 3, width), torch.randn(2, keys, 3, width), torch.randn(2, keys, 3, width)
+    query, key, value = (
+        torch.randn(2, queries, 3, width),
+        torch.randn(2, keys, 3, width),
+        torch.randn(2, keys, 3, width),
+    )
     heads = [tensor.double().transpose(1, 2) for tensor in (query, key, value)]
     exact = F.scaled_dot_product_attention(*heads).transpose(1, 2)
     assert_close(operators.attention(query, key, value, None, width**-0.5), exact)
@@ -92,7 +98,9 @@ def test_attention_of_projections_that_lie_side_by_side_and_with_large_scores():
     query, key, value = (part.unflatten(-1, (4, 24)) for part in joined.split(96, dim=-1))
     heads = [tensor.double().transpose(1, 2) for tensor in (query, key, value)]
     exact = F.scaled_dot_product_attention(*heads, scale=20.0).transpose(1, 2)
-    assert_close(operators.attention(query, key, value, None, 20.0), exact, 2e-5)  # fp32's own error of scores near 1000
+    assert_close(
+        operators.attention(query, key, value, None, 20.0), exact, 2e-5
+    )  # fp32's own error of scores near 1000
 
 
 def test_attention_leaves_out_keys_that_a_bias_takes_away():

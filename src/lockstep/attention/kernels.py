@@ -71,7 +71,9 @@ def run_native(call: AttentionCall) -> Tensor:
 
 def run_own(call: AttentionCall) -> Tensor:
     """Our own kernel where it can compute this, torch's elsewhere."""
-    query, key, value = (one if one.stride(3) == 1 and one.stride(2) == one.shape[3] else one.contiguous() for one in call.tensors())
+    query, key, value = (
+        one if one.stride(3) == 1 and one.stride(2) == one.shape[3] else one.contiguous() for one in call.tensors()
+    )
     batch, queries, heads, width = query.shape
     by_key = call.attn_mask is None or call.attn_mask.shape[1:3] == (1, 1)  # the same for all heads and queries
     fits = by_key and not (call.dropout_p or call.is_causal) and key.shape[2] == heads and value.shape[3] == width

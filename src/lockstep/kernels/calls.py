@@ -31,7 +31,9 @@ def pack_linear(library: Library, weight: Tensor) -> Tensor:
     return packed
 
 
-def linear(library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
+def linear(
+    library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int
+) -> Tensor:
     """x W' + bias + residual."""
     x, depth = x.contiguous(), x.shape[-1]
     y = x.new_empty((*x.shape[:-1], columns))
@@ -81,7 +83,9 @@ def convolution(
     return y
 
 
-def group_norm(library: Library, x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
+def group_norm(
+    library: Library, x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool
+) -> Tensor:
     """GroupNorm of a feature map, and SiLU behind it."""
     x = channels_last(x)
     batch, channels, height, width = x.shape
@@ -91,7 +95,9 @@ def group_norm(library: Library, x: Tensor, groups: int, weight: Tensor, bias: T
     return y
 
 
-def attention(library: Library, query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
+def attention(
+    library: Library, query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float
+) -> Tensor:
     """softmax(scale Q K' + bias) V of tensors (batch, tokens, heads, width) whose heads lie side by side."""
     batch, queries, heads, width = query.shape
     out = query.new_empty((batch, queries, heads, width))

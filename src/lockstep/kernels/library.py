@@ -44,7 +44,9 @@ class Library:
         self.name = path.name.split(".")[0].removeprefix("_")
         self._loaded = ctypes.CDLL(str(path))
         self.lanes: int = self._loaded.lockstep_lanes()
-        self.panel = 2 * self.lanes  # columns of a product that are computed together; packed weights are filled up to it
+        self.panel = (
+            2 * self.lanes
+        )  # columns of a product that are computed together; packed weights are filled up to it
         for name, arguments in ARGUMENTS.items():
             function = getattr(self._loaded, f"lockstep_{name}")
             function.argtypes, function.restype = arguments, None

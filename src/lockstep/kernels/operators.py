@@ -26,7 +26,11 @@ def takes(*tensors: Tensor | None) -> bool:
         return False
     return all(
         tensor is None
-        or (tensor.dtype == torch.float32 and tensor.device.type == "cpu" and not (tensor.requires_grad and torch.is_grad_enabled()))
+        or (
+            tensor.dtype == torch.float32
+            and tensor.device.type == "cpu"
+            and not (tensor.requires_grad and torch.is_grad_enabled())
+        )
         for tensor in tensors
     )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -65,8 +63,9 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
     if reason is not None:
         raise UnsupportedError(f"There are no kernels of our own here: {reason}.")
     make_plain(model)
-    errors = {name: found for name, found in _tried(model)}
-    left = tuple(name for name, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs))
+    errors = _tried(model)
+    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
+    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     inside = {f"{name}.proj" for name, module in model.named_modules() if isinstance(module, GEGLU)}  # computed with it
     changed = 0
     for name, module in model.named_modules():
@@ -82,7 +81,7 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
     for module in model.modules():
         if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
             module.prepared()
-    kept = [found for name, found in errors.items() if name not in left]
+    kept = [found for kind, found in errors.items() if kind not in inexact]
     worst = [max(column, default=0.0) for column in zip(*kept, strict=True)] or [0.0, 0.0]
     return Acceleration(level, changed, *worst, left)
 
@@ -95,27 +94,34 @@ def make_plain(model: nn.Module) -> None:
             module.__class__ = plain
             for made in ("_prepared", "by_torch"):
                 module.__dict__.pop(made, None)
-        elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") == BACKEND:
+        elif (
+            isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") == BACKEND
+        ):
             module.set_attention_backend(None)
 
 
+Kind = tuple[object, ...]
+
+
+def _kind(module: nn.Module) -> Kind:
+    """Layers of one kind have one class and the same sizes."""
+    return type(module), *(tuple(parameter.shape) for parameter in module.parameters(recurse=False))
+
+
 @torch.no_grad()
-def _tried(model: nn.Module) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Relative L2 to fp64 of one layer of each kind and size, by our kernel and by torch's."""
-    seen: Counter[tuple[object, ...]] = Counter()
-    for name, module in model.named_modules():
-        fast = fast_class(type(module))
-        x = _example(module) if fast is not None else None
+def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
+    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's."""
+    found: dict[Kind, tuple[float, float]] = {}
+    for module in model.modules():
+        fast, kind = fast_class(type(module)), _kind(module)
+        x = None if fast is None or kind in found else _example(module)
         if fast is None or x is None:
             continue
-        kind = (type(module), *(tuple(parameter.shape) for parameter in module.parameters()))
-        seen[kind] += 1
-        if seen[kind] > 1:
-            continue
-        alone = copy.copy(module)  # shares the weights, not the class
-        alone.__class__ = fast
+        own = copy.copy(module)  # shares the weights, not the class
+        own.__class__ = fast
         exact = copy.deepcopy(module).double()(x.double())
-        yield name, (_distance(alone(x), exact), _distance(module(x), exact))
+        found[kind] = _distance(own(x), exact), _distance(module(x), exact)
+    return found
 
 
 def _example(module: nn.Module) -> torch.Tensor | None:
