@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "__main__": {"cli"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
+        "kernels",
         "media",
         "pipelines",
         "blocks",

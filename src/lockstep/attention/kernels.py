@@ -74,7 +74,7 @@ def run_own(call: AttentionCall) -> Tensor:
     query, key, value = (
         one if one.stride(3) == 1 and one.stride(2) == one.shape[3] else one.contiguous() for one in call.tensors()
     )
-    batch, queries, heads, width = query.shape
+    batch, _, heads, width = query.shape
     by_key = call.attn_mask is None or call.attn_mask.shape[1:3] == (1, 1)  # the same for all heads and queries
     fits = by_key and not (call.dropout_p or call.is_causal) and key.shape[2] == heads and value.shape[3] == width
     if not fits or width % 8 or width > OWN_WIDTH or not own.operators.takes(query, key, value, call.bias()):

@@ -62,7 +62,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def pack_convolution(library: Library, weight: Tensor, stored: bool) -> Tensor:
-    """A weight (out, in, 3, 3) in panels: transformed (`stored`, four times the size), or to be transformed while used."""
+    """A weight (out, in, 3, 3) in panels: transformed (`stored`, four times the size), or to be while it is used."""
     out, into = weight.shape[:2]
     packed = aligned((36 if stored else 9) * into * library.padded(out))
     library.pack_convolution(address(weight.contiguous()), address(packed), into, out, stored, torch.get_num_threads())

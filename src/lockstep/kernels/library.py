@@ -104,6 +104,19 @@ def library() -> Library | None:
     return _outcome()[0]
 
 
+def found() -> Library:
+    """The kernels of this processor, for who knows that there are some."""
+    own = library()
+    assert own is not None, why_not()
+    return own
+
+
 def why_not() -> str | None:
     """Why there are no kernels here; None where there are."""
     return _outcome()[1]
+
+
+def describe() -> str:
+    """One line for bug reports: which kernels are in use, or why none."""
+    own = library()
+    return f"none: {why_not()}" if own is None else f"{own.name}, {own.lanes} floats at once"

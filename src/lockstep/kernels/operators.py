@@ -1,4 +1,4 @@
-"""The kernels as torch operators (`torch.ops.lockstep.…`), which `torch.compile` keeps whole and `meta` tensors pass through.
+"""The kernels as torch operators (`torch.ops.lockstep.…`): `torch.compile` keeps them whole, `meta` tensors pass.
 
 They have no gradient: who calls them has to take torch's own way where one is recorded (`takes`).
 """
@@ -8,16 +8,10 @@ from __future__ import annotations
 import torch
 
 from . import calls
-from .library import Library, library
+from .library import found, library
 
 Tensor = torch.Tensor
 _OPERATORS = torch.library.Library("lockstep", "DEF")
-
-
-def _own() -> Library:
-    own = library()
-    assert own is not None, "operators are called where `takes` has said yes"
-    return own
 
 
 def takes(*tensors: Tensor | None) -> bool:
@@ -36,7 +30,7 @@ def takes(*tensors: Tensor | None) -> bool:
 
 
 def _linear(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
-    return calls.linear(_own(), x, packed, bias, residual, columns)
+    return calls.linear(found(), x, packed, bias, residual, columns)
 
 
 def _linear_shape(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
@@ -44,7 +38,7 @@ def _linear_shape(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tens
 
 
 def _geglu(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
-    return calls.geglu(_own(), x, packed, bias, columns)
+    return calls.geglu(found(), x, packed, bias, columns)
 
 
 def _geglu_shape(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
@@ -54,7 +48,7 @@ def _geglu_shape(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tenso
 def _convolution(
     x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool
 ) -> Tensor:
-    return calls.convolution(_own(), x, packed, bias, residual, out, stored)
+    return calls.convolution(found(), x, packed, bias, residual, out, stored)
 
 
 def _convolution_shape(
@@ -64,7 +58,7 @@ def _convolution_shape(
 
 
 def _group_norm(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
-    return calls.group_norm(_own(), x, groups, weight, bias, eps, silu)
+    return calls.group_norm(found(), x, groups, weight, bias, eps, silu)
 
 
 def _group_norm_shape(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
@@ -72,7 +66,7 @@ def _group_norm_shape(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps:
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
-    return calls.attention(_own(), query, key, value, key_bias, scale)
+    return calls.attention(found(), query, key, value, key_bias, scale)
 
 
 def _attention_shape(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:

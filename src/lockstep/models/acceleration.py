@@ -1,9 +1,8 @@
-"""The layers of a model computed by our own kernels, at torch's own error, each tried on its own weights before; and back."""
+"""The layers of a model computed by our own kernels, each tried on its own weights before; and back."""
 
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from ..attention import AttentionModuleMixin
 from ..errors import UnsupportedError
 from ..kernels import operators
 from . import fast_layers
+from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .layers import GEGLU, ResnetBlock2D
 
@@ -46,15 +46,12 @@ class Acceleration:
         return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}"
 
 
-@functools.cache
 def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
     """The fast class of a layer's class; a subclass that follows the dtype of its input keeps its own way back."""
-    for base, fast in FAST.items():
-        if plain is base:
-            return fast
-        if plain.__bases__ == (base,) and plain.__module__ == "lockstep.models.autoencoders.parts":
-            return type(fast.__name__, (fast, plain), {"__module__": fast.__module__})
-    return None
+    if plain not in FAST and plain.__module__ == parts.__name__ and plain.__bases__[0] in FAST:
+        fast = FAST[plain.__bases__[0]]
+        FAST[plain] = type(fast.__name__, (fast, plain), {"__module__": fast.__module__})
+    return FAST.get(plain)
 
 
 def make_fast(model: nn.Module, level: str) -> Acceleration:
@@ -71,10 +68,10 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
     for name, module in model.named_modules():
         fast = fast_class(type(module))
         if fast is not None and name not in inside:
-            module._plain_class = type(module)  # type: ignore[assignment]
+            module._plain_class = type(module)
             module.__class__ = fast
             if name in left:
-                module.by_torch = True  # type: ignore[assignment]
+                module.by_torch = True
             changed += name not in left
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
             module.set_attention_backend(BACKEND)
@@ -82,8 +79,8 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
         if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
             module.prepared()
     kept = [found for kind, found in errors.items() if kind not in inexact]
-    worst = [max(column, default=0.0) for column in zip(*kept, strict=True)] or [0.0, 0.0]
-    return Acceleration(level, changed, *worst, left)
+    worst = max((own for own, _ in kept), default=0.0)
+    return Acceleration(level, changed, worst, max((torchs for _, torchs in kept), default=0.0), left)
 
 
 def make_plain(model: nn.Module) -> None:

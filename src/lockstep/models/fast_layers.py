@@ -1,7 +1,7 @@
 """Layers that compute by our own kernels where these can, and as they are written elsewhere.
 
-A layer becomes fast by changing its class to one of these and back: parameters, names, hooks and files stay as they are.
-Weights are prepared at the first call, and again when somebody has changed them. Feature maps have their channels last.
+A layer becomes fast by changing its class to one of these, and back: parameters, names, hooks and files stay as they
+are. Weights are prepared once, and again when somebody has changed them. Feature maps have their channels last.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..kernels import calls, library, operators
+from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .layers import GEGLU, ResnetBlock2D
 
@@ -63,7 +63,7 @@ class FastLinear(Prepared, nn.Linear):
         return (self.weight,)
 
     def prepare(self) -> Tensor:
-        return calls.pack_linear(library(), self.weight)
+        return calls.pack_linear(found(), self.weight)
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         if not self.takes(input, self.weight, residual):
@@ -73,12 +73,12 @@ class FastLinear(Prepared, nn.Linear):
 
 
 class FastConvolution(Prepared, nn.Conv2d):
-    """A convolution: 3x3 by Winograd's way, 1x1 as a linear layer, any other by torch; a bias for each image, a residual."""
+    """A convolution: 3x3 by Winograd's way, 1x1 as a linear layer, else torch's; a bias an image, a residual."""
 
     def kind(self) -> str:
         """Which of our kernels computes it, if one does."""
         plain = self.groups == 1 and self.stride == (1, 1) == self.dilation and self.padding_mode == "zeros"
-        lanes = library().lanes
+        lanes = found().lanes
         if plain and self.kernel_size == (3, 3) and self.padding == (1, 1):
             return "" if self.in_channels % lanes or self.out_channels % lanes else "winograd"
         return "linear" if plain and self.kernel_size == (1, 1) and self.padding == (0, 0) else ""
@@ -93,9 +93,9 @@ class FastConvolution(Prepared, nn.Conv2d):
     def prepare(self) -> tuple[str, Tensor]:
         kind = self.kind()
         if kind == "winograd":
-            return kind, calls.pack_convolution(library(), self.weight, self.stored)
+            return kind, calls.pack_convolution(found(), self.weight, self.stored)
         if kind == "linear":
-            return kind, calls.pack_linear(library(), self.weight.flatten(1))
+            return kind, calls.pack_linear(found(), self.weight.flatten(1))
         return kind, calls.channels_last(self.weight)
 
     def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
@@ -125,7 +125,7 @@ class FastGroupNorm(Fast, nn.GroupNorm):
 
     def forward(self, input: Tensor, silu: bool = False) -> Tensor:
         fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
-        if not fits or self.num_channels % library().lanes:
+        if not fits or self.num_channels % found().lanes:
             result = super().forward(input)
             return F.silu(result) if silu else result
         return operators.group_norm(input, self.num_groups, self.weight, self.bias, self.eps, silu)
@@ -138,12 +138,12 @@ class FastGEGLU(Prepared, GEGLU):
         return self.proj.weight, self.proj.bias
 
     def prepare(self) -> tuple[Tensor, Tensor]:
-        own = library()
+        own = found()
         return calls.pack_linear(own, calls.interleaved(own, self.proj.weight)), calls.interleaved(own, self.proj.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         plain = type(self.proj) is nn.Linear  # and no adapter around it
-        if not plain or not self.takes(hidden_states, self.proj.weight) or self.width % library().lanes:
+        if not plain or not self.takes(hidden_states, self.proj.weight) or self.width % found().lanes:
             return super().forward(hidden_states)
         packed, bias = self.prepared()
         return operators.geglu(hidden_states, packed, bias, self.width)
@@ -154,15 +154,15 @@ class FastGEGLU(Prepared, GEGLU):
 
 
 class FastResnetBlock2D(ResnetBlock2D):
-    """A resnet of the UNet: norms with their activation, the time embedding as a bias, the shortcut added by a convolution."""
+    """A resnet of the UNet: norms with their activation, the time embedding as a bias, the shortcut as a residual."""
 
     def forward(self, hidden_states: Tensor, temb: Tensor | None = None) -> Tensor:
         plain = isinstance(self.nonlinearity, nn.SiLU) and self.output_scale_factor == 1.0 and not self.training
         if not plain or (self.time_scale_shift == "scale_shift" and temb is not None):
             return super().forward(hidden_states, temb)
         shortcut = hidden_states if self.conv_shortcut is None else self.conv_shortcut(hidden_states)
-        no_time = self.time_emb_proj is None or temb is None
-        time = None if no_time else self.time_emb_proj(F.silu(temb))
+        told = self.time_emb_proj is not None and temb is not None
+        time = self.time_emb_proj(F.silu(temb)) if told else None  # type: ignore[misc, arg-type]
         hidden_states = self.conv1(self.norm1(hidden_states, silu=True), time)
         return self.conv2(self.norm2(hidden_states, silu=True), None, shortcut)
 
