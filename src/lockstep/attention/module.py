@@ -15,6 +15,13 @@ from ..errors import InputError, UnsupportedError
 from .backends import get_backend
 
 
+class AttnProcessorMixin:
+    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, and how tokens are shared out."""
+
+    _attention_backend: str | None = None
+    _parallel_config: object | None = None
+
+
 class AttentionModuleMixin:
     """Processors, fused projections and a backend of its own, for an `nn.Module` with `to_q`, `to_k`, `to_v`.
 

@@ -36,7 +36,6 @@ class Value:
 
 POSITIVE = {"minimum": 1}
 FRACTION = {"minimum": 0.0, "maximum": 1.0}
-PIXELS = {"minimum": 8, "multiple_of": 8}
 
 # What a person gives.
 PROMPTS = {
@@ -98,8 +97,8 @@ PICTURES = {
     ),
 }
 SIZES = {
-    "height": Value(int, "Height of the picture in pixels.", range=PIXELS),
-    "width": Value(int, "Width of the picture in pixels.", range=PIXELS),
+    "height": Value(int, "Height of the picture in pixels.", range=POSITIVE),
+    "width": Value(int, "Width of the picture in pixels.", range=POSITIVE),
     "num_frames": Value(int, "Number of frames of the video.", range=POSITIVE),
     "frame_rate": Value(float, "Frames per second of the video.", range=POSITIVE),
     "num_images_per_prompt": Value(int, "Pictures to make for each prompt.", default=1, range=POSITIVE),

@@ -77,10 +77,11 @@ class PipelineCommand(TyperCommand):
         except LockstepError as problem:  # help has to work for a model that is not there
             out.print(f"The inputs of {model} cannot be shown: {problem}", markup=False, highlight=False)
             return
-        from .inputs import can_be_typed
+        from .inputs import can_be_typed, is_taken
         from .schema import inputs_table
 
-        schema, typed = pipe.schema(), {param.name for param in pipe.inputs if can_be_typed(param)}
+        schema = pipe.schema()
+        typed = {param.name for param in pipe.inputs if can_be_typed(param) and is_taken(pipe, param.name)}
         schema["inputs"] = [entry for entry in schema["inputs"] if entry["name"] in typed]
         out.print(inputs_table(schema, f"Inputs of {type(pipe).__name__} ({model}), each as an option", typed))
 

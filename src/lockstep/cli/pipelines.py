@@ -41,6 +41,7 @@ def loaded(
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..schedulers import exchanged
 
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
@@ -48,7 +49,7 @@ def loaded(
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
         kind, settings = steps
-        pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)
+        pipe.scheduler = exchanged(pipe.scheduler, kind, **settings)
     if guidance is not None:
         pipe.guider = guidance
     for name, kind, places in (("controlnet", "ControlNetModel", controlnets), ("adapter", "T2IAdapter", adapters)):

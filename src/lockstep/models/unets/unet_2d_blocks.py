@@ -14,7 +14,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
+from ...attention import (
+    AttentionModuleMixin,
+    AttnProcessorMixin,
+    FusedLinear,
+    PublishedAttention,
+    dispatch_attention_fn,
+)
 from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -55,19 +61,13 @@ class TransformerSettings:
         return Transformer2DModel(channels, depth, self)
 
 
-class AttnProcessor:
+class AttnProcessor(AttnProcessorMixin):
     """Attention by `dispatch_attention_fn`."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: Attention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
+        self, attn: Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         query, key, value = attn.project(hidden_states, encoder_hidden_states)
         return attn.to_out[0](self.attend(attn, query, key, value, attention_mask))
 
