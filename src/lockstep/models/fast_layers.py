@@ -121,7 +121,7 @@ def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) ->
 
 
 class FastGroupNorm(Fast, nn.GroupNorm):
-    """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where that is asked for."""
+    """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
 
     def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
         fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
