@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
-from .schedulers import find_scheduler
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -39,6 +38,7 @@ def loaded(
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..schedulers.names import find_scheduler
 
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None

@@ -1,10 +1,10 @@
 """The data folder: what comes in and what goes out, files first and the row last.
 
-    queue.sqlite   the rows
-    inputs/        pictures that requests brought, decoded and written anew, named by their hash
-    work/          what the worker is writing; nothing in it counts
-    results/       what the rows name; only the web process puts something here
-    lock           held while a server uses the folder
+queue.sqlite   the rows
+inputs/        pictures that requests brought, decoded and written anew, named by their hash
+work/          what the worker is writing; nothing in it counts
+results/       what the rows name; only the web process puts something here
+lock           held while a server uses the folder
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class DataFolder:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.inputs, self.work, self.results = (self.root / name for name in ("inputs", "work", "results"))
+        self.traces, self.reports = self.root / "traces", self.root / "reports"
         with writing(self.root):
-            for folder in (self.inputs, self.work, self.results):
+            for folder in (self.inputs, self.work, self.results, self.traces, self.reports):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _refuse_network(self.root)
         self._lock = _locked(self.root / "lock")
@@ -49,8 +50,12 @@ class DataFolder:
 
     def keep_input(self, data: bytes, suffix: str) -> str:
         """Write a picture that came in; the name that requests, rows and the worker know it by."""
+        return self.keep(data, self.inputs, suffix)
+
+    def keep(self, data: bytes, folder: Path, suffix: str) -> str:
+        """Write what came in under the name of its hash."""
         name = f"{hashlib.sha256(data).hexdigest()}{suffix}"
-        path = self.inputs / name
+        path = folder / name
         if path.exists():
             os.utime(path)  # the sweep looks at the time
         else:
@@ -117,7 +122,9 @@ def _locked(path: Path) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise InputError(f"Another server uses the folder {path.parent}. Stop it, or choose another --data.") from None
+            raise InputError(
+                f"Another server uses the folder {path.parent}. Stop it, or choose another --data."
+            ) from None
     return file
 
 
