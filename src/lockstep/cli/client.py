@@ -17,12 +17,12 @@ import typer
 from ..errors import InputError, InterruptedRun, NotFoundError, UnsupportedError
 from ..files import atomic
 from .console import err, out, print_json
+from .options import Json, Overwrite
 from .targets import Targets
 
 app = typer.Typer(name="client", help="Use a server that `lockstep serve` runs.", no_args_is_help=True)
 Url = Annotated[str, typer.Option(envvar="LOCKSTEP_URL", help="Where the server is.")]
 Token = Annotated[str | None, typer.Option(envvar="LOCKSTEP_TOKEN", help="What the server wants to be told.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 HERE = "http://127.0.0.1:7860"
 TRIES = 20  # of a request that a full queue puts off
 
@@ -94,7 +94,7 @@ class Busy(UnsupportedError):
 def make(
     prompt: Annotated[str, typer.Argument(help="What the picture has to show.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A .png file, or a folder.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    overwrite: Overwrite = False,
     model: Annotated[str | None, typer.Option("--model", "-m", help="One of the server's models.")] = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Pictures; number k has seed + k.")] = 1,
     seed: Annotated[int | None, typer.Option(help="Same seed, same picture.")] = None,

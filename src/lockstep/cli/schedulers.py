@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from .console import out, print_json
+from .options import Json
 
 
-def schedulers(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def schedulers(json: Json = False) -> None:
     """List the schedulers that `generate --scheduler` takes."""
     from ..schedulers.names import GRIDS, classes, described
 

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import UnsupportedError
 from .console import err, out, print_json
+from .options import Json
 from .pipelines import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def serve(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     size_policy: Annotated[str, typer.Option(help="A size that is not the model's: reject or fit.")] = "reject",
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Serve models over HTTP: OpenAI's images API, A1111's API and a native one, with a queue that survives a crash."""
     try:

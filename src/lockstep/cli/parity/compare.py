@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,7 @@ from .options import (
 )  # fmt: skip
 from .runs import RunRecipe, Side, both, load
 
+TOLD_EVERY = 30.0  # seconds, where there is no terminal
 FULL_ELEMENTS = 1 << 26  # that a second recording may keep whole: 256 MB in float32
 
 
@@ -51,14 +53,8 @@ def record(
         "run.trace"
     ),
     library: Library = "lockstep",
-    prompt: Prompt = RunRecipe.prompt,
-    negative_prompt: Negative = None,
-    seed: Seed = 0,
-    steps: Steps = 4,
-    guidance_scale: Guidance = None,
-    height: Height = None,
-    width: Width = None,
-    dtype: Dtype = "float32",
+    prompt: Prompt = RunRecipe.prompt, negative_prompt: Negative = None, seed: Seed = 0, steps: Steps = 4,
+    guidance_scale: Guidance = None, height: Height = None, width: Width = None, dtype: Dtype = "float32",
     level: Level = "module+ops",
     keep: Annotated[
         list[str] | None, typer.Option(help="sketch (2 KB a value), full, or PATTERN=full; repeat for more.")
@@ -70,7 +66,7 @@ def record(
         Path | None, typer.Option(help="Of a MODEL.onnx: a .safetensors or .npz file with its inputs by name.")
     ] = None,
     json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run a model once and write down everything it computes, without editing it."""
     if model.endswith(".onnx"):
         return _record_onnx(Path(model), inputs, output, json)
@@ -221,14 +217,18 @@ def name_causes(
     live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
-    try:
-        with err.status("looking for the cause") as status:
+    with err.status("looking for the cause") as status:
+        told = time.monotonic()
 
-            def tell(words: str) -> None:
-                status.update(f"looking for the cause: {escape(words)}")
+        def tell(words: str) -> None:
+            nonlocal told
+            status.update(f"looking for the cause: {escape(words)}")
+            if not err.is_terminal and time.monotonic() - told > TOLD_EVERY:  # a log has no line that changes
+                told = time.monotonic()
+                err.print(f"[dim]looking for the cause: {escape(words)}[/]", highlight=False)
 
-            diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
-    except KeyboardInterrupt:
+        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
+    if comparison.search is not None and comparison.search.interrupted:
         err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
 
 
@@ -286,31 +286,21 @@ def prove(
     ] = None,
     reference_library: Annotated[str, typer.Option(help="What runs the reference's folder.")] = "diffusers",
     library: Annotated[str, typer.Option(help="What runs the candidate's folder.")] = "lockstep",
-    prompt: Prompt = RunRecipe.prompt,
-    negative_prompt: Negative = None,
-    seed: Seed = 0,
-    steps: Steps = 4,
-    guidance_scale: Guidance = None,
-    height: Height = None,
-    width: Width = None,
-    dtype: Dtype = "float32",
+    prompt: Prompt = RunRecipe.prompt, negative_prompt: Negative = None, seed: Seed = 0, steps: Steps = 4,
+    guidance_scale: Guidance = None, height: Height = None, width: Width = None, dtype: Dtype = "float32",
     level: Level = "module+ops",
     runs: Floors = DEFAULT_FLOOR,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces, floor and reports.")] = Path(
         "out/parity"
     ),
-    map: Map = None,
-    html: Html = None,
-    junit: Junit = None,
-    json: Json = False,
-    strict: Strict = False,
+    map: Map = None, html: Html = None, junit: Junit = None, json: Json = False, strict: Strict = False,
     rounding: Annotated[
         bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
     ] = False,
     evaluations: Evaluations = 3000,
     without: Without = None,
     verbose: Verbose = False,
-) -> None:
+) -> None:  # fmt: skip
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = RunRecipe(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level

@@ -12,15 +12,29 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin
 from ...errors import ConfigError, InputError, UnknownNameError
+from ..inputs import check_tensor
 from ..layers import Downsample2D, TimestepEmbedding, Timesteps, get_activation
 from ..modeling import ModelMixin
 from .unet_2d_blocks import CrossAttnDownBlock2D, DownBlock2D, UNetMidBlock2D, UNetMidBlock2DCrossAttn
-from .unet_2d_config import UNetPlan
+from .unet_2d_config import K_DOWN_BLOCKS, UNetPlan
+from .unet_2d_k_blocks import KDownBlock2D
 
 Tensor = torch.Tensor
-COMPUTE_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+class FourierTimesteps(nn.Module):
+    """Noise levels to waves of random, stored frequencies (arXiv:2006.10739)."""
+
+    def __init__(self, num_channels: int, flip_sin_to_cos: bool) -> None:
+        super().__init__()
+        self.flip_sin_to_cos = flip_sin_to_cos
+        self.weight = nn.Parameter(16 * torch.randn(num_channels // 2), requires_grad=False)
+
+    def forward(self, timesteps: Tensor) -> Tensor:
+        angles = timesteps[:, None] * self.weight[None, :] * 2 * torch.pi
+        parts = (angles.cos(), angles.sin()) if self.flip_sin_to_cos else (angles.sin(), angles.cos())
+        return torch.cat(parts, dim=-1)
 
 
 class AttentionPooling(nn.Module):
@@ -69,8 +83,10 @@ class UNet2DEncoder(ModelMixin):
     def build_conditions(self, plan: UNetPlan) -> None:
         """Embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
-        sinusoids = plan.block_out_channels[0]
-        self.time_proj = Timesteps(sinusoids, config["flip_sin_to_cos"], config["freq_shift"])
+        sinusoids, flip = plan.block_out_channels[0], config["flip_sin_to_cos"]
+        self.time_proj: nn.Module = Timesteps(sinusoids, flip, config["freq_shift"])
+        if config.get("time_embedding_type") == "fourier":
+            sinusoids, self.time_proj = width, FourierTimesteps(width, flip)
         self.time_embedding = TimestepEmbedding(
             sinusoids,
             width,
@@ -92,11 +108,15 @@ class UNet2DEncoder(ModelMixin):
         for level, block_type in enumerate(plan.down_block_types):
             incoming, outgoing = channels[max(level - 1, 0)], channels[level]
             padding = self.config["downsample_padding"] if level < len(channels) - 1 else None
-            if block_type == "DownBlock2D":
-                block: nn.Module = DownBlock2D(incoming, outgoing, plan.layers_per_block[level], plan.resnet, padding)
-            else:
-                transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
+            layers, attends = plan.layers_per_block[level], "CrossAttn" in block_type
+            transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
+            if block_type in K_DOWN_BLOCKS:
+                k_settings = plan.resnet, transformer if attends else None
+                block: nn.Module = KDownBlock2D(incoming, outgoing, layers, *k_settings, padding is not None)
+            elif attends:
                 block = CrossAttnDownBlock2D(incoming, outgoing, plan.resnet, transformer, padding)
+            else:
+                block = DownBlock2D(incoming, outgoing, layers, plan.resnet, padding)
             self.down_blocks.append(block)
         scale = float(self.config["mid_block_scale_factor"])
         self.mid_block: nn.Module | None = None
@@ -107,14 +127,9 @@ class UNet2DEncoder(ModelMixin):
             self.mid_block = UNetMidBlock2DCrossAttn(channels[-1], plan.resnet, transformer, scale)
 
     def embed_conditions(
-        self,
-        sample: Tensor,
-        timestep: Tensor | float | int,
-        encoder_hidden_states: Tensor | None,
-        class_labels: Tensor | None,
-        timestep_cond: Tensor | None,
-        added_cond_kwargs: Mapping[str, Tensor] | None,
-    ) -> Tensor:
+        self, sample: Tensor, timestep: Tensor | float | int, encoder_hidden_states: Tensor | None,
+        class_labels: Tensor | None, timestep_cond: Tensor | None, added_cond_kwargs: Mapping[str, Tensor] | None,
+    ) -> Tensor:  # fmt: skip
         """Time, class and pooled text as one vector per sample."""
         timesteps = timestep if isinstance(timestep, Tensor) else torch.tensor([timestep], device=sample.device)
         timesteps = timesteps.to(sample.device).reshape(-1).expand(sample.shape[0])
@@ -180,7 +195,7 @@ class UNet2DEncoder(ModelMixin):
         if timestep_cond is not None and timestep_cond.shape[-1] != wanted:
             raise InputError(f"{owner}: timestep_cond has to be {wanted} wide, got {timestep_cond.shape[-1]}.")
         self.check_attention_mask(owner, attention_mask, sample, encoder_hidden_states)
-        self.check_processor_kwargs(owner, cross_attention_kwargs)
+        self.check_processor_kwargs("cross_attention_kwargs", cross_attention_kwargs)
 
     def check_text(self, owner: str, text: Tensor | None, mask: Tensor | None, sample: Tensor) -> None:
         batch = sample.shape[0]
@@ -254,25 +269,11 @@ class UNet2DEncoder(ModelMixin):
             if block is None or not block.has_cross_attention:
                 continue
             for transformer in block.attentions:
-                for layer in transformer.transformer_blocks:
+                if getattr(transformer, "attn1", None) is not None:  # of a K block
+                    counts.add(rows * columns)
+                for layer in getattr(transformer, "transformer_blocks", ()):
                     counts.add(text_tokens if layer.only_cross_attention else rows * columns)
         return counts
-
-    def check_processor_kwargs(self, owner: str, kwargs: Mapping[str, Any] | None) -> None:
-        """Every key has to be one that the attention processors take: nothing is dropped."""
-        if not kwargs:
-            return
-        for module in self.modules():
-            if not isinstance(module, AttentionModuleMixin) or module.processor_keywords is None:
-                continue
-            for key in kwargs:
-                if key == "scale" and key not in module.processor_keywords:
-                    raise InputError(
-                        f"{owner}: cross_attention_kwargs['scale'] has no effect here. Set the weight of a LoRA with "
-                        "`set_adapters(names, weights)`, before the call."
-                    )
-                if key not in module.processor_keywords:
-                    raise UnknownNameError(f"cross_attention_kwargs key for {owner}", key, module.processor_keywords)
 
 
 def mask_to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -286,21 +287,6 @@ def check_sample(owner: str, sample: Tensor, in_channels: int, weights_dtype: to
         raise InputError(
             f"{owner}: sample has to be (batch, {in_channels}, height, width), got {tuple(sample.shape)}; "
             f"these weights take {in_channels} channels."
-        )
-
-
-def check_tensor(
-    owner: str, name: str, value: Tensor, weights_dtype: torch.dtype, device: torch.device | None = None
-) -> None:
-    """A tensor of the weights' dtype (unless autocast takes care of that) that is where the sample is."""
-    if not isinstance(value, Tensor):
-        raise InputError(f"{owner}: {name} has to be a tensor, got {type(value).__name__}.")
-    if device is not None and value.device != device:
-        raise InputError(f"{owner}: {name} is on {value.device}, the sample is on {device}. Move one of them.")
-    computes = weights_dtype in COMPUTE_DTYPES  # weights stored in another dtype are converted layer by layer
-    if computes and value.dtype != weights_dtype and not torch.is_autocast_enabled(value.device.type):
-        raise InputError(
-            f"{owner}: {name} is {value.dtype}, the weights are {weights_dtype}. Convert one: {name}.to(model.dtype)."
         )
 
 

@@ -6,12 +6,23 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, BlockView, ModularPipelineBlocks, needs
+from ...blocks import (
+    AutoPipelineBlocks,
+    BlockView,
+    ComponentSpec,
+    ModularPipelineBlocks,
+    SequentialPipelineBlocks,
+    needs,
+)
+from ...models.autoencoders.autoencoder_kl import AutoencoderKL
+from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
+from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
 from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, with_control
 
 Tensor = torch.Tensor
 
@@ -58,7 +69,7 @@ class PredictWithUNet(Predict):
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
-        sample = torch.cat([state.model_input] * repeats)
+        sample = self.sample(state, inputs, repeats)
         residuals = self.residuals(components, state, t, sample, inputs)
         condition = state.timestep_cond
         return components.denoiser(
@@ -68,9 +79,14 @@ class PredictWithUNet(Predict):
             timestep_cond=None if condition is None else torch.cat([condition] * repeats),
             cross_attention_kwargs=state.cross_attention_kwargs,
             added_cond_kwargs=self.added_conditions(inputs),
+            class_labels=self.class_labels(state, sample),
             return_dict=False,
             **residuals,
         )[0]
+
+    def class_labels(self, state: BlockView, sample: Tensor) -> Tensor | None:
+        """The class of each row, for a denoiser that knows classes."""
+        return None
 
     def added_conditions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
         """Conditions that are added to the time embedding."""
@@ -130,3 +146,13 @@ class AutoPredict(AutoPipelineBlocks):
     block_classes = [PredictWithControl, PredictWithUNet]
     block_names = ["with_control", "plain"]
     block_trigger_inputs = ["control_image", None]
+
+
+class UNetPipelineBlocks(SequentialPipelineBlocks):
+    """What the families of UNets have in common: who plays which role, and what they can be asked for."""
+
+    roles = {
+        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
+        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
+    }
+    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)
