@@ -18,8 +18,8 @@ ENDS = ("done", "failed", "cancelled")
 class Running:
     """A server process, and requests to it."""
 
-    def __init__(self, process, url, data, token=None):
-        self.process, self.url, self.data, self.token = process, url, data, token
+    def __init__(self, process, url, data, log, token=None):
+        self.process, self.url, self.data, self.log, self.token = process, url, data, log, token
         self.http = self.client()
 
     def client(self, **headers):
@@ -81,12 +81,16 @@ def serving(data, *options, token=None, environment=None):
     surroundings.pop("LOCKSTEP_TOKEN", None)
     if token:
         surroundings["LOCKSTEP_TOKEN"] = token
-    process = subprocess.Popen([*words, *options], stdout=subprocess.PIPE, text=True, env=surroundings)
+    log = data.with_suffix(".log")
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [*words, *options], stdout=subprocess.PIPE, stderr=errors, text=True, env=surroundings
+        )
     try:
         assert select.select([process.stdout], [], [], 60)[0], "the server says nothing"
         line = process.stdout.readline()
-        assert line, "the server ended"
-        server = Running(process, json.loads(line)["url"].rstrip("/"), data, token)
+        assert line, log.read_text()
+        server = Running(process, json.loads(line)["url"].rstrip("/"), data, log, token)
         wait_until_up(server)
         try:
             yield server
@@ -118,4 +122,11 @@ def wait_until_up(server):
 def live(tmp_path_factory):
     """One server for all tests that leave it as it was."""
     with serving(tmp_path_factory.mktemp("serve")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def frugal(tmp_path_factory):
+    """A server that refuses every wish for its size, so that nothing is computed."""
+    with serving(tmp_path_factory.mktemp("frugal"), "--max-pixels", "64") as server:
         yield server

@@ -15,7 +15,7 @@ from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 
 from .conftest import serving
 
-QUICK = {"steps": 4, "width": 128, "height": 128, "seed": 3, "cfg_scale": 2.0}
+QUICK = {"steps": 4, "width": 128, "height": 128, "seed": 3, "cfg_scale": 2.0, "eta": 0.0}
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_img2img_and_inpainting(client, start):
             inpaint_full_res=False, **QUICK,
         )  # fmt: skip
         apart = np.abs(np.asarray(painted.image.convert("RGB")).astype(int) - np.array([255, 165, 0])).max(axis=-1)
-        assert np.median(apart[:, kept]) < 12
+        assert np.median(apart[:, kept]) < 30
     cropped = client.img2img(images=[start], mask_image=mask, prompt="a sea", inpaint_full_res=True, **QUICK)
     assert cropped.image.size == (128, 128)
 
@@ -195,7 +195,7 @@ def test_controlnet_units(equipped, start):
         ["edges"],
         ["none"],
     )
-    assert len(client.controlnet_detect([start])["images"]) == 1
+    assert len(client.controlnet_detect([start]).images) == 1
     plain = client.txt2img(prompt="a dog", **QUICK)
     unit = webuiapi.ControlNetUnit(image=start, module="none", model="edges", weight=0.8)
     steered = client.txt2img(prompt="a dog", controlnet_units=[unit], **QUICK)

@@ -10,11 +10,12 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from lockstep.pipelines.pipeline import DiffusionPipeline
 
-from .conftest import serving, wait_until_up
+from .conftest import serving
 
 
 def pixels(data):
@@ -44,14 +45,12 @@ def test_a_job_makes_the_picture_that_the_library_makes(live, pipe):
     assert str(live.data) not in json.dumps(manifest)
 
 
-def test_what_a_server_made_can_be_replayed_from_its_file(live, tmp_path):
+def test_what_a_server_made_can_be_replayed_from_its_file(live, lockstep, tmp_path):
     job = live.made("a dog", seed=5)
     (tmp_path / "dog.png").write_bytes(live.picture(job))
-    words = [sys.executable, "-m", "lockstep", "replay", "dog.png", "--json"]
-    ran = subprocess.run(
-        words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert json.loads(ran.stdout)["identical"], ran.stdout + ran.stderr
+    torch.set_num_threads(1)  # as the server has it
+    _, out, err = lockstep("replay", "dog.png", "--json")
+    assert json.loads(out)["identical"], out + err
 
 
 def test_several_pictures_have_seeds_in_a_row(live):
@@ -216,7 +215,7 @@ REFUSALS = [
     ({"inputs": {"prompt": "a cat", "height": True}}, 400, "a whole number"),
     ({"inputs": {"prompt": "a cat", "height": 80000, "width": 80000}}, 400, "width x height"),
     ({"inputs": {"prompt": "a cat", "num_inference_steps": 10**6}}, 400, "200 steps at most"),
-    ({"inputs": {"prompt": "x", "num_inference_steps": 200, "width": 2048, "height": 2048}, "count": 16}, 400, "pixels x"),
+    ({"inputs": {"prompt": "x", "num_inference_steps": 200, "width": 2048, "height": 2048}, "count": 9}, 400, "pixels"),
     ({"inputs": {"prompt": "x" * 3000}}, 400, "2000 characters"),
     ({"inputs": {"prompt": ["a", "b"]}}, 400, "a text"),
     ({"inputs": {}}, 400, "'prompt' is wanted"),
@@ -261,36 +260,33 @@ def test_health_and_metrics(live):
     assert 'lockstep_jobs{state="done"}' in text
 
 
-def test_a_worker_that_is_killed_or_hangs_is_replaced_and_the_job_ends_once(tmp_path):
-    with serving(tmp_path, "--stall-seconds", "3") as server:
+def test_killed_or_hung_each_process_is_replaced_and_every_job_ends_once(tmp_path):
+    """kill -9 and a stop of the worker, kill -9 of the server; a slow machine only makes further attempts of it."""
+    options = ("--stall-seconds", "5", "--attempts", "50")
+    with serving(tmp_path, *options) as server:
+        done, ended = server.made(seed=2), []
         for number in (signal.SIGKILL, signal.SIGSTOP):
-            job = server.make(inputs={"num_inference_steps": 100})
+            job = server.make(inputs={"num_inference_steps": 60})
             server.wait(job, until=("running",))
             os.kill(server.worker(), number)
-            ended = server.wait(job)
-            assert (ended["state"], ended["attempt"]) == ("done", 2)
-        kinds = [event.kind for event in events_of(tmp_path, job["id"])]
-        assert kinds == ["queued", "running", "queued", "running", "done"]
-
-
-def test_a_server_that_is_killed_takes_up_what_it_left(tmp_path):
-    with serving(tmp_path) as server:
-        done = server.made(seed=2)
-        jobs = [server.make(inputs={"num_inference_steps": 60}, seed=k) for k in range(3)]
-        server.wait(jobs[0], until=("running",))
+            ended.append(server.wait(job))
+            assert ended[-1]["state"] == "done"
+            assert ended[-1]["attempt"] >= 2
+        left = [server.make(inputs={"num_inference_steps": steps}) for steps in (60, 4, 4)]
+        server.wait(left[0], until=("running",))
         worker = server.worker()
         server.process.kill()
         server.process.wait()
-        gone_by = time.monotonic() + 20
+        gone_by = time.monotonic() + 30
         while os.path.exists(f"/proc/{worker}") and time.monotonic() < gone_by:
             time.sleep(0.05)
         assert not os.path.exists(f"/proc/{worker}"), "no worker is left behind"
-    with serving(tmp_path) as server:
-        wait_until_up(server)
-        assert [server.wait(job)["state"] for job in jobs] == ["done"] * 3
+    with serving(tmp_path, *options) as server:
+        assert [server.wait(job)["state"] for job in left] == ["done"] * 3
         assert server.http.get(f"/api/jobs/{done['id']}").json()["outputs"] == done["outputs"]
-    for job in jobs:
-        assert [event.kind for event in events_of(tmp_path, job["id"])].count("done") == 1
+    for job in (*ended, *left):
+        kinds = [event.kind for event in events_of(tmp_path, job["id"])]
+        assert (kinds[0], kinds[-1], kinds.count("done")) == ("queued", "done", 1)
 
 
 def events_of(data, job):

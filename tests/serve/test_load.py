@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from lockstep.blocks.manifest import read_manifest
@@ -109,3 +110,65 @@ def test_killed_twenty_times_each_every_job_ends_once(tmp_path):
     from .test_jobs import events_of
 
     assert all([event.kind for event in events_of(tmp_path, job["id"])].count("done") == 1 for job in jobs)
+
+
+def cpu_seconds(*pids):
+    """What processes have computed, which other load on the machine does not change."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def cost_of(server, wishes):
+    """Seconds of both processes for some jobs that are asked for at once."""
+    server.made(seed=1)
+    pids = server.process.pid, server.worker()
+    before = cpu_seconds(*pids)
+    jobs = [server.make(**wish) for wish in wishes]
+    for job in jobs:
+        assert server.wait(job, seconds=300)["state"] == "done"
+    return cpu_seconds(*pids) - before
+
+
+@pytest.mark.slow
+def test_batches_are_worth_it(tmp_path):
+    wishes = [{"seed": k, "inputs": {"num_inference_steps": 25}} for k in range(24)]
+    costs = {}
+    for batch in ("1", "4"):
+        with serving(tmp_path / batch, "--batch", batch) as server:
+            costs[batch] = cost_of(server, wishes)
+    ratio = costs["1"] / costs["4"]
+    print(f"batches of 4 cost {ratio:.2f} times less than one by one")
+    assert ratio >= 1.4
+
+
+@pytest.mark.slow
+def test_a_server_costs_little_more_than_a_call(tmp_path):
+    from lockstep.pipelines.pipeline import DiffusionPipeline
+
+    torch.set_num_threads(1)
+    pipe = DiffusionPipeline.from_pretrained("lockstep/emoji", dtype="float32")
+    pipe.set_progress_bar_config(disable=True)
+    pipe("a dog", num_inference_steps=4, seed=0).save(tmp_path / "warm.png")
+    began = time.process_time()
+    for k in range(8):
+        pipe("a red heart", num_inference_steps=50, seed=k).save(tmp_path / f"{k}.png")
+    bare = time.process_time() - began
+    with serving(tmp_path / "data", "--batch", "1") as server:
+        served = cost_of(server, [{"seed": k, "inputs": {"num_inference_steps": 50}} for k in range(8)])
+    print(f"a server costs {served / bare:.3f} of a call")
+    assert served / bare < 1.05
+
+
+@pytest.mark.slow
+def test_a_worker_for_each_device(tmp_path):
+    with serving(tmp_path, "--device", "cpu", "--device", "cpu") as server:
+        shapes = [{"inputs": {"num_inference_steps": 20 + k}} for k in range(6)]
+        jobs = [server.make(**shape) for shape in shapes]
+        assert [server.wait(job)["state"] for job in jobs] == ["done"] * 6
+        ran = [float(line.split()[-1]) for line in server.http.get("/metrics").text.splitlines()
+               if line.startswith("lockstep_batches_total{")]  # fmt: skip
+        assert len(ran) == 2
+        assert all(ran), "each has done something"

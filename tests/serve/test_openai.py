@@ -81,7 +81,7 @@ def test_edit_repaints_where_the_mask_is_transparent(client):
     answer = client.images.edit(image=png(), mask=data.getvalue(), prompt="a blue sea", extra_body=QUICK)
     pixels = np.asarray(opened(answer.data[0])).astype(int)
     orange = np.abs(pixels - np.array([255, 165, 0])).max(axis=-1)
-    assert np.median(orange[:, 80:]) < 12 < np.median(orange[:, :48]), "painted where the mask says, and nowhere else"
+    assert np.median(orange[:, 80:]) < 30 < np.median(orange[:, :48]), "painted where the mask says, and nowhere else"
 
 
 def test_edit_of_a_list_and_as_a_stream(client):
@@ -108,7 +108,7 @@ def test_models(client):
 
 
 WRONG = [
-    ({"size": "100x100"}, "invalid_value", "height"),
+    ({"size": "100x100"}, "invalid_value", "width"),
     ({"model": "sd-99"}, "model_not_found", "model"),
     ({"output_format": "gif"}, "invalid_value", "output_format"),
     ({"background": "transparent"}, "invalid_value", "background"),
@@ -136,45 +136,52 @@ def test_a_stream_that_is_left_cancels_its_job(client, live):
     assert live.wait(job)["state"] == "cancelled"
 
 
-def test_a_full_queue_is_told_with_429_and_when_to_come_again(tmp_path):
+SECRET = "a token of more than sixteen letters"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A server that wants a token and keeps one job waiting."""
+    with serving(tmp_path_factory.mktemp("guarded"), "--max-queue", "1", token=SECRET) as server:
+        yield server
+
+
+def test_a_full_queue_is_told_with_429_and_when_to_come_again(guarded):
     """The client waits as long as it is told to, and comes again twice."""
-    with serving(tmp_path, "--max-queue", "1", "--deadline", "60") as server:
-        long = {"num_inference_steps": 200}
-        running, waiting = server.make(inputs=long), None
-        server.wait(running, until=("running",))
-        waiting = server.make(inputs={**long, "guidance_scale": 3.0})
-        seen = []
-        hooked = httpx2.Client(event_hooks={"response": [lambda response: seen.append(response)]}, timeout=60)
-        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", http_client=hooked) as client:
-            with pytest.raises(openai.RateLimitError) as refused:
-                client.images.generate(prompt="a dog", extra_body=QUICK)
-            assert refused.value.code == "queue_full"
-            assert [response.status_code for response in seen] == [429] * 3
-            assert all(1 <= int(response.headers["retry-after"]) <= 120 for response in seen)
-            for job in (running, waiting):
-                server.http.post(f"/api/jobs/{job['id']}/cancel")
-            server.wait(running)
-            assert client.images.generate(prompt="a dog", extra_body=QUICK).data
+    jobs = [guarded.make(inputs={"num_inference_steps": 200})]
+    guarded.wait(jobs[0], until=("running",))
+    jobs.append(guarded.make(inputs={"num_inference_steps": 199}))
+    seen = []
+    hooked = httpx2.Client(event_hooks={"response": [lambda response: seen.append(response)]}, timeout=60)
+    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=SECRET, http_client=hooked) as client:
+        with pytest.raises(openai.RateLimitError) as refused:
+            client.images.generate(prompt="a dog", extra_body=QUICK)
+        assert refused.value.code == "queue_full"
+        assert [response.status_code for response in seen] == [429] * 3
+        assert all(1 <= int(response.headers["retry-after"]) <= 120 for response in seen)
+        for job in jobs:
+            guarded.http.post(f"/api/jobs/{job['id']}/cancel")
+        guarded.wait(jobs[0])
+        assert client.images.generate(prompt="a dog", extra_body=QUICK).data
 
 
-def test_a_token_is_wanted_where_one_was_set(tmp_path):
-    secret = "a token of more than sixteen letters"
-    with serving(tmp_path, token=secret) as server:
-        for key, status in ((secret, 200), ("wrong", 401)):
-            with openai.OpenAI(base_url=f"{server.url}/v1", api_key=key) as client:
-                if status == 200:
-                    assert list(client.models.list())
-                    continue
-                with pytest.raises(openai.AuthenticationError) as refused:
-                    client.models.list()
-                assert refused.value.code == "invalid_api_key"
-        no_auth = httpx2.Client(base_url=server.url)
-        assert no_auth.get("/api/jobs", headers={"authorization": ""}).status_code == 401
-        assert no_auth.get("/health").status_code == 200
-        assert no_auth.get("/api/jobs", auth=("anybody", secret)).status_code == 200
-        no_auth.post("/api/session", json={"token": secret}).raise_for_status()
-        assert no_auth.get("/api/jobs").status_code == 200, "by the cookie"
-        cookie = next(iter(no_auth.cookies.jar))
+def test_a_token_is_wanted_where_one_was_set(guarded):
+    for key, right in ((SECRET, True), ("wrong", False)):
+        with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=key) as client:
+            if right:
+                assert list(client.models.list())
+                continue
+            with pytest.raises(openai.AuthenticationError) as refused:
+                client.models.list()
+            assert refused.value.code == "invalid_api_key"
+    with httpx2.Client(base_url=guarded.url) as anybody:
+        assert anybody.get("/api/jobs", headers={"authorization": ""}).status_code == 401
+        assert anybody.get("/health").status_code == 200
+        assert anybody.get("/api/jobs", auth=("anybody", SECRET)).status_code == 200
+        assert anybody.post("/api/session", json={"token": "wrong"}).status_code == 401
+        anybody.post("/api/session", json={"token": SECRET}).raise_for_status()
+        assert anybody.get("/api/jobs").status_code == 200, "by the cookie"
+        cookie = next(iter(anybody.cookies.jar))
         assert cookie.has_nonstandard_attr("HttpOnly")
-        assert secret not in json.dumps(dict(no_auth.cookies))
-        no_auth.close()
+        assert SECRET not in json.dumps(dict(anybody.cookies))
+    assert SECRET not in guarded.log.read_text()

@@ -6,18 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import serving
-
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 # a stream has no end; what is not offered says so with 501, which every server error is to a fuzzer
 LEFT_OUT = ["/api/events", "/sdapi/v1/interrogate", "/sdapi/v1/extra-batch-images"]
-
-
-@pytest.fixture(scope="module")
-def frugal(tmp_path_factory):
-    """A server that refuses every wish for its size, so that nothing is computed."""
-    with serving(tmp_path_factory.mktemp("frugal"), "--max-pixels", "64") as server:
-        yield server
 
 
 def asked(server, tmp_path, *options):

@@ -16,7 +16,14 @@ def models(folder, budget=2**40):
 
 def task(job, place, **more):
     inputs = {"prompt": "a dog", "num_inference_steps": 2, **more}
-    request = {"model": "emoji", "inputs": inputs, "count": 1, "seed": 3, "steps": 2, "count_input": "num_images_per_prompt"}
+    request = {
+        "model": "emoji",
+        "inputs": inputs,
+        "count": 1,
+        "seed": 3,
+        "steps": 2,
+        "count_input": "num_images_per_prompt",
+    }
     return Task(job, 1, request, place / job)
 
 

@@ -10,8 +10,8 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
-from .console import err, fail, print_json, show_warning
 from .client import app as client
+from .console import err, fail, print_json, show_warning
 from .convert import EXAMPLES as CONVERT_EXAMPLES
 from .convert import convert
 from .demo import demo

@@ -31,7 +31,8 @@ GIGA = 2**30
 
 def serve(
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="name=FOLDER, a folder, a file, a hub id; several may be given.")
+        list[str] | None,
+        typer.Option("--model", "-m", help="name=FOLDER, a folder, a file, a hub id; or several."),
     ] = None,
     lora: Annotated[list[str] | None, typer.Option(help="name=FILE that requests may ask for.")] = None,
     controlnet: Annotated[list[str] | None, typer.Option(help="name=FOLDER that requests may ask for.")] = None,
@@ -52,8 +53,10 @@ def serve(
     max_queue_per_client: Annotated[int, typer.Option(min=1, help="Jobs of one client.")] = 200,
     batch: Annotated[int, typer.Option(min=1, max=64, help="Pictures of equal requests that are made at once.")] = 4,
     memory: Annotated[float, typer.Option(min=0.1, help="Gigabytes of weights that stay loaded.")] = 8.0,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a job may wait and run.")] = 600.0,
-    stall_seconds: Annotated[float, typer.Option(min=1, help="Without a sign of life, the worker is replaced.")] = 300.0,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a call may wait for its pictures.")] = 600.0,
+    stall_seconds: Annotated[
+        float, typer.Option(min=1, help="Without a sign of life, the worker is replaced.")
+    ] = 300.0,
     attempts: Annotated[int, typer.Option(min=1, help="Workers that a job may lose before it is given up.")] = 2,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",

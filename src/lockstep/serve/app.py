@@ -18,13 +18,12 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from .faces import a1111, a1111_lists, handle, native, native_files, openai, proofs
-from .metrics import Metrics
 from .faces.openapi import ERRORS
+from .metrics import Metrics
 from .problems import Problem
 from .safety import Safety
 from .server import Server
 from .settings import Settings
-
 
 PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),

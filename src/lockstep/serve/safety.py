@@ -68,9 +68,9 @@ class Safety:
                 403, "forbidden_host", "This server is not known by that name. Its owner can add it: --allow-host."
             )
         origin = headers.get("origin")
-        if origin is not None and (unsafe or _origin(origin) in self.origins):
-            own = _origin(f"{scope.get('scheme', 'http')}://{headers['host']}")
-            if _origin(origin) not in {own, *self.origins} or _origin(origin) is None:
+        if unsafe and origin is not None:
+            ours = {_origin(f"{scope.get('scheme', 'http')}://{headers['host']}"), *self.origins}
+            if _origin(origin) is None or _origin(origin) not in ours:
                 raise Problem(403, "forbidden_origin", "Pages of other sites may not use this server (--allow-origin).")
         if unsafe and origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Problem(403, "forbidden_origin", "Pages of other sites may not use this server (--allow-origin).")

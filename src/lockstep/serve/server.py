@@ -59,15 +59,20 @@ class Server:
     async def catalogue(self) -> Catalogue:
         return await self.supervisor.wait(self.settings.start if self.supervisor.restarts == 0 else 2.0)
 
-    async def submit(self, wish: Wish, *, client: str, face: str, key: str | None = None, priority: int = 0) -> Job:
-        """A job for a wish, checked before anything waits; the same key and wish give the same job."""
+    async def submit(
+        self, wish: Wish, *, client: str, face: str, key: str | None = None, priority: int = 0, waits: bool = False
+    ) -> Job:
+        """A job for a wish, checked before anything waits; the same key and wish give the same job.
+
+        Where a caller `waits` for it on an open connection, it has a deadline.
+        """
         catalogue = await self.catalogue()
         request = request_of(wish, catalogue, self.settings.limits)
         if key is not None and wish.seed is None:  # a seed that was drawn must not make another request of it
             held = await self.database(self.queue.by_key, f"{client} {key}")
             if held is not None:
                 request["seed"] = held.request["seed"]
-        deadline = time.time() + self.settings.deadline
+        deadline = time.time() + self.settings.deadline if waits else None  # nobody waits for a job of the page's
         who = {"client": client, "face": face, "priority": priority, "deadline": deadline}
         wanted = submission_of(request, catalogue, key=None if key is None else f"{client} {key}", **who)
         try:

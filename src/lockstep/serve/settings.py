@@ -49,7 +49,7 @@ class Settings:
     queue_jobs: int = 1000
     queue_per_client: int = 200
     attempts: int = 2
-    deadline: float = 600.0  # seconds that a job may wait and run
+    deadline: float = 600.0  # seconds that a call on an open connection waits for its pictures
     stall: float = 300.0  # seconds without a sign of life
     start: float = 300.0  # seconds that a worker may take until it is ready
     batch: int = 4

@@ -101,11 +101,20 @@ def request_of(wish: Wish, catalogue: Catalogue, limits: Limits) -> dict[str, An
     if wish.stop_at is not None and not re.fullmatch(r"[A-Za-z0-9_.]{1,200}", wish.stop_at):
         raise refused("stop_at", "the name of a boundary", wish.stop_at)
     request["width"], request["height"] = _size(inputs, card, limits)
+    _require_text(request)
     if cost(request, catalogue) > limits.work:
         raise refused(
             "inputs", f"pixels x steps x pictures of {limits.work:.3g} at most", f"{cost(request, catalogue):.3g}"
         )
     return request
+
+
+def _require_text(request: Mapping[str, Any]) -> None:
+    """Halves of characters, which JSON can write and nothing can store."""
+    try:
+        json.dumps(request, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise Problem(400, "invalid_value", "The request has text that is not Unicode.", param="inputs") from None
 
 
 def submission_of(request: dict[str, Any], catalogue: Catalogue, **who: Any) -> Submission:
@@ -209,11 +218,16 @@ def fits(value: Any, form: Mapping[str, Any]) -> bool:
     if not isinstance(value, KINDS[form["type"]]) or (isinstance(value, bool) and form["type"] != "boolean"):
         return False
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value) or abs(value) > MAX_SEED:
+        if not is_number(value):
             return False
         low, high, factor = form.get("minimum", -math.inf), form.get("maximum", math.inf), form.get("multipleOf")
         return low <= value <= high and (factor is None or value % factor == 0)
     return True
+
+
+def is_number(value: Any) -> bool:
+    """Whether it can be computed with: no true, no NaN, nothing beyond 64 bits."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -MAX_SEED <= value <= MAX_SEED
 
 
 def _said(form: Mapping[str, Any]) -> str:
@@ -309,7 +323,7 @@ def _edits(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 raise refused("edits", f"for {name!r} one of {', '.join(EDITS)}", change)
             way, given = next(iter(change.items()))
             if way == "noise" and not (isinstance(given, dict) and set(given) == {"seed", "strength"} and all(
-                    isinstance(one, (int, float)) and math.isfinite(one) for one in given.values())):  # fmt: skip
+                    is_number(one) for one in given.values())):  # fmt: skip
                 raise refused("edits", "noise as {seed, strength}", given)
             if way != "noise" and not _plain_numbers(given) and not isinstance(given, str):
                 raise refused("edits", "numbers, or lists of them", given)
@@ -319,4 +333,4 @@ def _edits(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _plain_numbers(value: Any, depth: int = 6) -> bool:
     if isinstance(value, list):
         return depth > 0 and all(_plain_numbers(one, depth - 1) for one in value)
-    return isinstance(value, bool) or (isinstance(value, (int, float)) and math.isfinite(value))
+    return isinstance(value, bool) or is_number(value)

@@ -12,26 +12,27 @@ import json
 import re
 import time
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Request
 from PIL import Image, ImageOps
 from pydantic import BaseModel, ConfigDict, Field
 
-from . import a1111_info as infos
-from . import a1111_names as names
 from .. import pictures
-from . import finished
-from .openapi import A1111_ERRORS
 from ..problems import Problem
 from ..queue import Job
 from ..server import Server
 from ..wishes import Catalogue, Wish
+from . import a1111_info as infos
+from . import a1111_names as names
+from . import finished
+from .openapi import A1111_ERRORS
 
 router = APIRouter(prefix="/sdapi/v1", responses=A1111_ERRORS, tags=["a1111"])
 LORA = re.compile(r"<lora:([^:<>]{1,200})(?::([-+0-9.]{1,10}))?(?::[^<>]*)?>")
 GUESS = ("controlnet is more important", "2")
 BALANCED = ("balanced", "0", "")
+WITH_ETA = ("DDIMScheduler",)  # clients send eta always; it is read by this method alone
 MISSING = ("enable_hr", "restore_faces", "tiling")
 
 
@@ -144,7 +145,7 @@ async def img2img(request: Request, asked: Image2Image) -> Made:
 
 
 async def taken(
-    server: Server, text: str, param: str, size: tuple[int | None, int | None] = (None, None), invert: bool = False
+    server: Server, text: Any, param: str, size: tuple[int | None, int | None] = (None, None), invert: bool = False
 ) -> dict[str, Any]:
     """A picture of a body, kept; cut to a form, or with black and white exchanged."""
     data = pictures.from_text(text, server.settings.limits, param)
@@ -166,7 +167,7 @@ async def made(request: Request, asked: Text2Image, inputs: dict[str, Any]) -> M
     server = server_of(request)
     refuse_missing(asked)
     wish = await wish_of(request, asked, inputs)
-    job = await finished(request, await server.submit(wish, client=request.state.client, face="a1111"))
+    job = await finished(request, await server.submit(wish, client=request.state.client, face="a1111", waits=True))
     outputs = job.outputs if asked.send_images and job.state == "done" else []
     shown = [base64.b64encode(await server.read_output(job.id, output.n)).decode() for output in outputs]
     heard = {
@@ -202,7 +203,8 @@ async def wish_of(request: Request, asked: Text2Image, inputs: dict[str, Any]) -
     width, height = server.fitted(asked.width, asked.height, card)
     given = {
         "prompt": prompt, "negative_prompt": asked.negative_prompt or None, "num_inference_steps": asked.steps,
-        "guidance_scale": asked.cfg_scale, "width": width, "height": height, "eta": asked.eta,
+        "guidance_scale": asked.cfg_scale, "width": width, "height": height,
+        "eta": asked.eta if sampler is not None and sampler["class"] in WITH_ETA else None,
         "clip_skip": asked.clip_skip, **inputs, **control,
     }  # fmt: skip
     return Wish(
@@ -229,13 +231,13 @@ async def control_units(server: Server, asked: Text2Image, known: Catalogue) -> 
     """The ControlNets of a call, and the inputs that they bring."""
     units = []
     for name, script in (asked.alwayson_scripts or {}).items():
-        args = script.get("args") if isinstance(script, dict) else None
+        given = script.get("args") if isinstance(script, dict) else None
+        args = given if isinstance(given, list) else [] if given is None else [given]
         if name.lower() == "controlnet":
-            units = [unit for unit in args or () if isinstance(unit, dict) and unit.get("enabled", True)]
+            units = [unit for unit in args if isinstance(unit, dict) and unit.get("enabled", True)]
         elif args and switched_on(args[0]):
-            raise Problem(
-                422, "unsupported_parameter", f"The script {name[:60]!r} cannot be had here.", param="alwayson_scripts"
-            )
+            problem = f"The script {name[:60]!r} cannot be had here."
+            raise Problem(422, "unsupported_parameter", problem, param="alwayson_scripts")
     if not units:
         return [], {}
     if len(units) > 8:
@@ -244,7 +246,7 @@ async def control_units(server: Server, asked: Text2Image, known: Catalogue) -> 
     for unit in units:
         nets.append(net_of(unit, known))
         image = unit.get("image") or unit.get("input_image") or ""
-        shown.append(await taken(server, image["image"] if isinstance(image, dict) else image, "controlnet image"))
+        shown.append(await taken(server, image.get("image") if isinstance(image, dict) else image, "controlnet image"))
     modes = {str(unit.get("control_mode", "Balanced")).lower() for unit in units}
     if len(modes) > 1 or not modes <= {*GUESS, *BALANCED}:
         raise Problem(

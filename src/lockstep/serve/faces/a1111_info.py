@@ -10,10 +10,10 @@ from typing import Any
 from PIL import Image
 
 from .. import pictures
-from .a1111_names import name_of
 from ..problems import Problem
 from ..queue import Job
 from ..settings import Limits
+from .a1111_names import name_of
 
 RESAMPLING = {"Lanczos": Image.Resampling.LANCZOS, "Nearest": Image.Resampling.NEAREST}
 

@@ -50,7 +50,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "ddim": {"timestep_spacing": "leading"},
 }  # fmt: skip
 LABELS = {"automatic": "Automatic", "sgm_uniform": "SGM Uniform", "ddim": "DDIM"}
-SPOILED = ("Heun",)  # by a first step of pure noise
+SPOILED = ("Heun", "DPM2", "DPM2 a")  # two calls a step, of which a first step of pure noise makes garbage
 
 
 def listed(own_grid: bool) -> list[Sampler]:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import io
-from pathlib import Path as File
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from PIL import Image
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from ... import __version__
-from ...errors import LockstepError
-from ...media import read_manifest
 from .. import pictures
-from .forms import Lora, Name, Strict
-from .openapi import ERRORS, FILE, binary
 from ..problems import Problem
 from ..queue import Job, Output
 from ..server import Server
 from ..wishes import Wish
+from .forms import Lora, Name, Strict
+from .openapi import ERRORS
 
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["native"])
 JobId = Annotated[str, Path(pattern="^[a-z2-7]{26}$", description="The id of a job.")]

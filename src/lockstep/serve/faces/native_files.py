@@ -148,5 +148,3 @@ async def difference(request: Request, a: Place, b: Place, times: Annotated[int,
     data = io.BytesIO()
     Image.fromarray((np.abs(one - other) * times).clip(0, 255).astype(np.uint8)).save(data, format="PNG")
     return Response(data.getvalue(), media_type="image/png")
-
-

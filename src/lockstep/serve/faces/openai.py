@@ -16,13 +16,13 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.responses import Response
 
 from .. import pictures
-from . import body_of, finished
-from .forms import Lora, Name, Real, Strict
-from .openapi import ERRORS
 from ..problems import Problem, of_job
 from ..queue import Job
 from ..server import KEEP_ALIVE, Server
 from ..wishes import Wish
+from . import body_of, finished
+from .forms import Lora, Name, Real, Strict
+from .openapi import ERRORS
 
 router = APIRouter(prefix="/v1", responses=ERRORS, tags=["openai"])
 STAND_INS = ("gpt-image-", "chatgpt-image-", "dall-e-")  # names that clients have built in: the default model
@@ -117,7 +117,9 @@ class ModelList(BaseModel):
     data: list[Model]
 
 
-IMAGES: dict[int | str, dict[str, Any]] = {200: {"model": Images, "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+IMAGES: dict[int | str, dict[str, Any]] = {
+    200: {"model": Images, "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
 
 
 def form(*files: str, required: list[str]) -> dict[str, Any]:
@@ -256,7 +258,7 @@ async def answered(
     wish = await wish_of(server, asked, inputs)
     if asked.stream:
         server.require_stream()
-    job = await server.submit(wish, client=request.state.client, face="openai", key=key)
+    job = await server.submit(wish, client=request.state.client, face="openai", key=key, waits=True)
     if asked.stream:
         return StreamingResponse(streamed(request, job, asked, kind), media_type="text/event-stream")
     return await images(request, await finished(request, job), asked)

@@ -15,11 +15,11 @@ from pydantic import BaseModel, Field, StrictStr
 
 from ...errors import LockstepError
 from ...files import read_json, read_safetensors_header, write_text
-from .forms import Strict
-from .openapi import ERRORS, FILE, binary
 from ..problems import Problem
 from ..queue import new_id
 from ..server import Server
+from .forms import Strict
+from .openapi import ERRORS, FILE, binary
 
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["proofs"])
 TRACE = "^[0-9a-f]{64}[.]safetensors$"
@@ -76,8 +76,9 @@ class Proofs:
         page = server.folder.reports / f"{made}.html"
         places = [trace_file(server, name) for name in (pair.reference, pair.candidate)]
         words = [sys.executable, "-m", "lockstep", "parity", "diff", *map(str, places), "--json", "--html", str(page)]
-        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.DEVNULL}
-        running = await asyncio.create_subprocess_exec(*words, **pipes)
+        running = await asyncio.create_subprocess_exec(
+            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
         try:
             told, _ = await asyncio.wait_for(running.communicate(), SECONDS)
         except BaseException:

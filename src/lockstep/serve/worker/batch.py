@@ -8,6 +8,7 @@ import io
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +23,9 @@ from ...blocks.output import Part
 from ...errors import InterruptedRun, LockstepError
 from ...images import load_image
 from ...media import kind_named, plain
+from ..problems import Problem, as_row, of_error
 from . import edits
 from .models import Models
-from ..problems import Problem, as_row, of_error
 
 PER_ROW = ("prompt", "negative_prompt", "image", "mask_image")
 BETWEEN_PREVIEWS = 0.5  # seconds
@@ -125,24 +126,14 @@ class Batch:
                 self.tell({**done, "result": result})
 
     def _chunk(self, pipe: Any, tasks: Sequence[Task], number: int, total: int) -> None:
-        """One run of the pipeline."""
+        """One run of the pipeline; what it remarks on its words is for those who wrote them, and for no log."""
         started = time.perf_counter()
-        lead = tasks[0].request
-        stops = edits.Stops(lead)
-        watch = Watch(self, pipe, tasks, number, total)
-        options = {"checkpoints": stops.checkpoints, "workflow": lead.get("workflow"), "preview": watch.preview}
-        run = pipe.run(**self._inputs(pipe, tasks), **{name: value for name, value in options.items() if value})
-        with self._lock:
-            self._run = run
-            run.leaves_loops = any(task.id in self.shortened for task in tasks)
-            self._stop_if_unwanted()
-        try:
-            for event in run:
-                stops.pass_event(run)
-                watch.event(event)
-        finally:
-            with self._lock:
-                self._run = None
+        lead, stops = tasks[0].request, edits.Stops(tasks[0].request)
+        with warnings.catch_warnings(record=True) as remarks:
+            warnings.simplefilter("always")
+            run = self._run_through(pipe, tasks, stops, Watch(self, pipe, tasks, number, total))
+        if remarks and len(tasks) == 1:
+            tasks[0].result["notes"] = list(dict.fromkeys(str(remark.message) for remark in remarks))
         changed = stops.changes() + (["interrupted"] if run.leaves_loops else [])
         if run.output.stopped_at is not None:
             self._write_values(pipe, tasks[0], run.output.stopped_at, stops.stop)
@@ -158,6 +149,24 @@ class Batch:
                     )
                     self._write(parts[row], task, record, time.perf_counter() - started)
                 row += 1
+
+    def _run_through(self, pipe: Any, tasks: Sequence[Task], stops: edits.Stops, watch: Watch) -> Any:
+        """A run that is over: told as it goes, and stopped where nobody wants it any more."""
+        workflow = tasks[0].request.get("workflow")
+        options = {"checkpoints": stops.checkpoints, "workflow": workflow, "preview": watch.preview}
+        run = pipe.run(**self._inputs(pipe, tasks), **{name: value for name, value in options.items() if value})
+        with self._lock:
+            self._run = run
+            run.leaves_loops = any(task.id in self.shortened for task in tasks)
+            self._stop_if_unwanted()
+        try:
+            for event in run:
+                stops.pass_event(run)
+                watch.event(event)
+        finally:
+            with self._lock:
+                self._run = None
+        return run
 
     def _inputs(self, pipe: Any, tasks: Sequence[Task]) -> dict[str, Any]:
         """What the pipeline is called with: one set of values for one task, lists for several."""

@@ -52,6 +52,7 @@ class Models:
     def _get(self, key: tuple[str, str]) -> Any:
         if key not in self._held:
             self._make_room(self._sizes.get(key) or weight_bytes(self._source(key)), key)
+            self.changed()  # a sign of life before what may take long
             self._held[key] = self._load(key)
             self._sizes[key] = held_bytes(self._held[key])
             self._make_room(0, key)
