@@ -47,6 +47,7 @@ FAILURES = [
     (["train", "emoji", "wording", "nowhere"], ExitCode.NOT_LOADED),
     (["serve", "--host", "0.0.0.0"], ExitCode.WRONG_USE),
     (["serve", "--size-policy", "stretch"], ExitCode.WRONG_USE),
+    (["serve", "--model", "mine=./no/such/folder"], ExitCode.NOT_LOADED),
     (["client", "make", "a cat", "--url", "http://127.0.0.1:9"], ExitCode.NOT_LOADED),
     (["client", "show", "nothing", "--url", "http://127.0.0.1:9"], ExitCode.NOT_LOADED),
     (["client", "cancel", "nothing", "--url", "http://127.0.0.1:9"], ExitCode.NOT_LOADED),

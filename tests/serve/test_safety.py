@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from PIL import Image
 
-from lockstep.errors import InputError
+from lockstep.errors import InputError, NotFoundError
 from lockstep.serve.problems import Problem
 from lockstep.serve.safety import Body
 from lockstep.serve.settings import Limits, Settings, named_sources
@@ -44,11 +44,14 @@ def test_only_this_machine_can_reach_a_server_without_a_token(tmp_path):
 
 
 def test_names_of_models_are_the_owners(tmp_path):
-    assert named_sources(["lockstep/emoji", "sd=./a/b", "./folder/model"], "--model") == {
-        "lockstep/emoji": "lockstep/emoji", "sd": "./a/b", "model": "./folder/model",
+    folder = str(tmp_path)
+    assert named_sources(["lockstep/emoji", f"sd={folder}", folder, "owner/name"], "--model") == {
+        "lockstep/emoji": "lockstep/emoji", "sd": folder, tmp_path.stem: folder, "owner/name": "owner/name",
     }  # fmt: skip
+    with pytest.raises(NotFoundError, match="there is nothing at"):
+        named_sources(["sd=./no/such/folder"], "--model")
     with pytest.raises(InputError, match="not taken"):
-        named_sources(["a=1", "a=2"], "--model")
+        named_sources([f"a={folder}", f"a={folder}"], "--model")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +264,7 @@ def random_bodies(seed):
     return draw.choice(paths), raw.encode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [150, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_random_requests_are_refused_and_never_a_500(frugal, many):
     before, folders = resident(frugal.process.pid), sorted(os.listdir(frugal.data.parent))
     for seed in range(many):

@@ -58,7 +58,7 @@ def serve(
         float, typer.Option(min=1, help="Without a sign of life, the worker is replaced.")
     ] = 300.0,
     attempts: Annotated[int, typer.Option(min=1, help="Workers that a job may lose before it is given up.")] = 2,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
+    device: Annotated[list[str] | None, typer.Option(help="cpu, cuda:0 …; a worker for each that is named.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     size_policy: Annotated[str, typer.Option(help="A size that is not the model's: reject or fit.")] = "reject",
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
@@ -85,7 +85,7 @@ def serve(
         host=host, port=port, token=secrets.token_urlsafe(32) if token == "auto" else token or None,
         allowed_hosts=allow_host or (), allowed_origins=allow_origin or (), limits=limits, queue_jobs=max_queue,
         queue_per_client=max_queue_per_client, batch=batch, memory=int(memory * GIGA), deadline=deadline,
-        stall=stall_seconds, attempts=attempts, device=device, dtype=dtype, size_policy=size_policy,
+        stall=stall_seconds, attempts=attempts, devices=device or (), dtype=dtype, size_policy=size_policy,
     )  # fmt: skip
 
     def began(at: Settings) -> None:

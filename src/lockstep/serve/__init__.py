@@ -2,7 +2,8 @@
 
 queue.py       the jobs, in SQLite: every state that a job can be in, and each way from one to the next
 results.py     the data folder: pictures that come in and go out, files first and the row last
-supervisor.py  starts the worker, hands it batches, restarts it when it dies or hangs
+workers.py     one worker as the web process sees it: started, fed, heard, replaced when it dies or hangs
+supervisor.py  all of them, one a device
 wishes.py      a request as one form for all faces, checked against what the worker said of its model
 hub.py         who listens to which job: events that are kept, progress and previews that are not
 safety.py      Host, Origin, token, sizes: what is refused before anything is read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -19,11 +19,12 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from .faces import a1111, a1111_lists, handle, native, native_files, openai, proofs
 from .faces.openapi import ERRORS
-from .metrics import Metrics
+from .metrics import Metrics, Sample
 from .problems import Problem
 from .safety import Safety
 from .server import Server
 from .settings import Settings
+from .workers import WorkerProcess
 
 PAGE = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -84,8 +85,7 @@ def _add_own_routes(app: FastAPI, server: Server) -> None:
     async def health() -> Health:
         """Whether the server lives; `ready` when a worker does."""
         states = list(server.hub.open.values())
-        ready = server.supervisor.catalogue is not None and server.supervisor.pid is not None
-        return Health(status="ok", ready=ready, queued=states.count("queued"), running=states.count("running"))
+        return Health(status="ok", ready=server.supervisor.is_ready, queued=states.count("queued"), running=states.count("running"))
 
     @app.get("/metrics", response_class=PlainTextResponse, responses=ERRORS, tags=["watch"])
     async def metrics() -> PlainTextResponse:
@@ -105,20 +105,21 @@ def _answer(data: bytes, media: str, request: Request) -> Response:
     return Response(data, media_type=media, headers={"Cache-Control": "no-cache"})
 
 
-def gauges(server: Server, counts: dict[str, int]) -> list[tuple[str, str, str, list[Any]]]:
+def gauges(server: Server, counts: dict[str, int]) -> list[tuple[str, str, str, list[Sample]]]:
     """What can be read off a server now."""
-    supervisor = server.supervisor
-    single = [
-        ("lockstep_worker_up", "gauge", "1 while a worker lives.", float(supervisor.pid is not None)),
-        ("lockstep_worker_restarts_total", "counter", "Workers that were replaced.", float(supervisor.restarts)),
-        ("lockstep_batches_total", "counter", "Runs of a pipeline.", float(supervisor.batches)),
-        ("lockstep_batched_rows_total", "counter", "Pictures in these runs.", float(supervisor.batched_rows)),
-        ("lockstep_streams", "gauge", "Event streams that are open.", float(server.streams)),
-        ("lockstep_uptime_seconds", "gauge", "Seconds since the start.", time.time() - server.began),
-    ]
+    workers = list(enumerate(server.supervisor.workers))
+    loaded = [({"worker": str(k), "model": n}, size) for k, worker in workers for n, size in worker.loaded.items()]
+
+    def of_each(number: Callable[[WorkerProcess], float]) -> list[Sample]:
+        return [("", {"worker": str(k)}, float(number(worker))) for k, worker in workers]
+
     return [
         ("lockstep_jobs", "gauge", "Jobs by state.", [("", {"state": s}, float(n)) for s, n in counts.items()]),
-        ("lockstep_model_bytes", "gauge", "Weights in memory.",
-         [("", {"model": name}, float(size)) for name, size in supervisor.loaded.items()]),
-        *((name, kind, told, [("", {}, value)]) for name, kind, told, value in single),
-    ]  # fmt: skip
+        ("lockstep_model_bytes", "gauge", "Weights in memory.", [("", names, float(size)) for names, size in loaded]),
+        ("lockstep_worker_up", "gauge", "1 while a worker is ready.", of_each(lambda worker: worker.is_ready)),
+        ("lockstep_worker_restarts_total", "counter", "Workers that were replaced.", of_each(lambda w: w.restarts)),
+        ("lockstep_batches_total", "counter", "Runs of a pipeline.", of_each(lambda worker: worker.batches)),
+        ("lockstep_batched_rows_total", "counter", "Pictures in these runs.", of_each(lambda worker: worker.rows)),
+        ("lockstep_streams", "gauge", "Event streams that are open.", [("", {}, float(server.streams))]),
+        ("lockstep_uptime_seconds", "gauge", "Seconds since the start.", [("", {}, time.time() - server.began)]),
+    ]

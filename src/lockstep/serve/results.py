@@ -90,10 +90,10 @@ class DataFolder:
         for name in names:
             (self.results / name).unlink(missing_ok=True)
 
-    def sweep(self, outputs: set[str], inputs: set[str], now: float | None = None) -> int:
-        """Remove what no row names: all work at once, pictures when they are old. How many there were."""
+    def sweep(self, outputs: set[str], inputs: set[str], now: float | None = None, work: bool = True) -> int:
+        """Remove what no row names: all work at once where no worker lives, pictures when they are old. How many."""
         removed = 0
-        for folder in self.work.iterdir():
+        for folder in self.work.iterdir() if work else ():
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
         for folder, named in ((self.results, outputs), (self.inputs, inputs)):

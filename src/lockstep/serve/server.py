@@ -16,9 +16,11 @@ from .problems import Problem
 from .queue import Event, Job, Output, Queue, Room
 from .results import DataFolder
 from .settings import Settings
-from .supervisor import Database, Supervisor
+from .supervisor import Supervisor
 from .wishes import Catalogue, Wish, request_of, submission_of
+from .workers import Database
 
+SWEEP = 600.0  # seconds between two looks for files that no row names
 KEEP_ALIVE = 15.0  # seconds between two signs of life of a stream
 
 
@@ -47,8 +49,17 @@ class Server:
         self.hub.open |= {job.id: job.state for job in await self.database(self.queue.waiting)}
         self.supervisor = Supervisor(self.settings, self.queue, self.folder, self.hub, self.database)
         await self.supervisor.start()
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Pictures that came in for nothing do not stay."""
+        while True:
+            await asyncio.sleep(SWEEP)
+            used = await self.database(self.queue.names_in_use)
+            await asyncio.to_thread(self.folder.sweep, *used, work=False)
 
     async def stop(self) -> None:
+        self._sweeping.cancel()
         await self.supervisor.stop()
         await self.database(self.queue.close)
         self.database.close()
@@ -68,20 +79,20 @@ class Server:
         """
         catalogue = await self.catalogue()
         request = request_of(wish, catalogue, self.settings.limits)
-        if key is not None and wish.seed is None:  # a seed that was drawn must not make another request of it
-            held = await self.database(self.queue.by_key, f"{client} {key}")
-            if held is not None:
-                request["seed"] = held.request["seed"]
         deadline = time.time() + self.settings.deadline if waits else None  # nobody waits for a job of the page's
-        who = {"client": client, "face": face, "priority": priority, "deadline": deadline}
-        wanted = submission_of(request, catalogue, key=None if key is None else f"{client} {key}", **who)
+        own_key = None if key is None else f"{client} {key}"
+        who = {"client": client, "face": face, "priority": priority, "deadline": deadline, "key": own_key}
         try:
-            job, _ = await self.database(self.queue.submit, wanted)
+            job, _ = await self.database(self.queue.submit, submission_of(request, catalogue, **who))
         except Problem as problem:
             if problem.status == 429:
                 problem.retry_after = await self.supervisor.seconds_ahead() / 4
-            raise
-        self.supervisor.wake()
+            held = await self.database(self.queue.by_key, own_key) if own_key is not None else None
+            if held is None or wish.seed is not None:
+                raise
+            request["seed"] = held.request["seed"]  # the one that was drawn must not make another request of it
+            job, _ = await self.database(self.queue.submit, submission_of(request, catalogue, **who))
+        await self.supervisor.wake()
         return job
 
     def fitted(self, width: int | None, height: int | None, card: dict[str, Any]) -> tuple[int | None, int | None]:

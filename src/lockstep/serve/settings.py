@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InputError
+from ..errors import InputError, NotFoundError
 from ..files import EMBEDDED, looks_like_hub_id
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -55,7 +55,7 @@ class Settings:
     batch: int = 4
     gather: float = 0.03  # seconds that an idle server waits for company
     memory: int = 8 * 2**30  # bytes of weights that stay loaded
-    device: str | None = None
+    devices: Sequence[str] = ()  # a worker for each; one for the best there is where none is named
     dtype: str = "auto"
     size_policy: str = "reject"  # or "fit": another size than the model's is brought near to it
 
@@ -93,6 +93,8 @@ def named_sources(words: Sequence[str], what: str) -> dict[str, str]:
             name, place = (word if word in EMBEDDED or looks_like_hub_id(word) else Path(word).stem), word
         if not name or not place or name in found:
             raise InputError(f"{what} wants name=FOLDER with a name that is not taken, got {word!r}.")
+        if not Path(place).exists() and place not in EMBEDDED and not looks_like_hub_id(place):
+            raise NotFoundError(f"{what} {name}: there is nothing at {place}, and it is no hub id of the form owner/name.")
         found[name] = place
     return found
 

@@ -73,15 +73,16 @@ async def handle(request: Request, error: Exception) -> Response:
     return response
 
 
-async def finished(request: Request, job: Job) -> Job:
-    """The job when it has ended; a caller who goes away cancels it."""
+async def finished(request: Request, job: Job, keep: bool = False) -> Job:
+    """The job when it has ended; a caller who goes away cancels it, unless a key says that it will come again."""
     server = request.app.state.server
     ending = asyncio.ensure_future(server.ended(job.id))
     try:
         while not ending.done():
             await asyncio.wait([ending], timeout=POLL)
             if not ending.done() and await request.is_disconnected():
-                await server.supervisor.cancel(job.id)
+                if not keep:
+                    await server.supervisor.cancel(job.id)
                 raise Problem(499, "gone", "The caller went away.")
     finally:
         ending.cancel()

@@ -260,8 +260,8 @@ async def answered(
         server.require_stream()
     job = await server.submit(wish, client=request.state.client, face="openai", key=key, waits=True)
     if asked.stream:
-        return StreamingResponse(streamed(request, job, asked, kind), media_type="text/event-stream")
-    return await images(request, await finished(request, job), asked)
+        return StreamingResponse(streamed(request, job, asked, kind, key is not None), media_type="text/event-stream")
+    return await images(request, await finished(request, job, key is not None), asked)
 
 
 def check_format(asked: Common) -> None:
@@ -334,8 +334,9 @@ def event(content: dict[str, Any]) -> bytes:
     return f"event: {content.get('type', 'error')}\ndata: {json.dumps(content)}\n\n".encode()
 
 
-async def streamed(request: Request, job: Job, asked: Common, kind: str) -> AsyncIterator[bytes]:
-    """Partial pictures as they come, then the whole ones; a failure is told in the stream. Who leaves, cancels."""
+async def streamed(request: Request, job: Job, asked: Common, kind: str, keep: bool) -> AsyncIterator[bytes]:
+    """Partial pictures as they come, then the whole ones; a failure is told in the stream. Who leaves without a key,
+    cancels."""
     server: Server = request.app.state.server
     index, ended = 0, False
     try:
@@ -362,5 +363,5 @@ async def streamed(request: Request, job: Job, asked: Common, kind: str) -> Asyn
             more = {"usage": usage(found).model_dump(), "seed": output.facts["seed"], "lockstep": told(found)}
             yield event({"type": f"{kind}.completed", **whole, **facts(found, asked), **more})
     finally:
-        if not ended:
+        if not ended and not keep:
             await asyncio.shield(server.supervisor.cancel(job.id))

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -102,6 +103,7 @@ class Worker:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the web process, which ends this one
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
     from ...errors import LockstepError
