@@ -110,10 +110,10 @@ def make(
 ) -> None:
     """Make pictures on a server, and write them here."""
     from ..media import kind_named
-    from .pipelines import lora_and_strength
+    from .pipelines import file_and_strength
 
     remote = Remote(url, token)
-    loras = [dict(zip(("name", "strength"), lora_and_strength(text), strict=True)) for text in lora or ()]
+    loras = [dict(zip(("name", "strength"), file_and_strength(text), strict=True)) for text in lora or ()]
     wish = {"model": model, "inputs": {"prompt": prompt, **given_inputs(value or [])}, "count": count, "seed": seed,
             "scheduler": scheduler, "loras": loras}  # fmt: skip
     kind = kind_named(remote.get("/api/schema" + (f"?model={urllib.parse.quote(model)}" if model else ""))["media"])

@@ -16,6 +16,7 @@ from ...blocks.params import public_class
 from ...errors import LockstepError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...pipelines.pipeline import DiffusionPipeline
+from ...schedulers import exchanged
 from .cards import describe_model
 
 WEIGHTS = (".safetensors", ".gguf", ".ckpt", ".bin")
@@ -93,7 +94,7 @@ class Models:
             self._set_loras(pipe, request.get("loras") or [])
             if (wanted := request.get("scheduler")) is not None:
                 kind = public_class(wanted["class"], "a scheduler")
-                pipe.scheduler = kind.from_config(pipe.scheduler.config, **wanted["settings"])
+                pipe.scheduler = exchanged(pipe.scheduler, kind, **wanted["settings"])
             if (guider := request.get("guider")) is not None:
                 pipe.guider = public_class(guider["class"], "a guider")(**guider["settings"])
             if nets:
