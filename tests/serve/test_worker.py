@@ -1,8 +1,11 @@
 """The worker's hands without a server: models within their memory, and batches in which one job is bad."""
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from lockstep.schedulers.names import find_scheduler
 from lockstep.serve.worker.batch import Batch, Task, partial_steps
 from lockstep.serve.worker.edits import edited
 from lockstep.serve.worker.models import Models, held_bytes, weight_bytes
@@ -98,3 +101,37 @@ def test_edits_keep_shape_and_type():
             edited("x", value, wrong)
     with pytest.raises(ValueError, match="wants int"):
         edited("n", 3, {"value": "4"})
+
+
+SETTINGS = [
+    {}, {"height": 96, "width": 160}, {"guidance_scale": 6.0}, {"scheduler": "euler_a"}, {"scheduler": "dpm++_2m_karras"},
+    {"scheduler": "unipc"}, {"scheduler": "lcm"}, {"guider": "AdaptiveProjectedGuidance"}, {"guider": "PerturbedAttentionGuidance"},
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_a_row_of_a_batch_is_what_it_is_alone(folder, tmp_path, setting):
+    """Over samplers, guiders, sizes, and a prompt of more than one piece: at most 1 of 255 apart, in float32."""
+    inputs = {name: value for name, value in setting.items() if name not in ("scheduler", "guider")}
+    prompts = ["a red heart", "a dog", " ".join(["a house and a tree"] * 20)]
+    parts = {}
+    if "scheduler" in setting:
+        kind, settings = find_scheduler(setting["scheduler"])
+        parts["scheduler"] = {"class": kind.__name__, "settings": settings}
+    if "guider" in setting:
+        parts["guider"] = {"class": setting["guider"], "settings": {}}
+
+    def tasks(where):
+        made = [task(f"{where}{k}", tmp_path, **{**inputs, "prompt": prompt}) for k, prompt in enumerate(prompts)]
+        for one in made:
+            one.request |= parts
+        return made
+
+    held = models(folder)
+    together = tasks("together")
+    ran(together, held, tmp_path)
+    for row, alone in enumerate(tasks("alone")):
+        ran([alone], held, tmp_path)
+        one, other = (np.asarray(Image.open(t.place / "0.png")).astype(int) for t in (together[row], alone))
+        assert np.abs(one - other).max() <= 1
