@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
-from .schedulers import find_scheduler
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -44,6 +43,7 @@ def loaded(
     from ..pipelines.pipeline import DiffusionPipeline
     from ..models.accelerated import LEVELS
     from ..schedulers import exchanged
+    from ..schedulers.names import find_scheduler
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
