@@ -64,6 +64,14 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
+    from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxFillPipeline as FluxFillPipeline
+    from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
+    from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
+    from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
+    from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
+    from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
@@ -87,10 +95,15 @@ if TYPE_CHECKING:
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .schedulers import SASolverScheduler as SASolverScheduler
+    from .models.transformers.transformer_sd3 import SD3Transformer2DModel as SD3Transformer2DModel
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
+    from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
+    from .pipelines.published import StableDiffusion3InpaintPipeline as StableDiffusion3InpaintPipeline
+    from .pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline as StableDiffusion3Pipeline
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
     from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
@@ -131,19 +144,22 @@ __all__ = [
     "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DiffusionPipeline",
     "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
-    "FlowMatchLCMScheduler", "FrequencyDecoupledGuidance", "FrozenDict", "HeunDiscreteScheduler", "IPNDMScheduler",
-    "InputParam", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
+    "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline",
+    "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline", "FluxTransformer2DModel",
+    "FrequencyDecoupledGuidance", "FrozenDict", "HeunDiscreteScheduler", "IPNDMScheduler", "InputParam",
+    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
     "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
     "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
     "ModularPipelineBlocks", "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance",
-    "PipelineState", "SASolverScheduler", "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance",
-    "SmoothedEnergyGuidance", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
-    "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline", "StableDiffusionImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
-    "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
-    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
-    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline", "StableDiffusionXLPipeline",
-    "T5EncoderModel", "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "UMT5EncoderModel",
-    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "attention_backend",
+    "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline",
+    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+    "StableDiffusionPipeline", "StableDiffusionSafetyChecker", "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "StableDiffusionXLPipeline", "T5EncoderModel", "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance",
+    "UMT5EncoderModel", "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "attention_backend",
     "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -46,7 +46,8 @@ def loaded(
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
         kind, settings = steps
-        pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)
+        config = pipe.scheduler.config
+        pipe.scheduler = kind.for_noise_of(config).from_config(config, **settings)
     if guidance is not None:
         pipe.guider = guidance
     if controlnets:

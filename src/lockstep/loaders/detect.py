@@ -197,7 +197,8 @@ def _name_other_families(shapes: Shapes, found: Detection) -> None:
             continue
         variant = next((name for name, clues in tell.variants if ends.all(clues) is not None), "")
         found.kind = tell.kind if tell.kind != "denoiser" else "checkpoint" if _has_company(found) else "model"
-        found.guesses = [Guess(tell.family, tell.title, variant, False, ENOUGH, [f"it has {name!r}" for name in seen])]
+        loads = any(part.kind == tell.family for part in found.parts)
+        found.guesses = [Guess(tell.family, tell.title, variant, loads, ENOUGH, [f"it has {name!r}" for name in seen])]
         _add_size(tell, shapes, found)
         return
 

@@ -20,6 +20,8 @@ from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import MadeTensor, MappedFiles, StoredTensor
 from ..tokenizers import CLIPTokenizer
@@ -39,6 +41,8 @@ CLASSES = {  # component -> the class that it is where nothing else is said
     "text_encoder": "CLIPTextModel",
     "text_encoder_2": "CLIPTextModelWithProjection",
     "tiny": "AutoencoderTiny",
+    "flux": "FluxTransformer2DModel",
+    "sd3": "SD3Transformer2DModel",
 }
 LATENT_SCALES = (
     "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
@@ -282,6 +286,8 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("unet", "original"): unet_rows,
         ("controlnet", "original"): controlnet_rows,
         ("vae", "original"): autoencoder_rows,
+        ("flux", "original"): flux_rows,
+        ("sd3", "original"): sd3_rows,
         ("text", "clip"): lambda config: clip_rows(config, projection),
         ("text", "open_clip"): lambda config: open_clip_rows(config, projection),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ... import files
 from ...errors import InputError
 from ...outputs import output_or_tuple
-from ..modeling import CalledAsForward
+from ..modeling import CalledAsForward, ModelMixin
 from .controlnet import ControlNetModel, ControlNetOutput
 
 FIRST_FOLDER = "controlnet"
@@ -22,13 +22,14 @@ class MultiControlNetModel(CalledAsForward):
     """ControlNets of one UNet; on disk they stand side by side in `controlnet`, `controlnet_1`, `controlnet_2` …"""
 
     gathers_several = True  # a list of nets given to a pipeline becomes one of these
+    net_class: ClassVar[type[ModelMixin]] = ControlNetModel
 
-    def __init__(self, controlnets: Iterable[ControlNetModel]) -> None:
+    def __init__(self, controlnets: Iterable[ModelMixin]) -> None:
         super().__init__()
         nets = list(controlnets)
-        if not nets or not all(isinstance(getattr(net, "_orig_mod", net), ControlNetModel) for net in nets):
+        if not nets or not all(isinstance(getattr(net, "_orig_mod", net), self.net_class) for net in nets):
             got = ", ".join(type(net).__name__ for net in nets) or "nothing"
-            raise InputError(f"MultiControlNetModel wants ControlNetModels, got {got}.")
+            raise InputError(f"{type(self).__name__} wants {self.net_class.__name__}s, got {got}.")
         self.nets = nn.ModuleList(nets)
 
     @output_or_tuple
@@ -62,7 +63,7 @@ class MultiControlNetModel(CalledAsForward):
         folders = [first]
         while (root / f"{first}_{len(folders)}").is_dir():
             folders.append(f"{first}_{len(folders)}")
-        return cls(ControlNetModel.from_pretrained(root, subfolder=name, **options) for name in folders)
+        return cls(cls.net_class.from_pretrained(root, subfolder=name, **options) for name in folders)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """The first net into this folder, the others into its numbered neighbours."""

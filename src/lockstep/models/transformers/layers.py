@@ -107,6 +107,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
     `text_out` and `out` say whether what the text and the picture get is projected once more.
     """
 
+    passes_through = ("hidden_states", "encoder_hidden_states")  # what comes out, by the names of what goes in
     to_qkv: FusedLinear  # takes the place of the separate projections by `fuse_projections`
 
     def __init__(

@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ...guiders import GuiderOutput, predict_branches
+from ...guiders import BaseGuidance, GuiderOutput, predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -35,6 +35,10 @@ class Predict(ModularPipelineBlocks):
     expected_components = [DENOISER, GUIDER]
     inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
     outputs = ["noise_pred"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        if isinstance(components.guider, BaseGuidance):
+            components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)

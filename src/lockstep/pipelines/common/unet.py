@@ -101,6 +101,7 @@ class PredictWithControl(PredictWithUNet):
     inputs = [*PredictWithUNet.inputs, *CONTROL]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         check_control(components, inputs)
 
     def residuals(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...blocks import AutoPipelineBlocks
+from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks
 from .painting import StartPainting
 from .start import StartFromImage, StartFromNoise
 
@@ -15,6 +15,13 @@ class AutoStart(AutoPipelineBlocks):
     block_classes = [StartPainting, StartFromImage, StartFromNoise]
     block_names = ["inpainting", "image2image", "text2image"]
     block_trigger_inputs = ["mask_image", "image", None]
+
+
+def where_given(trigger: str, **part: type[ModularPipelineBlocks]) -> type[AutoPipelineBlocks]:
+    """A block that runs only where an input is given."""
+    ((name, block),) = part.items()
+    told = {"block_classes": [block], "block_names": [name], "block_trigger_inputs": [trigger]}
+    return type(f"Auto{block.__name__}", (AutoPipelineBlocks,), {"__doc__": f"Only with {trigger!r}.", **told})
 
 
 FROM_TEXT: dict[str, list[str]] = {"text2image": []}

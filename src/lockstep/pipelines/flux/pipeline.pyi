@@ -40,39 +40,28 @@ from typing import Unpack
 from typing import overload
 import torch
 
-class _FluxInputs(TypedDict, total=False):
-    max_sequence_length: int  # 512
-    image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    strength: float  # 0.6
-    padding_mask_crop: int | None
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    joint_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    masked_image_latents: torch.Tensor | None
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['text2image', 'image2image', 'inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _FluxSharedInputs(TypedDict, total=False):
+    max_sequence_length: int; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; eta: float
+    generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
+    prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
+    pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
-class _FluxParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None
-    text_encoder_2: T5EncoderModel | None
-    scheduler: SchedulerMixin | None
-    transformer: FluxTransformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None
+class _FluxInputs(_FluxSharedInputs, total=False):
+    image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None; strength: float
+    padding_mask_crop: int | None; masked_image_latents: torch.Tensor | None
+    workflow: Literal['text2image', 'image2image', 'inpainting'] | None
+
+class _FluxSharedParts(TypedDict, total=False):
+    guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; text_encoder: CLIPTextModel | None
+    tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None; scheduler: SchedulerMixin | None
+    transformer: FluxTransformer2DModel | None; vae: AutoencoderKL | AutoencoderTiny | None
+
+class _FluxParts(_FluxSharedParts, total=False):
+    ...
 
 class _FluxPartsAndHub(_FluxParts, HubArguments, total=False): ...
 
@@ -89,16 +78,7 @@ class _FluxPtOutput(PipelineOutput):
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class FluxPipeline(PicturePipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel
-    scheduler: SchedulerMixin
-    transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxPartsAndHub]) -> Self: ...
@@ -116,72 +96,30 @@ class FluxPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_FluxInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInputs]) -> Iterator[Event]: ...
+    guider: BaseGuidance; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel; tokenizer_2: T5Tokenizer
+    text_encoder_2: T5EncoderModel; scheduler: SchedulerMixin; transformer: FluxTransformer2DModel
+    vae: AutoencoderKL | AutoencoderTiny
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 
-class _FluxKontextInputs(TypedDict, total=False):
-    max_sequence_length: int  # 512
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    joint_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    max_area: int  # 1048576
-    _auto_resize: bool  # True
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['text2image', 'image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _FluxKontextInputs(_FluxSharedInputs, total=False):
+    max_area: int; _auto_resize: bool; workflow: Literal['text2image', 'image2image'] | None
 
-class _FluxKontextParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None
-    text_encoder_2: T5EncoderModel | None
-    transformer: FluxTransformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
+class _FluxKontextParts(_FluxSharedParts, total=False):
+    ...
 
 class _FluxKontextPartsAndHub(_FluxKontextParts, HubArguments, total=False): ...
 
-class _FluxKontextPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxKontextNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxKontextPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class FluxKontextPipeline(FluxPipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel
-    transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxKontextParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxKontextPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxKontextPilOutput: ...
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxPilOutput: ...
     @overload
-    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxKontextNpOutput: ...
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxNpOutput: ...
     @overload
-    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxKontextPtOutput: ...
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> _FluxPtOutput: ...
     @overload
     def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None = None, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_FluxKontextInputs]) -> tuple[Any, ...]: ...
     @overload

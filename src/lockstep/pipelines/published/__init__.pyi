@@ -23,10 +23,16 @@ from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
+from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.models.vision.clip_pictures import CLIPImageProcessor
 from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.flux.pipeline import FluxPipeline
+from lockstep.pipelines.flux.pipeline import _FluxNpOutput
+from lockstep.pipelines.flux.pipeline import _FluxPilOutput
+from lockstep.pipelines.flux.pipeline import _FluxPtOutput
+from lockstep.pipelines.flux.pipeline import _FluxSharedInputs
+from lockstep.pipelines.flux.pipeline import _FluxSharedParts
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
@@ -35,6 +41,12 @@ from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionPilOutp
 from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionPtOutput
 from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionSharedInputs
 from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionSharedParts
+from lockstep.pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline
+from lockstep.pipelines.stable_diffusion_3.pipeline import _StableDiffusion3NpOutput
+from lockstep.pipelines.stable_diffusion_3.pipeline import _StableDiffusion3PilOutput
+from lockstep.pipelines.stable_diffusion_3.pipeline import _StableDiffusion3PtOutput
+from lockstep.pipelines.stable_diffusion_3.pipeline import _StableDiffusion3SharedInputs
+from lockstep.pipelines.stable_diffusion_3.pipeline import _StableDiffusion3SharedParts
 from lockstep.pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline
 from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLNpOutput
 from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLPilOutput
@@ -399,67 +411,78 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Iterator[Event]: ...
 
-class _FluxImg2ImgInputs(TypedDict, total=False):
-    max_sequence_length: int  # 512
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    joint_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusion3Img2ImgInputs(_StableDiffusion3SharedInputs, total=False):
     workflow: Literal['image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _FluxImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None
-    text_encoder_2: T5EncoderModel | None
-    scheduler: SchedulerMixin | None
-    transformer: FluxTransformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None
+class _StableDiffusion3Img2ImgParts(_StableDiffusion3SharedParts, total=False):
+    ...
+
+class _StableDiffusion3Img2ImgPartsAndHub(_StableDiffusion3Img2ImgParts, HubArguments, total=False): ...
+
+class StableDiffusion3Img2ImgPipeline(StableDiffusion3Pipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusion3Img2ImgParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusion3Img2ImgPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> _StableDiffusion3PilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> _StableDiffusion3NpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> _StableDiffusion3PtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3Img2ImgInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusion3InpaintInputs(_StableDiffusion3SharedInputs, total=False):
+    workflow: Literal['inpainting'] | None
+
+class _StableDiffusion3InpaintParts(_StableDiffusion3SharedParts, total=False):
+    ...
+
+class _StableDiffusion3InpaintPartsAndHub(_StableDiffusion3InpaintParts, HubArguments, total=False): ...
+
+class StableDiffusion3InpaintPipeline(StableDiffusion3Pipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusion3InpaintParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusion3InpaintPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> _StableDiffusion3PilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> _StableDiffusion3NpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> _StableDiffusion3PtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> Iterator[Event]: ...
+
+class _FluxImg2ImgInputs(_FluxSharedInputs, total=False):
+    workflow: Literal['image2image'] | None
+
+class _FluxImg2ImgParts(_FluxSharedParts, total=False):
+    ...
 
 class _FluxImg2ImgPartsAndHub(_FluxImg2ImgParts, HubArguments, total=False): ...
 
-class _FluxImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class FluxImg2ImgPipeline(FluxPipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel
-    scheduler: SchedulerMixin
-    transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> _FluxPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -469,67 +492,24 @@ class FluxImg2ImgPipeline(FluxPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _FluxInpaintInputs(TypedDict, total=False):
-    max_sequence_length: int  # 512
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    joint_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _FluxInpaintInputs(_FluxSharedInputs, total=False):
     workflow: Literal['inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _FluxInpaintParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None
-    text_encoder_2: T5EncoderModel | None
-    scheduler: SchedulerMixin | None
-    transformer: FluxTransformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None
+class _FluxInpaintParts(_FluxSharedParts, total=False):
+    ...
 
 class _FluxInpaintPartsAndHub(_FluxInpaintParts, HubArguments, total=False): ...
 
-class _FluxInpaintPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxInpaintNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxInpaintPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class FluxInpaintPipeline(FluxPipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel
-    scheduler: SchedulerMixin
-    transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxInpaintParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxInpaintPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxInpaintPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxInpaintNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxInpaintPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> _FluxPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_FluxInpaintInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -539,71 +519,25 @@ class FluxInpaintPipeline(FluxPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInpaintInputs]) -> Iterator[Event]: ...
 
-class _FluxFillInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    max_sequence_length: int  # 512
-    padding_mask_crop: int | None
-    true_cfg_scale: float | None
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    joint_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _FluxFillInputs(_FluxSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    padding_mask_crop: int | None; true_cfg_scale: float | None; workflow: Literal['inpainting'] | None
 
-class _FluxFillParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None
-    text_encoder_2: T5EncoderModel | None
-    scheduler: SchedulerMixin | None
-    transformer: FluxTransformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None
+class _FluxFillParts(_FluxSharedParts, total=False):
+    ...
 
 class _FluxFillPartsAndHub(_FluxFillParts, HubArguments, total=False): ...
 
-class _FluxFillPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxFillNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _FluxFillPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class FluxFillPipeline(FluxPipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel
-    scheduler: SchedulerMixin
-    transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxFillParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxFillPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxFillPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxFillNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxFillPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxFillInputs]) -> _FluxPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_FluxFillInputs]) -> tuple[Any, ...]: ...
     @overload

@@ -30,13 +30,15 @@ SKIPPED = [
 class PredictSD3(PredictWithPooled):
     """The prediction for each branch that the guider asks for; the one with layers left out is added to their mix."""
 
-    inputs = [*PredictWithPooled.inputs, *SKIPPED]
+    inputs = [*PredictWithPooled.inputs, "guidance_scale", *SKIPPED]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         layers, depth = inputs.skip_guidance_layers, components.denoiser.config.num_layers
         if layers is None:
             return
-        if not components.guider.needs_unconditional:
+        guider = components.guider if inputs.guidance_scale is None else None
+        if not (inputs.guidance_scale > 1.0 if guider is None else guider.needs_unconditional):
             raise InputError("'skip_guidance_layers' acts where guidance is on; raise 'guidance_scale' above 1.")
         if not layers or any(not 0 <= layer < depth for layer in layers):
             raise InputError(f"'skip_guidance_layers' are numbers from 0 to {depth - 1}, got {layers}.")

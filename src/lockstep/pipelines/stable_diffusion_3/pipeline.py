@@ -34,13 +34,19 @@ class StableDiffusion3Pipeline(PicturePipeline):
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:  # fmt: skip
         """Embeddings of the prompts and of the negative ones, and the pooled vectors of both, as a call takes them."""
         given = {
-            "prompt": prompt, "prompt_2": prompt_2, "prompt_3": prompt_3, "prompt_embeds": prompt_embeds,
-            "pooled_prompt_embeds": pooled_prompt_embeds, "clip_skip": clip_skip,
+            "prompt": prompt,
+            "prompt_2": prompt_2,
+            "prompt_3": prompt_3,
+            "prompt_embeds": prompt_embeds,
+            "pooled_prompt_embeds": pooled_prompt_embeds,
+            "clip_skip": clip_skip,
             "max_sequence_length": max_sequence_length,
         }
         negative = {
-            "negative_prompt": negative_prompt, "negative_prompt_2": negative_prompt_2,
-            "negative_prompt_3": negative_prompt_3, "negative_prompt_embeds": negative_prompt_embeds,
+            "negative_prompt": negative_prompt,
+            "negative_prompt_2": negative_prompt_2,
+            "negative_prompt_3": negative_prompt_3,
+            "negative_prompt_embeds": negative_prompt_embeds,
             "negative_pooled_prompt_embeds": negative_pooled_prompt_embeds,
         }
         return self.encoded(num_images_per_prompt, do_classifier_free_guidance, lora_scale, given, negative)
