@@ -21,8 +21,9 @@ from pipelines.test_against_diffusers import mask, picture
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 SMALL = {"conditioning_embedding_out_channels": (8, 16)}
 NAMES = [*WHOLE, *PUBLISHED]
+TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
-NOT_HERE = {"ip_adapter_image", "ip_adapter_image_embeds", "kwargs"}
+NOT_HERE = {"ip_adapter_image", "ip_adapter_image_embeds", "kwargs", "callback", "callback_steps"}
 
 SCRIPT = """
 import json, sys
@@ -44,7 +45,7 @@ def folders(tmp_path_factory):
     index = json.loads((made["lcm"] / "model_index.json").read_text())
     index |= {"_class_name": "LatentConsistencyModelPipeline", "scheduler": ["diffusers", "LCMScheduler"]}
     (made["lcm"] / "model_index.json").write_text(json.dumps(index))
-    return made
+    return made | {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
 
 
 def folder_of(path, class_name):
@@ -55,6 +56,8 @@ def folder_of(path, class_name):
 
 
 def kind_of(name):
+    if name in TASK_OF:
+        return TASK_OF[name]
     return "xl" if "XL" in name else "lcm" if "Consistency" in name else "sd1"
 
 
@@ -71,6 +74,8 @@ def loaded(library, name, folders, **parts):
     kind = kind_of(name)
     if "ControlNet" in name:
         parts["controlnet"] = control_net(kind, library)
+    if kind == "depth":
+        parts |= tiny.depth_parts()
     pipe = getattr(library, name).from_pretrained(folders[kind], **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -79,7 +84,7 @@ def loaded(library, name, folders, **parts):
 def arguments_for(name):
     """What a script gives: by the published names of the arguments."""
     given = {"prompt": "a photo of a cat", "num_inference_steps": 4, "output_type": "np"}
-    if "Img2Img" in name or "Inpaint" in name:
+    if "Img2Img" in name or "Inpaint" in name or name in TASK_OF:
         given["image"] = picture()
     else:
         given |= {"height": 16, "width": 16}
@@ -91,6 +96,7 @@ def arguments_for(name):
     return given
 
 
+@pytest.mark.filterwarnings("ignore:In CPU autocast")  # theirs
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_call_makes_the_same_picture(name, folders):
     pictures = []
@@ -112,8 +118,8 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
             continue
         assert parameter.name in ours, f"{name} takes no {parameter.name!r}"
         default = ours[parameter.name].default
-        if parameter.name == "guidance_scale":
-            default = settings["guidance_scale"]
+        if parameter.name in ("guidance_scale", "image_guidance_scale"):
+            default = settings[parameter.name]
         elif name in WHOLE and parameter.name == "strength":
             continue
         assert default == parameter.default, f"{name}: {parameter.name} is {default}, there {parameter.default}"

@@ -49,7 +49,7 @@ class Index:
     def locate(self, spec: ComponentSpec) -> ComponentSpec | None:
         """The spec with the class and the place that the index names; None where the index has none for it."""
         entry = self.entries.get(spec.name)
-        if entry is None or entry[1] is None:
+        if entry is None or entry[1] is None or spec.by_behaviour:
             return None
         named = entry[1].removesuffix("Fast").removesuffix("Pil")
         named = OLD_NAMES.get(named, named)
@@ -136,5 +136,6 @@ def library_and_class(component: Any) -> list[str | None]:
     if component is None:
         return [None, None]
     kind = type(getattr(component, "_orig_mod", component))
-    from_module = "transformers" if {"text_encoders", "tokenizers"} & set(kind.__module__.split(".")) else "diffusers"
+    homes = {"transformers", "text_encoders", "tokenizers"}
+    from_module = "transformers" if homes & set(kind.__module__.split(".")) else "diffusers"
     return [getattr(kind, "index_library", from_module), kind.__name__]

@@ -88,6 +88,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
+        self._elsewhere: dict[str, saving.Stored] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
@@ -316,6 +317,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
             self._unloaded.pop(name, None)
             self._outlines.pop(name, None)
             self._from_index.discard(name)
+            self._elsewhere.pop(name, None)
             self._components[name] = component
 
     def __getattr__(self, name: str) -> Any:
@@ -519,6 +521,9 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
             if name in left_out:
+                continue
+            if spec.by_behaviour and found.entries.get(name, [None, None])[1]:
+                self._elsewhere[name] = saving.Stored(found.source, name, found.entries[name])
                 continue
             located = found.locate(spec)
             if located is not None:

@@ -90,20 +90,31 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     to_kv: FusedLinear  # these two take the place of the separate projections by `fuse_projections`
     to_qkv: FusedLinear
 
-    def __init__(self, width: int, heads: int, cross_attention_dim: int | None, upcast_attention: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        cross_attention_dim: int | None,
+        upcast_attention: bool,
+        bias: bool = False,
+        norm_text: bool = False,
+    ) -> None:
         super().__init__()
+        self.norm_cross = nn.LayerNorm(cross_attention_dim or width) if norm_text else None
         self.describe_widths(width, cross_attention_dim or width, heads)
         self.upcast_attention = upcast_attention
         self.is_cross_attention = cross_attention_dim is not None
-        self.to_q = nn.Linear(width, width, bias=False)
-        self.to_k = nn.Linear(cross_attention_dim or width, width, bias=False)
-        self.to_v = nn.Linear(cross_attention_dim or width, width, bias=False)
+        self.to_q = nn.Linear(width, width, bias=bias)
+        self.to_k = nn.Linear(cross_attention_dim or width, width, bias=bias)
+        self.to_v = nn.Linear(cross_attention_dim or width, width, bias=bias)
         self.to_out = nn.ModuleList([nn.Linear(width, width), nn.Identity()])
         self.set_processor(AttnProcessor())
 
     def project(self, hidden_states: Tensor, encoder_hidden_states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value; key and value come from the text where there is one."""
         source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+        if self.norm_cross is not None:
+            source = self.norm_cross(source)
         if not self.fused_projections:
             return self.to_q(hidden_states), self.to_k(source), self.to_v(source)
         if self.is_cross_attention:

@@ -19,8 +19,9 @@ from ...errors import InputError
 from ...outputs import Output, output_or_tuple
 from ..layers import get_activation
 from .unet_2d_blocks import CrossAttnUpBlock2D, DownBlock2D, UpBlock2D, skip_channels
-from .unet_2d_config import UNetPlan, plan_unet
+from .unet_2d_config import K_UP_BLOCKS, UNetPlan, is_k_unet, plan_unet
 from .unet_2d_encoder import UNet2DEncoder, mask_to_bias
+from .unet_2d_k_blocks import KUpBlock2D
 
 Tensor = torch.Tensor
 Shape = tuple[int, int, int]
@@ -103,11 +104,23 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         plan = plan_unet(type(self).__name__, self.config)
         self.build_conditions(plan)
         self.build_encoder(plan, in_channels, conv_in_kernel)
-        self.build_decoder(plan)
-        self.conv_norm_out = nn.GroupNorm(plan.resnet.groups, block_out_channels[0], eps=norm_eps)
-        self.conv_act = get_activation(act_fn)
+        (self.build_k_decoder if is_k_unet(self.config) else self.build_decoder)(plan)
+        self.conv_norm_out = self.conv_act = None
+        if norm_num_groups is not None:
+            self.conv_norm_out = nn.GroupNorm(norm_num_groups, block_out_channels[0], eps=norm_eps)
+            self.conv_act = get_activation(act_fn)
         padding = (conv_out_kernel - 1) // 2
         self.conv_out = nn.Conv2d(block_out_channels[0], out_channels, conv_out_kernel, padding=padding)
+
+    def build_k_decoder(self, plan: UNetPlan) -> None:
+        """The up blocks of k-diffusion's UNets, coarsest first; each but the first takes one skip."""
+        self.up_blocks = nn.ModuleList()
+        for index, block_type in enumerate(plan.up_block_types):
+            level = len(plan.block_out_channels) - 1 - index
+            widths = plan.block_out_channels[level], plan.block_out_channels[max(level - 1, 0)]
+            transformer = plan.transformer(index, ())  # as published: heads are listed finest first, on both ways
+            settings = plan.resnet, transformer if block_type == K_UP_BLOCKS[1] else None
+            self.up_blocks.append(KUpBlock2D(*widths, plan.layers_per_block[level], *settings, level > 0))
 
     def build_decoder(self, plan: UNetPlan) -> None:
         """The up blocks, coarsest first; each resnet takes one skip."""
@@ -194,12 +207,15 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
             sample = sample + mid_block_additional_residual
 
         for block in typing.cast("list[UpBlock2D]", self.up_blocks):
-            block_skips, skips = skips[-block.num_skips :], skips[: -block.num_skips]
+            left = len(skips) - block.num_skips
+            block_skips, skips = skips[left:], skips[:left]
             upsample_size = skips[-1].shape[2:] if skips else None  # the next skip's, so that odd sizes come out right
             kwargs = text_kwargs if block.has_cross_attention else {}
             sample = block(sample, block_skips, temb, upsample_size=upsample_size, **kwargs)
 
-        sample = self.conv_out(self.conv_act(self.conv_norm_out(sample)))
+        if self.conv_norm_out is not None and self.conv_act is not None:
+            sample = self.conv_act(self.conv_norm_out(sample))
+        sample = self.conv_out(sample)
         return UNet2DConditionOutput(sample) if return_dict else (sample,)
 
     @property

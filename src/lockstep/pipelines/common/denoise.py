@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ...guiders import BaseGuidance, GuiderOutput, predict_branches
+from ...guiders import BaseGuidance, Condition, GuiderOutput, predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -50,7 +50,7 @@ class Predict(ModularPipelineBlocks):
         predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
         state.noise_pred = self.mixed(components, state, t, components.guider(branches))
 
-    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
         """What differs between the branches: with the prompt, and without it."""
         return {"encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds)}
 
@@ -62,8 +62,12 @@ class Predict(ModularPipelineBlocks):
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
         """One call of the denoiser for `repeats` branches; a family whose denoiser is told more says so here."""
-        sample = torch.cat([state.model_input] * repeats)
+        sample = self.sample(state, inputs, repeats)
         return components.denoiser(sample, t.expand(len(sample)), **inputs, return_dict=False)[0]
+
+    def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
+        """What the denoiser sees of the picture, once for each branch."""
+        return torch.cat([state.model_input] * repeats)
 
 
 class PredictWithPooled(Predict):
@@ -75,7 +79,7 @@ class PredictWithPooled(Predict):
         *["negative_pooled_prompt_embeds", "joint_attention_kwargs"],
     ]
 
-    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
         return {
             **super().conditions(state),
             "pooled_projections": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),

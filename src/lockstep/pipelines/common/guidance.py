@@ -15,7 +15,8 @@ class SetGuidance(ModularPipelineBlocks):
     inputs = ["guidance_scale", "guidance_rescale"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        for name, unset in (("guidance_scale", None), ("guidance_rescale", 0.0)):
+        for name in self.input_names:
+            unset = 0.0 if name == "guidance_rescale" else None
             if getattr(inputs, name) != unset and not hasattr(components.guider, name):
                 kind = type(components.guider).__name__
                 raise InputError(

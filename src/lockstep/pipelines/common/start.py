@@ -35,7 +35,7 @@ class PrepareLatents(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
-        check_channels(components.denoiser)
+        self.check_channels(components)
         if LATER not in (inputs.height, inputs.width):
             check_memory(components, *latent_size(components, inputs))
         if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
@@ -44,6 +44,10 @@ class PrepareLatents(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         shape = self.shape(components, state, len(state.prompt_embeds))
         state.latents = first_noise(components, shape, state) * components.scheduler.init_noise_sigma
+
+    def check_channels(self, components: Components) -> None:
+        """The denoiser reads the latents alone."""
+        check_channels(components.denoiser)
 
     def shape(self, components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
         """Samples, channels and the latents' own axes; a video has one for time."""
@@ -93,6 +97,10 @@ class AddNoise(ModularPipelineBlocks):
     outputs = ["latents"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        self.check_channels(components)
+
+    def check_channels(self, components: Components) -> None:
+        """The denoiser reads the latents alone."""
         check_channels(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView) -> None:

@@ -69,7 +69,7 @@ class PredictWithUNet(Predict):
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
-        sample = torch.cat([state.model_input] * repeats)
+        sample = self.sample(state, inputs, repeats)
         residuals = self.residuals(components, state, t, sample, inputs)
         condition = state.timestep_cond
         return components.denoiser(
@@ -79,9 +79,14 @@ class PredictWithUNet(Predict):
             timestep_cond=None if condition is None else torch.cat([condition] * repeats),
             cross_attention_kwargs=state.cross_attention_kwargs,
             added_cond_kwargs=self.added_conditions(inputs),
+            class_labels=self.class_labels(state, sample),
             return_dict=False,
             **residuals,
         )[0]
+
+    def class_labels(self, state: BlockView, sample: Tensor) -> Tensor | None:
+        """The class of each row, for a denoiser that knows classes."""
+        return None
 
     def added_conditions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor] | None:
         """Conditions that are added to the time embedding."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
 from lockstep.blocks.events import Event
+from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
 from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
@@ -35,6 +36,8 @@ from lockstep.pipelines.flux.pipeline import _FluxSharedInputs
 from lockstep.pipelines.flux.pipeline import _FluxSharedParts
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
+from lockstep.pipelines.stable_diffusion.depth import DepthEstimator
+from lockstep.pipelines.stable_diffusion.depth import PictureReader
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
 from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionNpOutput
 from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionPilOutput
@@ -70,10 +73,11 @@ import torch
 def __getattr__(name: str) -> Any:
     ...
 class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
-    height: int | None; width: int | None; workflow: Literal['image2image'] | None
+    clip_skip: int | None; height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
-    ...
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
@@ -97,10 +101,11 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; workflow: Literal['inpainting'] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['inpainting'] | None
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
-    ...
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
@@ -124,12 +129,14 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False):
-    padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['controlnet_text2image'] | None
 
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
@@ -153,13 +160,15 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
-    padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['controlnet_image2image'] | None
 
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
@@ -183,13 +192,15 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, total=False):
-    controlnet_conditioning_scale: float | Sequence[float]; control_guidance_start: float | Sequence[float]
-    control_guidance_end: float | Sequence[float]; guess_mode: bool
+    clip_skip: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    masked_image_latents: torch.Tensor | None; workflow: Literal['controlnet_inpainting'] | None
+    cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_inpainting'] | None
 
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
@@ -213,11 +224,12 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> Iterator[Event]: ...
 
 class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; sigmas: torch.Tensor | Sequence[float] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['text2image'] | None
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
-    ...
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
@@ -241,11 +253,12 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> Iterator[Event]: ...
 
 class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; height: int | None; width: int | None
-    sigmas: torch.Tensor | Sequence[float] | None; workflow: Literal['image2image'] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; height: int | None; width: int | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
-    ...
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
@@ -269,7 +282,8 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionXLImg2ImgInputs(_StableDiffusionXLSharedInputs, total=False):
-    height: int | None; width: int | None; workflow: Literal['image2image'] | None
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None; height: int | None
+    width: int | None; workflow: Literal['image2image'] | None
 
 class _StableDiffusionXLImg2ImgParts(_StableDiffusionXLSharedParts, total=False):
     ...
@@ -296,6 +310,7 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionXLInpaintInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     workflow: Literal['inpainting'] | None
 
 class _StableDiffusionXLInpaintParts(_StableDiffusionXLSharedParts, total=False):
@@ -323,6 +338,7 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionXLControlNetInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     workflow: Literal['controlnet_text2image'] | None
@@ -352,6 +368,7 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionXLControlNetImg2ImgInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
@@ -382,6 +399,7 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> Iterator[Event]: ...
 
 class _StableDiffusionXLControlNetInpaintInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     controlnet_conditioning_scale: float | Sequence[float]; control_guidance_start: float | Sequence[float]
     control_guidance_end: float | Sequence[float]; guess_mode: bool
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
@@ -410,6 +428,180 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; height: int | None; width: int | None
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
+    workflow: Literal['editing'] | None
+
+class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+
+class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
+
+class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionInstructPix2PixParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInstructPix2PixPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionXLInstructPix2PixInputs(_StableDiffusionXLSharedInputs, total=False):
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    workflow: Literal['editing'] | None
+
+class _StableDiffusionXLInstructPix2PixParts(_StableDiffusionXLSharedParts, total=False):
+    is_cosxl_edit: bool
+
+class _StableDiffusionXLInstructPix2PixPartsAndHub(_StableDiffusionXLInstructPix2PixParts, HubArguments, total=False): ...
+
+class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLInstructPix2PixParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInstructPix2PixPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Iterator[Event]: ...
+    is_cosxl_edit: bool
+
+class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['upscaling'] | None
+
+class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
+    low_res_scheduler: SchedulerMixin | None; safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None; max_noise_level: int
+
+class _StableDiffusionUpscalePartsAndHub(_StableDiffusionUpscaleParts, HubArguments, total=False): ...
+
+class StableDiffusionUpscalePipeline(StableDiffusionPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionUpscaleParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionUpscalePartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Iterator[Event]: ...
+    low_res_scheduler: SchedulerMixin; max_noise_level: int
+
+class _StableDiffusionLatentUpscaleInputs(_StableDiffusionSharedInputs, total=False):
+    height: int | None; width: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None; pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None; workflow: Literal['upscaling'] | None
+
+class _StableDiffusionLatentUpscaleParts(_StableDiffusionSharedParts, total=False):
+    ...
+
+class _StableDiffusionLatentUpscalePartsAndHub(_StableDiffusionLatentUpscaleParts, HubArguments, total=False): ...
+
+class _StableDiffusionLatentUpscalePilOutput(PipelineOutput):
+    images: list[Image]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionLatentUpscaleNpOutput(PipelineOutput):
+    images: ndarray
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionLatentUpscalePtOutput(PipelineOutput):
+    images: torch.Tensor
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionLatentUpscaleParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionLatentUpscalePartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscalePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscaleNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> _StableDiffusionLatentUpscalePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Iterator[Event]: ...
+
+class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; height: int | None; width: int | None
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
+    workflow: Literal['depth2image'] | None
+
+class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
+    depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None
+
+class _StableDiffusionDepth2ImgPartsAndHub(_StableDiffusionDepth2ImgParts, HubArguments, total=False): ...
+
+class _StableDiffusionDepth2ImgPilOutput(PipelineOutput):
+    images: list[Image]
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionDepth2ImgNpOutput(PipelineOutput):
+    images: ndarray
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class _StableDiffusionDepth2ImgPtOutput(PipelineOutput):
+    images: torch.Tensor
+    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
+class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionDepth2ImgParts]) -> None: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['depth2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionDepth2ImgPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> _StableDiffusionDepth2ImgPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Any: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Iterator[Event]: ...
+    depth_estimator: DepthEstimator; feature_extractor: PictureReader
 
 class _StableDiffusion3Img2ImgInputs(_StableDiffusion3SharedInputs, total=False):
     workflow: Literal['image2image'] | None

@@ -30,7 +30,7 @@ class Row:
     @property
     def given(self) -> tuple[str, ...]:
         """The inputs that it is always given."""
-        return (*TASKS[self.task], *(("control_image",) if self.steered else ()))
+        return (*TASKS.get(self.task, ("image",)), *(("control_image",) if self.steered else ()))
 
     @property
     def workflow(self) -> str:
@@ -46,12 +46,19 @@ FAMILIES = {
     "sd": ("StableDiffusionBlocks", "StableDiffusionPipeline"),
     "lcm": ("LatentConsistencyBlocks", "StableDiffusionPipeline"),
     "xl": ("StableDiffusionXLBlocks", "StableDiffusionXLPipeline"),
+    # models that were made for one task: each starts from a picture
+    "edit": ("InstructPix2PixBlocks", "StableDiffusionPipeline"),
+    "edit_xl": ("InstructPix2PixXLBlocks", "StableDiffusionXLPipeline"),
+    "upscale": ("UpscaleBlocks", "StableDiffusionPipeline"),
+    "latent_upscale": ("LatentUpscaleBlocks", "StableDiffusionPipeline"),
+    "depth": ("DepthToImageBlocks", "StableDiffusionPipeline"),
     "sd3": ("StableDiffusion3Blocks", "StableDiffusion3Pipeline"),
     "flux": ("FluxBlocks", "FluxPipeline"),
     "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
 }
 CONTROL_IS_IMAGE = {"image": "control_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
+TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
 FLUX_TEXT = "prompt prompt_2 negative_prompt negative_prompt_2 true_cfg_scale"
 SIGMAS = "num_inference_steps sigmas"
@@ -136,6 +143,37 @@ PUBLISHED: dict[str, Row] = {
         "prompt prompt_2 image mask_image control_image height width padding_mask_crop strength num_inference_steps "
         "denoising_start denoising_end guidance_scale",
         steered=True,
+    ),
+    "StableDiffusionInstructPix2PixPipeline": _row(
+        "edit",
+        "editing",
+        "prompt image num_inference_steps guidance_scale image_guidance_scale negative_prompt",
+        defaults={"num_inference_steps": 100},
+    ),
+    "StableDiffusionXLInstructPix2PixPipeline": _row(
+        "edit_xl",
+        "editing",
+        "prompt prompt_2 image height width num_inference_steps denoising_end guidance_scale image_guidance_scale "
+        "negative_prompt negative_prompt_2",
+        defaults={"num_inference_steps": 100, "guidance_scale": 5.0},
+    ),
+    "StableDiffusionUpscalePipeline": _row(
+        "upscale",
+        "upscaling",
+        "prompt image num_inference_steps guidance_scale noise_level negative_prompt",
+        defaults=TO_ENLARGE,
+        corrections=("SCALE_OF_LARGE_LATENTS",),
+    ),
+    "StableDiffusionLatentUpscalePipeline": _row(
+        "latent_upscale",
+        "upscaling",
+        "prompt image num_inference_steps guidance_scale negative_prompt",
+        defaults=TO_ENLARGE,
+    ),
+    "StableDiffusionDepth2ImgPipeline": _row(
+        "depth",
+        "depth2image",
+        "prompt image depth_map strength num_inference_steps guidance_scale negative_prompt",
     ),
     "StableDiffusion3Img2ImgPipeline": _row(
         "sd3", "image2image", f"prompt prompt_2 prompt_3 height width image strength {SIGMAS} guidance_scale"

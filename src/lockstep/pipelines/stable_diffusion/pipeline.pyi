@@ -44,30 +44,31 @@ from typing import overload
 import torch
 
 class _StableDiffusionSharedInputs(TypedDict, total=False):
-    clip_skip: int | None; num_images_per_prompt: int; guidance_rescale: float; eta: float
-    generator: torch.Generator | Sequence[torch.Generator] | None; cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']; batch_guidance: bool; seed: int | list[int] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
+    num_images_per_prompt: int; guidance_rescale: float; eta: float
+    generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool
+    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
     strength: float | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
-    masked_image_latents: torch.Tensor | None
+    cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
 
 class _StableDiffusionSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; unet: UNet2DConditionModel | None; tokenizer: CLIPTokenizer | None
     text_encoder: CLIPTextModel | None; vae: AutoencoderKL | AutoencoderTiny | None; scheduler: SchedulerMixin | None
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
 

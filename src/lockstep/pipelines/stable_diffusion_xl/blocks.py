@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...blocks import BlockView, needs
+from ...guiders import Condition
 from ..common.control import CONTROL, AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
@@ -41,7 +42,7 @@ class PredictXL(PredictWithUNet):
         *["negative_pooled_prompt_embeds", "negative_add_time_ids"],
     ]
 
-    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
         return {
             "encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds),
             "text_embeds": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),

@@ -41,20 +41,20 @@ from typing import overload
 import torch
 
 class _StableDiffusionXLSharedInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None; clip_skip: int | None
-    num_images_per_prompt: int; original_size: tuple[int, int] | None; target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]; negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None; negative_crops_coords_top_left: tuple[int, int]
-    aesthetic_score: float; negative_aesthetic_score: float; guidance_rescale: float; eta: float
-    generator: torch.Generator | Sequence[torch.Generator] | None; cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; long_prompts: Literal['pieces', 'cut']; batch_guidance: bool
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool
+    clip_skip: int | None; num_images_per_prompt: int; original_size: tuple[int, int] | None
+    target_size: tuple[int, int] | None; crops_coords_top_left: tuple[int, int]
+    negative_original_size: tuple[int, int] | None; negative_target_size: tuple[int, int] | None
+    negative_crops_coords_top_left: tuple[int, int]; aesthetic_score: float; negative_aesthetic_score: float
+    guidance_rescale: float; eta: float; generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None; pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']; batch_guidance: bool; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusionXLInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
