@@ -111,3 +111,17 @@ def sd3_parts(kind: str = "sd35_medium") -> dict:
 def save_sd3(folder: Path, kind: str = "sd35_medium", **changes) -> Path:
     absent = {"image_encoder": None, "feature_extractor": None}
     return write(folder, "StableDiffusion3Pipeline", {**sd3_parts(kind), **changes, **absent})
+
+
+def shifted(vae):
+    """Their painting of Stable Diffusion 3 forgets the shift of the latents when it decodes; this puts it back."""
+
+    def decode(latents, *args, **kwargs):
+        return type(vae).decode(vae, latents + vae.config.shift_factor, *args, **kwargs)
+
+    return decode
+
+
+def flux_net(seed: int, **more) -> lockstep.FluxControlNetModel:
+    config = {**FLUX, "num_layers": 2, "num_single_layers": 1, **more}
+    return tiny.randomize(lockstep.FluxControlNetModel(**config), seed)

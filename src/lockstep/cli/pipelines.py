@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
+from ..files import read_json
 from .schedulers import find_scheduler
 
 DEFAULT_MODEL = "lockstep/emoji"
@@ -51,14 +53,21 @@ def loaded(
     if guidance is not None:
         pipe.guider = guidance
     if controlnets:
-        from ..models.controlnets.controlnet import ControlNetModel
-
-        nets = [ControlNetModel.from_pretrained(name, dtype=dtype, device=device) for name in controlnets]
+        nets = [controlnet_class(name).from_pretrained(name, dtype=dtype, device=device) for name in controlnets]
         pipe.controlnet = nets if len(nets) > 1 else nets[0]
     for text in loras:
         file, strength = lora_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
     return pipe
+
+
+def controlnet_class(name: str) -> Any:
+    """The class of a ControlNet, as the config of its folder says."""
+    from ..blocks.params import public_class
+
+    config = Path(name) / "config.json"
+    said = read_json(config).get("_class_name") if config.is_file() else None
+    return public_class(said or "ControlNetModel", f"the ControlNet {name}")
 
 
 def lora_and_strength(text: str) -> tuple[str, float]:

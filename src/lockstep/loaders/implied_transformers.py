@@ -52,7 +52,7 @@ SD3_NAMES = {
         "dual": "attn2.to_q.weight",
     },
 }
-HEAD_WIDTH = 64  # of Stable Diffusion 3, where no norm tells
+HEAD_WIDTH = 64  # of Stable Diffusion 3 before 3.5, whose heads have no norm that tells
 
 
 def flux_config(shapes: Shapes, layout: str) -> dict[str, Any]:
@@ -77,15 +77,15 @@ def sd3_config(shapes: Shapes, layout: str) -> dict[str, Any]:
     """Sizes of a transformer of Stable Diffusion 3."""
     names = SD3_NAMES[layout]
     width, read, patch, _ = shapes[names["x"]]
-    head = shapes[names["norm"]][0] if names["norm"] in shapes else min(HEAD_WIDTH, width)
+    head = shapes.get(names["norm"], (HEAD_WIDTH,))[0]
+    heads = {"attention_head_dim": head, "num_attention_heads": width // head} if width % head == 0 else {}
     blocks = numbers(shapes, rf"{names['blocks']}\.(\d+)\.")
     return {
         "patch_size": patch,
         "in_channels": read,
         "out_channels": shapes[names["out"]][0] // patch**2,
         "num_layers": len(blocks),
-        "attention_head_dim": head,
-        "num_attention_heads": width // head,
+        **heads,
         "joint_attention_dim": shapes[names["text"]][1],
         "caption_projection_dim": width,
         "pooled_projection_dim": shapes[names["pooled"]][1],

@@ -20,6 +20,7 @@ from models.testing import (
     TrainingTesterMixin,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*FluxPosEmbed.*:FutureWarning")  # theirs uses what it deprecates
 PUBLISHED = Path(__file__).parents[2] / "fixtures" / "transformer_configs"
 FLUX = {
     "in_channels": 8, "num_layers": 2, "num_single_layers": 3, "attention_head_dim": 12, "num_attention_heads": 2,

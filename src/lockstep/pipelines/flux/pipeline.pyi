@@ -19,6 +19,8 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
+from lockstep.models.controlnets.controlnet_flux import FluxMultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
@@ -51,17 +53,22 @@ class _FluxSharedInputs(TypedDict, total=False):
 
 class _FluxInputs(_FluxSharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None; strength: float
-    padding_mask_crop: int | None; masked_image_latents: torch.Tensor | None
-    workflow: Literal['text2image', 'image2image', 'inpainting'] | None
+    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
+    strength: float; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]
+    masked_image_latents: torch.Tensor | None; control_mode: int | Sequence[int] | None
+    reference_size: tuple[int, int] | None
+    workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
 
 class _FluxSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; text_encoder: CLIPTextModel | None
-    tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None; scheduler: SchedulerMixin | None
-    transformer: FluxTransformer2DModel | None; vae: AutoencoderKL | AutoencoderTiny | None
+    tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None
+    vae: AutoencoderKL | AutoencoderTiny | None; transformer: FluxTransformer2DModel | None
+    scheduler: SchedulerMixin | None
 
 class _FluxParts(_FluxSharedParts, total=False):
-    ...
+    controlnet: FluxControlNetModel | FluxMultiControlNetModel | Sequence[FluxControlNetModel] | None
 
 class _FluxPartsAndHub(_FluxParts, HubArguments, total=False): ...
 
@@ -81,7 +88,7 @@ class FluxPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_FluxParts]) -> None: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxPartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_FluxPartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_FluxInputs]) -> _FluxPilOutput: ...
     @overload
@@ -97,8 +104,8 @@ class FluxPipeline(PicturePipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_FluxInputs]) -> Iterator[Event]: ...
     guider: BaseGuidance; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel; tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel; scheduler: SchedulerMixin; transformer: FluxTransformer2DModel
-    vae: AutoencoderKL | AutoencoderTiny
+    text_encoder_2: T5EncoderModel; controlnet: FluxControlNetModel | FluxMultiControlNetModel
+    vae: AutoencoderKL | AutoencoderTiny; transformer: FluxTransformer2DModel; scheduler: SchedulerMixin
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 
