@@ -15,16 +15,18 @@ from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
 from lockstep.pipelines.published.table import AUTO, PUBLISHED, WHOLE
-from pipelines import tiny, tiny_flow
+from pipelines import tiny, tiny_adapters, tiny_flow
 from pipelines.test_against_diffusers import mask, picture
 
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 SMALL = {"conditioning_embedding_out_channels": (8, 16)}
 NAMES = [*WHOLE, *PUBLISHED]
+FLOW = ("dev", "fill", "kontext", "sd3")  # folders of the families of flow matching
 TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
-NOT_HERE = {"ip_adapter_image", "ip_adapter_image_embeds", "kwargs", "callback", "callback_steps"}
-NOT_HERE |= {"negative_ip_adapter_image", "negative_ip_adapter_image_embeds"}
+NOT_HERE = {"kwargs", "callback", "callback_steps"}
+# of Flux and Stable Diffusion 3
+NO_IP_ADAPTER = {f"{negative}ip_adapter_image{kind}" for negative in ("", "negative_") for kind in ("", "_embeds")}
 
 SCRIPT = """
 import json, sys
@@ -82,10 +84,21 @@ def control_net(kind, library):
     return theirs.eval()
 
 
+def t2i_adapter(library, seed=50):
+    mine = tiny_adapters.t2i_adapter(seed=seed)
+    if library is lockstep:
+        return mine
+    theirs = diffusers.T2IAdapter.from_config(dict(mine.config))
+    theirs.load_state_dict(mine.state_dict())
+    return theirs.eval()
+
+
 def loaded(library, name, folders, **parts):
     kind = kind_of(name)
     if "ControlNet" in name:
         parts["controlnet"] = control_net(kind, library)
+    if "Adapter" in name:
+        parts["adapter"] = t2i_adapter(library)
     if kind == "depth":
         parts |= tiny.depth_parts()
     pipe = getattr(library, name).from_pretrained(folders[kind], **parts)
@@ -102,18 +115,21 @@ def arguments_for(name):
         given["image"] = picture()
     else:
         given |= {"height": 16, "width": 16}
-    if kind_of(name) in ("dev", "fill", "kontext", "sd3"):
+    if kind_of(name) in FLOW:
         given |= {"height": 16, "width": 16}
     if "Kontext" in name:
         given["max_area"] = 256
     if "Inpaint" in name or "Fill" in name:
         given |= {"image": picture(), "mask_image": mask(), "height": 16, "width": 16}
+    if "Adapter" in name:
+        given["image"] = picture(3)
     if "ControlNet" in name:
         argument = "control_image" if "image" in given or "Flux" in name else "image"
         given |= {argument: picture(3), "height": 16, "width": 16}
     return given
 
 
+@pytest.mark.filterwarnings("ignore:The decode_latents method is deprecated:FutureWarning")  # their own, of their own
 @pytest.mark.filterwarnings("ignore:In CPU autocast", "ignore:.*FluxPosEmbed.*:FutureWarning")  # theirs
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_call_makes_the_same_picture(name, folders):
@@ -132,7 +148,7 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
     assert by_position == [p.name for p in theirs][: len(by_position)]
     settings = loaded(lockstep, name, folders, load=False).guider.config
     for parameter in theirs:
-        if parameter.name in NOT_HERE:
+        if parameter.name in NOT_HERE or (kind_of(name) in FLOW and parameter.name in NO_IP_ADAPTER):
             continue
         assert parameter.name in ours, f"{name} takes no {parameter.name!r}"
         default = ours[parameter.name].default

@@ -3,6 +3,7 @@ stand."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +22,14 @@ class PartKind:
     layout: str
     anchor: str
     config: Callable[[Shapes, str], dict[str, Any]]
+    outside: str = ""  # a prefix that ends so (a pattern) belongs to something else
     stem: str = ""  # what of the anchor's own path still belongs to the prefix where it is there
 
 
 KINDS = (
+    PartKind("t2i_adapter", "published", "adapter.body.0.resnets.0.block1.weight", implied.t2i_adapter_config),
+    PartKind("t2i_adapter", "original", "body.0.body.0.block1.weight", implied.t2i_adapter_config),
+    PartKind("t2i_adapter", "original", "body.0.block1.weight", implied.t2i_adapter_config, r"body\.\d+\.$"),
     PartKind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
     PartKind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
     PartKind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
@@ -39,13 +44,8 @@ KINDS = (
     PartKind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
 )
 TITLES = {
-    "unet": "UNet",
-    "controlnet": "ControlNet",
-    "vae": "VAE",
-    "text": "text encoder",
-    "tiny": "tiny autoencoder",
-    "flux": "FLUX transformer",
-    "sd3": "Stable Diffusion 3 transformer",
+    "unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder",
+    "t2i_adapter": "T2I-Adapter", "flux": "FLUX transformer", "sd3": "Stable Diffusion 3 transformer",
 }
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
 TRANSFORMERS = ("flux", "sd3")
@@ -78,7 +78,7 @@ def find_parts(shapes: Shapes) -> list[Part]:
     for kind in KINDS:
         for name in (name for name in shapes if name.endswith(kind.anchor)):
             prefix = name[: len(name) - len(kind.anchor)]
-            if prefix and not prefix.endswith("."):
+            if prefix and (not prefix.endswith(".") or (kind.outside and re.search(kind.outside, prefix))):
                 continue
             prefix = prefix.removesuffix(kind.stem) if kind.stem else prefix
             if "visual." not in prefix and "vision_model." not in prefix:
@@ -124,6 +124,10 @@ def find_gaps(part: Part) -> list[str]:
         wanted = ["conv_in.", "time_embedding.linear_1.", "mid_block.resnets.0.", "mid_block.resnets.1."]
         if part.kind == "unet":
             wanted += [*(f"up_blocks.{level}." for level in range(levels)), "conv_out."]
+    elif part.kind == "t2i_adapter":
+        start = "adapter." if part.layout == "published" else ""
+        light = part.config["adapter_type"] == "light_adapter"
+        wanted = [] if light else [f"{start}conv_in."]
     elif part.kind == "vae":
         wanted = ["encoder.conv_in.", "encoder.conv_out.", "decoder.conv_in.", "decoder.conv_out."]
     elif part.layout == "open_clip":

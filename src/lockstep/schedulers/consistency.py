@@ -100,8 +100,6 @@ class DistilledGridScheduler(NextTimestepScheduler):
 class LCMScheduler(DistilledGridScheduler):
     """Jump to x0 with the consistency function, then noise back to the next timestep (algorithm 3)."""
 
-    flow_form = "FlowMatchLCMScheduler"
-
     @takes_step
     def step(self, at: Step, generator: Generators = None) -> LCMSchedulerOutput:
         alpha_bar = self.alphas_cumprod[at.timestep]

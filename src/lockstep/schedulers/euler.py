@@ -24,8 +24,6 @@ from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 class EulerDiscreteScheduler(SigmaSpaceScheduler):
     """One Euler step per sigma, with optional churn: noise added before the step."""
 
-    flow_form = "FlowMatchEulerDiscreteScheduler"
-
     prediction_types = ("epsilon", "sample", "original_sample", "v_prediction")
     fractional_timesteps = True
 

@@ -68,8 +68,6 @@ class TwoStageScheduler(SigmaSpaceScheduler):
 class HeunDiscreteScheduler(TwoStageScheduler):
     """Heun's method: the average of the slopes at both ends of a step (arXiv:2206.00364, algorithm 1)."""
 
-    flow_form = "FlowMatchHeunDiscreteScheduler"
-
     beta_schedules = ("linear", "scaled_linear", "squaredcos_cap_v2", "exp")
 
     @register_to_config

@@ -40,6 +40,7 @@ INTERCHANGEABLE = (
 )
 
 logger = logging.getLogger(__name__)
+DIFFUSION, FLOW, EDM = "diffusion", "flow matching", "preconditioned diffusion (EDM)"  # how a model was trained
 LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
@@ -48,10 +49,10 @@ class SchedulerMixin(ConfigMixin):
 
     config_name: ClassVar[str] = "scheduler_config.json"
     marks_defaults: ClassVar[bool] = True
+    training: ClassVar[str] = DIFFUSION  # of the models that the class is for, unless its config says otherwise
     order: ClassVar[int] = 1  # model calls per step of the grid
     added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
     interchangeable: ClassVar[tuple[str, ...]] = ()
-    flow_form: ClassVar[str | None] = None  # the class that is the same method for flow matching
     _deprecated_kwargs: ClassVar[tuple[str, ...]] = ()  # no argument is on its way out; the reference's tools ask
     needs_grid: ClassVar[bool] = False  # whether a step wants set_timesteps before it, or can go by the training grid
     keeps_place: ClassVar[bool] = True  # False where the timestep alone says all about a step
@@ -76,7 +77,7 @@ class SchedulerMixin(ConfigMixin):
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | str | Path, **overrides: Any) -> Self:
         """Build from a config, its own or another scheduler's; what has no meaning here is kept, and noted."""
-        built = super().from_config(config, **{**cls._for_flow(config), **overrides})
+        built = super().from_config(config, **overrides)
         if isinstance(config, Mapping):
             from_file = type(config) is dict  # published files carry options of other classes: those are no news
             unused = [name for name in built.unknown_config_keys if not built._is_no_news(name, from_file)]
@@ -84,27 +85,6 @@ class SchedulerMixin(ConfigMixin):
                 said = ", ".join(f"{name}={built.config[name]!r}" for name in unused)
                 logger.warning("%s has no use for %s: left out of account.", cls.__name__, said)
         return built
-
-    @classmethod
-    def for_noise_of(cls, config: Mapping[str, Any]) -> type[SchedulerMixin]:
-        """The class that steps by this method along the noise of a config: flow matching has classes of its own."""
-        home = importlib.import_module(__package__)
-        return getattr(home, cls.flow_form) if cls.flow_form and is_flow(config) else cls
-
-    @classmethod
-    def _for_flow(cls, config: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-        """The values by which this class steps along the noise of a config of flow matching; nothing for others."""
-        known = config_defaults(cls)
-        if not isinstance(config, Mapping) or not is_flow(config) or "shift" in known:
-            return {}
-        if "use_flow_sigmas" not in known:
-            own = f"{cls.flow_form}, which is this method's form for it" if cls.flow_form else "a scheduler that has"
-            raise ConfigError(
-                f"This config is one of flow matching, and {cls.__name__} has no form for that. Use {own}. Those that "
-                "have: FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler, FlowMatchLCMScheduler, "
-                "DPMSolverMultistepScheduler, DPMSolverSinglestepScheduler, UniPCMultistepScheduler."
-            )
-        return {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": config["shift"]}
 
     def _is_no_news(self, name: str, from_file: bool) -> bool:
         """Whether another class has this option and, where it comes from a scheduler, has it so by default."""
@@ -139,6 +119,12 @@ class SchedulerMixin(ConfigMixin):
             key: value for key, value in values.items() if key not in self.added_config_keys or value != defaults[key]
         }
         return json.dumps(kept, indent=2) + "\n"
+
+    @property
+    def trained_for(self) -> str:
+        """How the models were trained that this scheduler is for."""
+        flows = self._option("use_flow_sigmas") or self._option("prediction_type") == "flow_prediction"
+        return FLOW if flows else self.training
 
     @property
     def compatibles(self) -> list[type[SchedulerMixin]]:
@@ -306,11 +292,6 @@ class SchedulerMixin(ConfigMixin):
 
     def __len__(self) -> int:
         return int(self.config.num_train_timesteps)
-
-
-def is_flow(config: Mapping[str, Any]) -> bool:
-    """Whether a config is one of the classes of flow matching: these know a shift and no betas."""
-    return "shift" in config and "beta_schedule" not in config
 
 
 def check_one_timestep(owner: str, timestep: float | Tensor) -> None:

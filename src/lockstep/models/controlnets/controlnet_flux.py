@@ -17,9 +17,9 @@ from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError
 from ...outputs import Output, output_or_tuple
 from ..modeling import checkpointed
+from ..side_by_side import SideBySide
 from ..transformers.transformer_flux import FluxConditions, FluxTransformer2DModel, single
 from .controlnet import ControlNetConditioningEmbedding
-from .multi import MultiControlNetModel
 
 Tensor = torch.Tensor
 HINT_WIDTHS = (16, 16, 16, 16)
@@ -125,12 +125,13 @@ class FluxControlNetModel(FluxConditions, ConfigMixin):
         return torch.cat([self.controlnet_mode_embedder(mode), text], dim=1), torch.cat([txt_ids[:1], txt_ids])
 
 
-class FluxMultiControlNetModel(MultiControlNetModel):
+class FluxMultiControlNetModel(SideBySide):
     """Several ControlNets of one FLUX model; what they add is summed."""
 
-    net_class = FluxControlNetModel
+    part_class = FluxControlNetModel
+    first_folder = "controlnet"
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         hidden_states: Tensor,
         controlnet_cond: Sequence[Tensor],
