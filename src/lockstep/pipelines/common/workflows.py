@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks
 from .painting import StartPainting
@@ -32,7 +32,7 @@ PAINTING: dict[str, list[str]] = {"inpainting": ["image", "mask_image"]}
 STEERING = {"controlnet": "control_image", "adapter": "adapter_image"}  # by what -> the picture that it is given
 
 
-def steered(workflows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def steered(workflows: Mapping[str, list[str]], by: Iterable[str] = STEERING) -> dict[str, list[str]]:
     """The workflows, and each of them steered by the picture of a ControlNet or of a T2I-Adapter."""
-    more = {f"{by}_{name}": [*given, picture] for by, picture in STEERING.items() for name, given in workflows.items()}
+    more = {f"{one}_{name}": [*given, STEERING[one]] for one in by for name, given in workflows.items()}
     return {**workflows, **more}

@@ -12,7 +12,7 @@ from ..common.flow import SetTrueGuidance
 from ..common.painting import AutoAppendMask, AutoPasteCrop, StartPainting
 from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
 from ..common.tokens import FitArea, PreparePositions
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, where_given, with_control
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, steered, where_given
 from .before_denoise import (
     EncodeReference,
     PrepareFluxPainting,
@@ -49,7 +49,7 @@ class FluxBlocks(SequentialPipelineBlocks):
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images"]
-    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)
+    workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING, by=["controlnet"])
 
 
 class FluxKontextBlocks(FluxBlocks):
