@@ -65,13 +65,14 @@ class FluxControlNetModel(FluxConditions, ConfigMixin):
         transformer: FluxTransformer2DModel,
         num_layers: int = 4,
         num_single_layers: int = 10,
+        *,
+        num_mode: int | None = None,
         load_weights_from_transformer: bool = True,
-        **config: Any,
     ) -> typing.Self:
         """A ControlNet that starts as a copy of a transformer's first blocks; its residuals start at zero."""
         known = {key: value for key, value in transformer.config.items() if key != "out_channels"}
-        counts = {"num_layers": num_layers, "num_single_layers": num_single_layers}
-        controlnet = cls.from_config({**known, **counts, **config})
+        counts = {"num_layers": num_layers, "num_single_layers": num_single_layers, "num_mode": num_mode}
+        controlnet = cls.from_config({**known, **counts})
         if load_weights_from_transformer:
             for name in COPIED:
                 getattr(controlnet, name).load_state_dict(getattr(transformer, name).state_dict())
@@ -137,8 +138,7 @@ class FluxMultiControlNetModel(SideBySide):
         controlnet_cond: Sequence[Tensor],
         controlnet_mode: Sequence[Tensor | None],
         conditioning_scale: Sequence[float],
-        return_dict: bool = True,
-        **shared: Any,
+        **shared: Tensor | dict[str, Any] | None,
     ) -> tuple[list[Tensor] | None, list[Tensor] | None]:
         """The sum of all residuals: picture k, mode k and scale k go to net k; one union may see several pictures."""
         nets = list(self.nets) * (len(controlnet_cond) if len(self.nets) == 1 else 1)

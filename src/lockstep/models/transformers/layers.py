@@ -131,6 +131,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
         self.norm_k = nn.RMSNorm(head_width, eps=1e-6) if qk_norm else None
         if out:
             self.to_out = nn.ModuleList([nn.Linear(inner, width), nn.Identity()])
+        self.to_add_out: nn.Module | None = None
         self.added_kv_proj_dim = width if with_text else None
         self.norm_added_q = self.norm_added_k = None
         if with_text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -68,6 +69,12 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:
+    """Of what differs between the branches, that of the branch with the prompt."""
+    first = {name: value[0] if isinstance(value, tuple) else value for name, value in conditions.items()}
+    return {name: value for name, value in first.items() if value is not None}
 
 
 class PredictWithPooled(Predict):

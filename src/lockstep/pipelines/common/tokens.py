@@ -27,7 +27,8 @@ class PreparePositions(ModularPipelineBlocks):
         rows, columns = (size // side for size in latent_size(components, state))
         places = [token_places(rows, columns, 0)]
         if state.reference_size is not None:
-            places.append(token_places(*state.reference_size, 1))
+            further_rows, further_columns = state.reference_size
+            places.append(token_places(further_rows, further_columns, 1))
         state.img_ids = torch.cat(places).to(state.prompt_embeds)
 
 

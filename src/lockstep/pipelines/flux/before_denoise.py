@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
@@ -82,7 +84,7 @@ class EncodeReference(ModularPipelineBlocks):
         state.reference_latents = packed(components.denoiser, latents)
 
     def pixels(self, components: Components, state: BlockView) -> Tensor:
-        processor, image = picture_processor(components), state.image
+        processor, image = picture_processor(components), cast(Any, state.image)
         if isinstance(image, Tensor) and image.ndim == 4 and image.shape[1] == components.autoencoder.latent_channels:
             return image
         height, width = self.size(processor, image[0] if isinstance(image, list) else image, state._auto_resize)
@@ -91,9 +93,9 @@ class EncodeReference(ModularPipelineBlocks):
         return processor.preprocess(processor.resize(image, height, width), height=height, width=width)
 
     @staticmethod
-    def size(processor: VaeImageProcessor, image: object, known: bool) -> tuple[int, int]:
+    def size(processor: VaeImageProcessor, image: Any, known: bool) -> tuple[int, int]:
         """Height and width: the picture's, or those of the known size with the nearest proportions."""
-        height, width = processor.get_default_height_width(image)  # type: ignore[arg-type]
+        height, width = processor.get_default_height_width(image)
         if known:
             _, width, height = min((abs(width / height - w / h), w, h) for w, h in KONTEXT_SIZES)
         return height, width

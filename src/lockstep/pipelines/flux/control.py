@@ -10,6 +10,7 @@ from ...blocks import BlockView, ComponentSpec, InputParam
 from ...errors import InputError
 from ...models.controlnets.controlnet_flux import FluxControlNetModel, FluxMultiControlNetModel
 from ..common.control import CONTROL, AutoControl, PrepareControl, check_control, control_nets, control_scales
+from ..common.denoise import with_prompt
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.sizes import packed, pixel_size, repeated
 from ..common.start import to_latents
@@ -70,7 +71,7 @@ class PredictFluxWithControl(PredictFlux):
         scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
         numbers = [None if mode is None else torch.full((rows, 1), mode) for mode in modes(components, state)]
         t = told["timestep"][:rows] * 1000
-        positive = {name: pair[0] for name, pair in self.conditions(state).items()}
+        positive = with_prompt(self.conditions(state))
         given = {**positive, **self.told(nets[0], state, t[0], state.latents, positive)}
         found = FluxMultiControlNetModel(nets)(
             state.model_input[..., : nets[0].config.in_channels],

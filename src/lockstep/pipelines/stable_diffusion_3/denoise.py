@@ -7,7 +7,7 @@ import torch
 from ...blocks import BlockView, InputParam
 from ...errors import InputError
 from ...guiders import GuiderOutput
-from ..common.denoise import PredictWithPooled
+from ..common.denoise import PredictWithPooled, with_prompt
 from ..common.parts import Components
 
 Tensor = torch.Tensor
@@ -66,7 +66,7 @@ class PredictSD3(PredictWithPooled):
         layers, step = state.skip_guidance_layers, components.guider.get_state()["step"] / len(state.timesteps)
         if layers is None or not state.skip_layer_guidance_start < step < state.skip_layer_guidance_stop:
             return guided.pred
-        inputs = {name: pair[0] for name, pair in self.conditions(state).items()}
+        inputs = with_prompt(self.conditions(state))
         with components.denoiser.cache_context("skipped_layers"):
             skipped = self.call(components, state, t, inputs, 1, skip_layers=layers)
         assert guided.pred_cond is not None
