@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import files as files
     from . import guiders as guiders
     from . import images as images
+    from . import kernels as kernels
     from . import loaders as loaders
     from . import media as media
     from . import models as models

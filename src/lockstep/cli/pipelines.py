@@ -39,12 +39,16 @@ def loaded(
     adapters: Sequence[str] = (),
     ip_adapters: Sequence[str] = (),
     variant: str | None = None,
+    speed: str = "off",
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
+    from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
     from ..schedulers import exchanged
 
+    if speed not in LEVELS:
+        raise UnknownNameError("speed", speed, LEVELS)
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
     options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
@@ -64,6 +68,8 @@ def loaded(
     for text in loras:
         file, strength = file_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
+    if speed != "off":
+        pipe.accelerate(speed)
     return pipe
 
 

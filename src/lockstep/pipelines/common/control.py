@@ -20,7 +20,8 @@ from ...errors import InputError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
-from .sizes import check_size, for_each, given_size, picture_processor, pictures_for_each, repeated
+from .several import for_each, nets_of, pictures_for_each
+from .sizes import check_size, given_size, picture_processor, repeated
 
 Tensor = torch.Tensor
 CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
@@ -62,7 +63,7 @@ class PrepareControl(ModularPipelineBlocks):
 
     def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
         """What each net sees; the first picture decides on the size."""
-        nets = len(control_nets(components.controlnet))
+        nets = len(nets_of(components.controlnet))
         pictures = pictures_for_each(state.control_image, nets, "control_image", "ControlNet")
         processor = picture_processor(components, do_normalize=self.normalized)
         size = given_size(state) if LATER in (state.height, state.width) else self.size(components, state)
@@ -83,14 +84,9 @@ class AutoControl(AutoPipelineBlocks):
     block_trigger_inputs = ["control_image"]
 
 
-def control_nets(controlnet: Any) -> list[Any]:
-    """The nets of a component that is one, or several."""
-    return list(getattr(controlnet, "nets", [controlnet]))
-
-
 def control_settings(components: Components, state: BlockView) -> list[tuple[float, float, float]]:
     """Begin, end and weight of each net."""
-    nets = len(control_nets(components.controlnet))
+    nets = len(nets_of(components.controlnet))
     names = ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale")
     return list(zip(*(for_each(state[name], nets, name, "ControlNet") for name in names), strict=True))
 

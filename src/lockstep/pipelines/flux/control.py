@@ -9,9 +9,10 @@ import torch
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...errors import InputError
 from ...models.controlnets.controlnet_flux import FluxControlNetModel, FluxMultiControlNetModel
-from ..common.control import CONTROL, AutoControl, PrepareControl, check_control, control_nets, control_scales
+from ..common.control import CONTROL, AutoControl, PrepareControl, check_control, control_scales
 from ..common.denoise import with_prompt
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
+from ..common.several import for_each, nets_of
 from ..common.sizes import packed, pixel_size, repeated
 from ..common.start import to_latents
 from ..common.unet import AutoPredict
@@ -35,7 +36,7 @@ class PrepareFluxControl(PrepareControl):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
-        for net, mode in zip(control_nets(components.controlnet), modes(components, inputs), strict=True):
+        for net, mode in zip(nets_of(components.controlnet), modes(components, inputs), strict=True):
             kinds = net.config.num_mode
             if kinds is not None and not (isinstance(mode, int) and 0 <= mode < kinds):
                 raise InputError(f"'control_mode' has to be 0 to {kinds - 1} for this ControlNet, got {mode}.")
@@ -43,7 +44,7 @@ class PrepareFluxControl(PrepareControl):
     def __call__(self, components: Components, state: BlockView) -> None:
         samples, prepared = len(state.prompt_embeds), []
         pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
-        for net, rows in zip(control_nets(components.controlnet), pixels, strict=True):
+        for net, rows in zip(nets_of(components.controlnet), pixels, strict=True):
             if net.config.conditioning_embedding_channels is None:
                 rows = packed(components.denoiser, to_latents(components, rows, state))
             prepared.append(rows.to(state.prompt_embeds))
@@ -67,7 +68,7 @@ class PredictFluxWithControl(PredictFlux):
     def residuals(
         self, components: Components, state: BlockView, sample: Tensor, told: dict[str, Any]
     ) -> dict[str, Any]:
-        nets, rows = control_nets(components.controlnet), len(state.latents)
+        nets, rows = nets_of(components.controlnet), len(state.latents)
         scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
         numbers = [None if mode is None else torch.full((rows, 1), mode) for mode in modes(components, state)]
         t = told["timestep"][:rows] * 1000
@@ -91,12 +92,7 @@ class PredictFluxWithControl(PredictFlux):
 
 def modes(components: Components, state: BlockView) -> list[int | None]:
     """The kind of picture of each net."""
-    nets = len(control_nets(components.controlnet))
-    given: Any = state.control_mode
-    found = list(given) if isinstance(given, (list, tuple)) else [given] * nets
-    if len(found) != nets:
-        raise InputError(f"'control_mode' wants a number for each of {nets} ControlNets, got {given}.")
-    return found
+    return list(for_each(state.control_mode, len(nets_of(components.controlnet)), "control_mode", "ControlNet"))
 
 
 AutoFluxControl = AutoControl.with_parts(prepare=PrepareFluxControl)
