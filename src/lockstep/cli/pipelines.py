@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
+from ..files import read_json
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -40,8 +42,8 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
-    from ..pipelines.pipeline import DiffusionPipeline
     from ..models.accelerated import LEVELS
+    from ..pipelines.pipeline import DiffusionPipeline
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 
@@ -78,12 +80,18 @@ def steering_models(kind: str, places: Sequence[str], dtype: str, device: str | 
 
     pickles = {key: value for key, value in file_options.items() if key == "allow_pickle"}
     models = [
-        public_class(kind, "a picture that steers").from_pretrained(
+        public_class(said_class(place) or kind, "a picture that steers").from_pretrained(
             place, dtype=dtype, device=device, **(pickles if is_checkpoint(place) else {})
         )
         for place in places
     ]
     return models if len(models) > 1 else models[0]
+
+
+def said_class(place: str) -> str | None:
+    """The class that the config of a model's folder says."""
+    config = Path(place) / "config.json"
+    return read_json(config).get("_class_name") if config.is_file() else None
 
 
 def file_and_strength(text: str) -> tuple[str, float]:
