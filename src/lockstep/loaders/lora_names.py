@@ -17,6 +17,8 @@ from torch import nn
 from ..errors import WeightsError
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.text_encoders.clip_map import open_clip_rows
+from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from . import operations
 from .weight_map import Move, WeightMap
@@ -81,6 +83,8 @@ ORIGINAL_ROWS: dict[str, Any] = {
     "ControlNetModel": controlnet_rows,
     "CLIPTextModel": lambda config: open_clip_rows(config, False),
     "CLIPTextModelWithProjection": lambda config: open_clip_rows(config, True),
+    "FluxTransformer2DModel": flux_rows,
+    "SD3Transformer2DModel": sd3_rows,
 }
 OLDER = (  # names from the time when attention processors held the LoRA
     (r"\.self_attn\.to_([qkv]|out)_lora$", r".self_attn.\1_proj"),
@@ -145,6 +149,8 @@ class LayerNames:
         encoders = [one for one in self.models if one.startswith("text_encoder")]
         if name == "text_encoder" and name not in encoders and len(encoders) == 1:
             return encoders[0]  # the only one that there is, as the XL refiner's
+        if name == "text_encoder_3" and name not in encoders and "text_encoder_2" in encoders:
+            return "text_encoder_2"  # FLUX has T5 second, and trainers call it the third all the same
         return name
 
     def component_of(self, name: str) -> tuple[str, str]:

@@ -42,6 +42,7 @@ from .loading import dtype_for, understood
 from .offload import Offload
 from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
+from .speed import SpeedMixin
 from .switches import SwitchesMixin
 from .words import Words, WordsMixin
 
@@ -70,7 +71,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin, SpeedMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -264,6 +265,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
                 loaded = spec.load(**options)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
+                self._speed_up(self._components[name])
             return self._components[name]
 
     def load_components(
