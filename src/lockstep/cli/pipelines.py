@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import InputError, UnknownNameError
 from ..files import read_json
-from .schedulers import find_scheduler
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -46,6 +45,7 @@ def loaded(
     from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
     from ..schedulers import exchanged
+    from ..schedulers.names import find_scheduler
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
