@@ -20,14 +20,16 @@ from .params import describe_value
 
 FIELDS: dict[str, Any] = {
     "inputs": dict[str, Any], "components": dict[str, dict[str, Any]], "model": str | None,
-    "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
-    "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
-    "pixels": str, "fps": float, "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
+    "model_options": dict[str, Any], "seed": list[int] | None, "workflow": str | None, "changed_by": list[str],
+    "given": dict[str, list[dict[str, Any]]], "adapters": list[dict[str, Any]], "embeddings": list[dict[str, Any]],
+    "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
+    "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
     "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
+    "embeddings": {"file": str, "sha256": str, "tokens": list[str]},
     "ip_adapters": {"file": str | None, "sha256": str | None},
     "given": {"class": str, "folder": str | None},
     "components": {"class": str},
@@ -82,7 +84,9 @@ def describe_run(run: Any) -> dict[str, Any]:
         "blocks": type(pipe.blocks).__name__,
         "model": _place(pipe.name_or_path),
         "variant": pipe.variant,
+        "model_options": {name: _place(said) if name == "config" else said for name, said in file_options(pipe)},
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
+        "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
         "workflow": run.workflow,
@@ -100,6 +104,11 @@ def _placed(switches: Mapping[str, Any]) -> dict[str, Any]:
     """What is switched on in the models, its files as places."""
     adapters = [{**one, "file": _place(one["file"])} for one in switches.get("ip_adapters", [])]
     return {**switches, **({"ip_adapters": adapters} if adapters else {})}
+
+
+def file_options(pipe: Any) -> list[tuple[str, Any]]:
+    """What was said about a single file; that a pickle may be read is for each person to say."""
+    return [(name, said) for name, said in pipe.file_options.items() if name != "allow_pickle"]
 
 
 def describe_grid(run: Any) -> dict[str, Any]:

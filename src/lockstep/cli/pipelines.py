@@ -34,6 +34,7 @@ def loaded(
     scheduler: str | None,
     guider: str | None,
     loras: Sequence[str] = (),
+    embeddings: Sequence[str] = (),
     controlnets: Sequence[str] = (),
     adapters: Sequence[str] = (),
     ip_adapters: Sequence[str] = (),
@@ -68,6 +69,11 @@ def loaded(
     for text in loras:
         file, strength = file_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
+    for text in embeddings:
+        word, equals, path = text.partition("=")
+        pipe.load_textual_inversion(
+            path if equals else text, word if equals else None, allow_pickle=file_options.get("allow_pickle", False)
+        )
     if speed != "off":
         pipe.accelerate(speed)
     return pipe

@@ -216,8 +216,12 @@ LORA_MARKS = (
     ".hada_w",
     ".lokr_w",
     ".lora_linear_layer.",
+    ".lora_mid.",
     ".dora_scale",
     ".oft_blocks",
+    ".on_input",
+    ".w_norm",
+    ".b_norm",
 )
 # leftovers of training and samplers: of no use to a model
 BUFFERS = (

@@ -44,6 +44,7 @@ from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
 from .speed import SpeedMixin
 from .switches import SwitchesMixin
+from .words import Words, WordsMixin
 
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
 NEVER_HAD = (
@@ -70,7 +71,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SpeedMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin, SpeedMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -95,9 +96,11 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SpeedMixin,
         self._current = callbacks.CurrentRun()
         self._offload: Offload | None = None
         self._adapters = Adapters()
+        self._words = Words()
         self._bars = ProgressBars()
         self.name_or_path = name_or_path
         self.variant: str | None = None  # of the files that the components were loaded from
+        self.file_options: dict[str, Any] = {}  # what was said about a single file (family, prediction_type …)
         self.check_finite = True
         tree = self.default_tree() if blocks is None else blocks
         if tree is None:
@@ -156,14 +159,17 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SpeedMixin,
         return len(runs)
 
     def run_begins(self, run: Run) -> None:
-        self._current.begins(run)
         with self._lock:
+            self.use_lora_scale(run.state.values)
             self._runs.add(run)
+        self._current.begins(run)
 
     def run_ends(self, run: Run) -> None:
         self._current.ends()
         with self._lock:
             self._runs.discard(run)
+            if not self._runs:
+                self._adapters.rescale(1.0)
 
     def callback_names(self, names: Iterable[str]) -> set[str]:
         """What a callback can ask for in a run with these values."""
@@ -339,7 +345,7 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SpeedMixin,
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
-        pipe.variant = variant
+        pipe.variant, pipe.file_options = variant, file_options
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
         pipe.update_components(**pipe._corrected(known))

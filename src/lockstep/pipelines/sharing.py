@@ -16,7 +16,8 @@ def take_components(made: Any, pipe: Any, changes: dict[str, Any]) -> Any:
         held = {name: part for name, part in held.items() if name not in left}
         made._unloaded, made._load_options = waiting, dict(pipe._load_options)
         made._from_index, made.variant = pipe._from_index & set(wanted), pipe.variant
-        made._adapters, made._absent = pipe._adapters, list(pipe._absent)
+        made.file_options = dict(pipe.file_options)
+        made._adapters, made._words, made._absent = pipe._adapters, pipe._words, list(pipe._absent)
     made._config |= {name: value for name, value in dict(pipe.config).items() if name in made._config}
     from_index = set(made._from_index)
     made.update_components(**{**held, **changes})

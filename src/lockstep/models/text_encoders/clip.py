@@ -140,7 +140,7 @@ class CLIPTextTransformer(nn.Module):
         hidden_act: str, eps: float, dropout: float, eos_token_id: int,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.eos_token_id = eos_token_id
+        self.eos_token_id, self.vocab_size = eos_token_id, vocab_size
         self.embeddings = CLIPTextEmbeddings(vocab_size, width, max_positions)
         self.encoder = CLIPEncoder(num_layers, width, hidden, heads, hidden_act, eps, dropout)
         self.final_layer_norm = nn.LayerNorm(width, eps=eps)
@@ -156,7 +156,10 @@ class CLIPTextTransformer(nn.Module):
     def pool(self, last: torch.Tensor, input_ids_BL: torch.Tensor) -> torch.Tensor:
         """The state at the first end-of-text token."""
         if self.eos_token_id == 2:  # the old configs name a wrong id; the end of text is the highest id of the row
-            position_B = input_ids_BL.to(torch.int).argmax(dim=-1)
+            published_BL = input_ids_BL.where(
+                input_ids_BL < self.vocab_size, 0
+            )  # words that were added later lie above
+            position_B = published_BL.to(torch.int).argmax(dim=-1)
         else:
             position_B = (input_ids_BL == self.eos_token_id).to(torch.int).argmax(dim=-1)
         rows_B = torch.arange(last.shape[0], device=last.device)

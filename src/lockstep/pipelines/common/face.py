@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 from torch.nn.functional import interpolate
 
-from ...errors import InputError, UnsupportedError
+from ...errors import InputError
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
@@ -64,15 +64,11 @@ class PicturePipeline(DiffusionPipeline):
         self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]
     ) -> tuple[Any, ...]:
         """What the text encoding makes of prompts, in the published order of `encode_prompt`."""
-        if lora_scale is not None:
-            raise UnsupportedError(
-                "encode_prompt(lora_scale=…) cannot be had: a LoRA is merged, and its strength is set with "
-                "pipe.set_adapters(name, strength)."
-            )
         scale = {} if guided and self.guider.needs_unconditional else {"guidance_scale": 7.5 if guided else 1.0}
         words = negative if guided else {}
         names = [name for name in ENCODED if name in self.blocks.block_at("text_encoder").output_names]
-        found = self(**given, **words, **scale, num_images_per_prompt=pictures, output=names)
+        factor = {} if lora_scale is None else {"cross_attention_kwargs": {"scale": lora_scale}}
+        found = self(**given, **words, **scale, **factor, num_images_per_prompt=pictures, output=names)
         return tuple(found[name] for name in names)
 
     def enable_vae_slicing(self) -> None:

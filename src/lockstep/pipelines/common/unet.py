@@ -66,6 +66,13 @@ def guidance_embedding(scale: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
+def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
+    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
+        return kwargs
+    return {key: value for key, value in kwargs.items() if key != "scale"}
+
+
 class PredictWithUNet(Predict):
     """The UNet's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
@@ -96,7 +103,7 @@ class PredictWithUNet(Predict):
             t,
             encoder_hidden_states=inputs["encoder_hidden_states"],
             timestep_cond=None if condition is None else torch.cat([condition] * repeats),
-            cross_attention_kwargs=state.cross_attention_kwargs,
+            cross_attention_kwargs=without_lora_scale(components.denoiser, state.cross_attention_kwargs),
             added_cond_kwargs=added or None,
             class_labels=self.class_labels(state, sample),
             return_dict=False,
