@@ -15,7 +15,7 @@ from ..errors import InputError, UnsupportedError
 from .backends import get_backend
 
 
-class AttnProcessorMixin:
+class ProcessorMixin:
     """What a processor hands on to `dispatch_attention_fn`: the backend of its module, and how tokens are shared out."""
 
     _attention_backend: str | None = None

@@ -21,7 +21,7 @@ from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
-from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .parts import DENOISER_OUTLINE, GUIDER, Components, played_by
 from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, with_control
 
 Tensor = torch.Tensor
@@ -151,8 +151,5 @@ class AutoPredict(AutoPipelineBlocks):
 class UNetPipelineBlocks(SequentialPipelineBlocks):
     """What the families of UNets have in common: who plays which role, and what they can be asked for."""
 
-    roles = {
-        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("unet", UNet2DConditionModel))
     workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...blocks import AutoPipelineBlocks
+from ...blocks.compose import Block
 from .painting import StartPainting
-from .start import StartFromImage, StartFromNoise
+from .start import EncodeImage, StartFromImage, StartFromNoise
 
 
 class AutoStart(AutoPipelineBlocks):
@@ -15,6 +16,15 @@ class AutoStart(AutoPipelineBlocks):
     block_classes = [StartPainting, StartFromImage, StartFromNoise]
     block_names = ["inpainting", "image2image", "text2image"]
     block_trigger_inputs = ["mask_image", "image", None]
+
+
+def starting(whole: Block, ended: Block, painting: Block, encode_image: Block = EncodeImage) -> type[AutoStart]:
+    """The same with a family's own parts: the whole grid, its end, the latents to paint in, pictures to latents."""
+    return AutoStart.with_parts(
+        inpainting=StartPainting.with_parts(timesteps=ended, latents=painting),
+        image2image=StartFromImage.with_parts(timesteps=ended, encode_image=encode_image),
+        text2image=StartFromNoise.with_parts(timesteps=whole),
+    )
 
 
 FROM_TEXT: dict[str, list[str]] = {"text2image": []}

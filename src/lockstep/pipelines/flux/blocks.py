@@ -8,9 +8,10 @@ from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.flow import SetTrueGuidance
+from ..common.parts import played_by
 from ..common.painting import AutoPasteCrop, StartPainting
 from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting
 from .before_denoise import (
     AutoPlaces,
     AutoReference,
@@ -28,18 +29,11 @@ class FluxBlocks(SequentialPipelineBlocks):
     """Text to image, image to image and painting; a Fill model paints what it sees masked."""
 
     pipeline_class_name = "FluxPipeline"
-    roles = {
-        "denoiser": ComponentSpec("transformer", FluxTransformer2DModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("transformer", FluxTransformer2DModel))
     block_classes = {
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
-        "start": AutoStart.with_parts(
-            inpainting=StartPainting.with_parts(timesteps=SetFluxTimestepsByStrength, latents=PrepareFluxPainting),
-            image2image=StartFromImage.with_parts(timesteps=SetFluxTimestepsByStrength, encode_image=EncodeImageAtSize),
-            text2image=StartFromNoise.with_parts(timesteps=SetFluxTimesteps),
-        ),
+        "start": starting(SetFluxTimesteps, SetFluxTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
         "positions": PreparePositions,
         "denoise": DenoiseFlux,
         "decode": DecodePacked,

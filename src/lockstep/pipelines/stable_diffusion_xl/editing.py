@@ -49,12 +49,8 @@ class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
 
     pipeline_class_name = "StableDiffusionXLInstructPix2PixPipeline"
     block_classes = StableDiffusionXLBlocks.table(
-        guidance=SetEditingGuidance,
-        control=None,
-        start=StartEditingXL,
-        sizes=DescribeSizes,
-        denoise=Denoise.with_parts(predict=PredictEditedXL),
-        paste_crop=None,
-    )
+        guidance=SetEditingGuidance, start=StartEditingXL, sizes=DescribeSizes,
+        denoise=Denoise.with_parts(predict=PredictEditedXL), control=None, paste_crop=None,
+    )  # fmt: skip
     outputs = ["images"]
     workflows = {"editing": ["image"]}
