@@ -54,6 +54,11 @@ class AttentionModuleMixin:
         """The processor in use."""
         return self.processor
 
+    def taken_by_processor(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that its processor takes; others are for other attentions of the model."""
+        keywords = self.processor_keywords
+        return {key: value for key, value in kwargs.items() if keywords is None or key in keywords}
+
     def set_attention_backend(self, name: str | None) -> None:
         """Compute this module's attention on one backend; None goes back to what surrounds it."""
         if name is not None:

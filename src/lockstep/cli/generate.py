@@ -126,6 +126,17 @@ def generate(
         list[str] | None,
         typer.Option(help="A ControlNet's folder or hub id, for --control-image; several may be given."),
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(help="A T2I-Adapter's folder, file or hub id, for --adapter-image; several may be given."),
+    ] = None,
+    ip_adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An IP-Adapter file, for --ip-adapter-image, with its scale: plus.safetensors:0.6. Its image encoder "
+            "is the folder image_encoder beside it."
+        ),
+    ] = None,
     lora: Annotated[
         list[str] | None, typer.Option(help="A LoRA file or folder, with its strength: style.safetensors:0.8")
     ] = None,
@@ -164,7 +175,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant, **of_file,
+        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

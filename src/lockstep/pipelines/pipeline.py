@@ -37,6 +37,7 @@ from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
 from .finding import pipeline_class
+from .image_prompts import ImagePromptMixin
 from .loading import dtype_for, understood
 from .offload import Offload
 from .placement import PlacementMixin
@@ -44,7 +45,10 @@ from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
-NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
+NEVER_HAD = (
+    *["safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker"],
+    *["controlnet", "adapter"],
+)
 NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
@@ -65,7 +69,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, PlacementMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made

@@ -7,6 +7,7 @@ Axes: B batch, C channels, Y rows, X columns, L tokens, D width. A feature map i
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,6 +63,12 @@ class AttnProcessor(ProcessorMixin):
         attention_mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         query, key, value = attn.project(hidden_states, encoder_hidden_states)
+        return attn.to_out[0](self.attend(attn, query, key, value, attention_mask))
+
+    def attend(
+        self, attn: Attention, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Every query's mix of the values, in the query's dtype."""
         dtype = query.dtype
         if attn.upcast_attention:
             query, key, value = query.float(), key.float(), value.float()
@@ -73,7 +80,7 @@ class AttnProcessor(ProcessorMixin):
             backend=self._attention_backend,
             parallel_config=self._parallel_config,
         )
-        return attn.to_out[0](mixed.flatten(2).to(dtype))
+        return mixed.flatten(2).to(dtype)
 
 
 class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
@@ -83,6 +90,7 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     _available_processors = (AttnProcessor,)
     to_kv: FusedLinear  # these two take the place of the separate projections by `fuse_projections`
     to_qkv: FusedLinear
+    processor_before: tuple[Callable[..., Any], ...] = ()  # the one that an adapter's stands in for
 
     def __init__(
         self,
@@ -129,7 +137,7 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
             hidden_states,
             encoder_hidden_states=encoder_hidden_states,
             attention_mask=attention_mask,
-            **processor_kwargs,
+            **self.taken_by_processor(processor_kwargs),
         )
 
 

@@ -16,6 +16,8 @@ from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
 from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
+from lockstep.models.adapters.multi import MultiAdapter
+from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.controlnets.controlnet import ControlNetModel
@@ -27,6 +29,7 @@ from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.clip_vision import CLIPVisionModelWithProjection
 from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.flux.pipeline import FluxPipeline
 from lockstep.pipelines.flux.pipeline import _FluxNpOutput
@@ -73,11 +76,15 @@ import torch
 def __getattr__(name: str) -> Any:
     ...
 class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
-    clip_skip: int | None; height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
+    clip_skip: int | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
+    workflow: Literal['image2image'] | None
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
@@ -101,11 +108,14 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> Any: ...
 
 class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; cross_attention_kwargs: dict[str, Any] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
     long_prompts: Literal['pieces', 'cut']; workflow: Literal['inpainting'] | None
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
@@ -131,12 +141,14 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
 class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
-    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['controlnet_text2image'] | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_text2image'] | None
 
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
@@ -162,13 +174,15 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
 class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['controlnet_image2image'] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_image2image'] | None
 
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
@@ -194,13 +208,16 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
 class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_inpainting'] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    masked_image_latents: torch.Tensor | None; long_prompts: Literal['pieces', 'cut']
+    workflow: Literal['controlnet_inpainting'] | None
 
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
@@ -224,12 +241,15 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> Any: ...
 
 class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; sigmas: torch.Tensor | Sequence[float] | None
-    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['text2image'] | None
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
@@ -253,12 +273,15 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_LatentConsistencyModelInputs]) -> Any: ...
 
 class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; height: int | None; width: int | None
-    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    height: int | None; width: int | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
     long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
@@ -282,11 +305,13 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> Any: ...
 
 class _StableDiffusionXLImg2ImgInputs(_StableDiffusionXLSharedInputs, total=False):
-    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None; height: int | None
-    width: int | None; workflow: Literal['image2image'] | None
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    height: int | None; width: int | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    workflow: Literal['image2image'] | None
 
 class _StableDiffusionXLImg2ImgParts(_StableDiffusionXLSharedParts, total=False):
-    ...
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionXLImg2ImgPartsAndHub(_StableDiffusionXLImg2ImgParts, HubArguments, total=False): ...
 
@@ -311,10 +336,11 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
 
 class _StableDiffusionXLInpaintInputs(_StableDiffusionXLSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
-    workflow: Literal['inpainting'] | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; workflow: Literal['inpainting'] | None
 
 class _StableDiffusionXLInpaintParts(_StableDiffusionXLSharedParts, total=False):
-    ...
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionXLInpaintPartsAndHub(_StableDiffusionXLInpaintParts, HubArguments, total=False): ...
 
@@ -341,9 +367,11 @@ class _StableDiffusionXLControlNetInputs(_StableDiffusionXLSharedInputs, total=F
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
-    workflow: Literal['controlnet_text2image'] | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; workflow: Literal['controlnet_text2image'] | None
 
 class _StableDiffusionXLControlNetParts(_StableDiffusionXLSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
 
 class _StableDiffusionXLControlNetPartsAndHub(_StableDiffusionXLControlNetParts, HubArguments, total=False): ...
@@ -371,10 +399,13 @@ class _StableDiffusionXLControlNetImg2ImgInputs(_StableDiffusionXLSharedInputs, 
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    denoising_start: float | None; denoising_end: float | None; workflow: Literal['controlnet_image2image'] | None
+    denoising_start: float | None; denoising_end: float | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; workflow: Literal['controlnet_image2image'] | None
 
 class _StableDiffusionXLControlNetImg2ImgParts(_StableDiffusionXLSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
 
 class _StableDiffusionXLControlNetImg2ImgPartsAndHub(_StableDiffusionXLControlNetImg2ImgParts, HubArguments, total=False): ...
@@ -402,10 +433,13 @@ class _StableDiffusionXLControlNetInpaintInputs(_StableDiffusionXLSharedInputs, 
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     controlnet_conditioning_scale: float | Sequence[float]; control_guidance_start: float | Sequence[float]
     control_guidance_end: float | Sequence[float]; guess_mode: bool
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    masked_image_latents: torch.Tensor | None; workflow: Literal['controlnet_inpainting'] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; masked_image_latents: torch.Tensor | None
+    workflow: Literal['controlnet_inpainting'] | None
 
 class _StableDiffusionXLControlNetInpaintParts(_StableDiffusionXLSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
 
 class _StableDiffusionXLControlNetInpaintPartsAndHub(_StableDiffusionXLControlNetInpaintParts, HubArguments, total=False): ...
@@ -429,14 +463,80 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Any: ...
 
+class _StableDiffusionAdapterInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; adapter_conditioning_scale: float | Sequence[float]; adapter_conditioning_factor: float
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['adapter_text2image'] | None
+
+class _StableDiffusionAdapterParts(_StableDiffusionSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
+    safety_checker: StableDiffusionSafetyChecker | None
+
+class _StableDiffusionAdapterPartsAndHub(_StableDiffusionAdapterParts, HubArguments, total=False): ...
+
+class StableDiffusionAdapterPipeline(StableDiffusionPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionAdapterParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['adapter_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionAdapterPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> _StableDiffusionPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> _StableDiffusionNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> _StableDiffusionPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionAdapterInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionAdapterInputs]) -> Any: ...
+
+class _StableDiffusionXLAdapterInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    adapter_conditioning_scale: float | Sequence[float]; adapter_conditioning_factor: float
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; workflow: Literal['adapter_text2image'] | None
+
+class _StableDiffusionXLAdapterParts(_StableDiffusionXLSharedParts, total=False):
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
+
+class _StableDiffusionXLAdapterPartsAndHub(_StableDiffusionXLAdapterParts, HubArguments, total=False): ...
+
+class StableDiffusionXLAdapterPipeline(StableDiffusionXLPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLAdapterParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['adapter_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLAdapterPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> _StableDiffusionXLPilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> _StableDiffusionXLNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> _StableDiffusionXLPtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLAdapterInputs]) -> Any: ...
+
 class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=False):
-    clip_skip: int | None; height: int | None; width: int | None
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
-    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
+    clip_skip: int | None
+    ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
+    height: int | None; width: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['editing'] | None
 
 class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
-    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
+    image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
 
@@ -585,7 +685,8 @@ class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Any: ...
-    depth_estimator: DepthEstimator; feature_extractor: PictureReader
+    depth_estimator: DepthEstimator
+    feature_extractor: PictureReader  # type: ignore[assignment, unused-ignore]  # where the class that it is made from has another one
 
 class _StableDiffusion3Img2ImgInputs(_StableDiffusion3SharedInputs, total=False):
     workflow: Literal['image2image'] | None

@@ -95,7 +95,12 @@ class UpscaleBlocks(StableDiffusionBlocks):
 
     pipeline_class_name = "StableDiffusionUpscalePipeline"
     block_classes = StableDiffusionBlocks.table(
-        control=None, start=StartEnlarging, denoise=Denoise.with_parts(predict=PredictEnlarged), paste_crop=None
+        image_prompt=None,
+        control=None,
+        adapter=None,
+        start=StartEnlarging,
+        denoise=Denoise.with_parts(predict=PredictEnlarged),
+        paste_crop=None,
     )
     outputs = ["images", "nsfw_content_detected"]
     workflows = {"upscaling": ["image"]}

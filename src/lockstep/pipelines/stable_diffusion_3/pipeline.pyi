@@ -39,6 +39,8 @@ from typing import Unpack
 from typing import overload
 import torch
 
+Texts = str | list[str] | None
+
 class _StableDiffusion3SharedInputs(TypedDict, total=False):
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     negative_prompt_3: str | Sequence[str] | None; clip_skip: int | None; max_sequence_length: int

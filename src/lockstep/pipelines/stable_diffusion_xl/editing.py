@@ -50,7 +50,8 @@ class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
     pipeline_class_name = "StableDiffusionXLInstructPix2PixPipeline"
     block_classes = StableDiffusionXLBlocks.table(
         guidance=SetEditingGuidance, start=StartEditingXL, sizes=DescribeSizes,
-        denoise=Denoise.with_parts(predict=PredictEditedXL), control=None, paste_crop=None,
+        denoise=Denoise.with_parts(predict=PredictEditedXL),
+        image_prompt=None, control=None, adapter=None, paste_crop=None,
     )  # fmt: skip
     outputs = ["images"]
     workflows = {"editing": ["image"]}
