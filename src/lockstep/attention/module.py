@@ -16,7 +16,7 @@ from .backends import get_backend
 
 
 class ProcessorMixin:
-    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, and how tokens are shared out."""
+    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, how tokens are shared out."""
 
     _attention_backend: str | None = None
     _parallel_config: object | None = None

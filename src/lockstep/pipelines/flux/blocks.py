@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from ...blocks import ComponentSpec, SequentialPipelineBlocks
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.flow import SetTrueGuidance
+from ..common.painting import AutoPasteCrop
 from ..common.parts import played_by
-from ..common.painting import AutoPasteCrop, StartPainting
-from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
+from ..common.start import EncodeImageAtSize, StartFromNoise
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting
 from .before_denoise import (
     AutoPlaces,

@@ -619,6 +619,10 @@ class StableDiffusionUpscalePipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Any: ...
     low_res_scheduler: SchedulerMixin; max_noise_level: int
 
+class _StableDiffusionLatentUpscalePilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionLatentUpscaleNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionLatentUpscalePtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionLatentUpscaleInputs(_StableDiffusionSharedInputs, total=False):
     height: int | None; width: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; pooled_prompt_embeds: torch.Tensor | None
@@ -628,10 +632,6 @@ class _StableDiffusionLatentUpscaleParts(_StableDiffusionSharedParts, total=Fals
     ...
 
 class _StableDiffusionLatentUpscalePartsAndHub(_StableDiffusionLatentUpscaleParts, HubArguments, total=False): ...
-
-class _StableDiffusionLatentUpscalePilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionLatentUpscaleNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionLatentUpscalePtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionLatentUpscaleParts]) -> None: ...
@@ -652,6 +652,10 @@ class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Any: ...
 
+class _StableDiffusionDepth2ImgPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionDepth2ImgNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionDepth2ImgPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
@@ -662,10 +666,6 @@ class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
     depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None
 
 class _StableDiffusionDepth2ImgPartsAndHub(_StableDiffusionDepth2ImgParts, HubArguments, total=False): ...
-
-class _StableDiffusionDepth2ImgPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionDepth2ImgNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionDepth2ImgPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionDepth2ImgParts]) -> None: ...

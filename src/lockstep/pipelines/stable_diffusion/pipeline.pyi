@@ -46,6 +46,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionSharedInputs(TypedDict, total=False):
     num_images_per_prompt: int; guidance_rescale: float; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
@@ -79,10 +83,6 @@ class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
-
-class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from ...blocks import ComponentSpec, InputParam, SequentialPipelineBlocks
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.guidance import SetGuidance
+from ..common.painting import AutoPasteCrop, PreparePainting
 from ..common.parts import played_by
-from ..common.painting import AutoPasteCrop, PreparePainting, StartPainting
-from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
+from ..common.start import EncodeImageAtSize
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting
 from .denoise import PredictSD3
 from .encoders import EncodePrompt
