@@ -47,10 +47,10 @@ class PipelineFace:
         """What stands before the class: the inputs and parts that it takes by name, and the forms of its results."""
         hub = self.hints.named(HubArguments.__module__, HubArguments.__name__)
         return [
+            *(self._outputs() if self._owner_of_outputs() is self else ()),
             *self._table("Inputs"),
             *self._table("Parts"),
             *(f"class {self._helper('PartsAndHub')}({self._helper('Parts')}, {hub}, total=False): ...", ""),
-            *(self._outputs() if self._owner_of_outputs() is self else ()),
         ]
 
     def _table(self, table: Table) -> list[str]:

@@ -175,9 +175,7 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 
 
-def file_options_again(
-    manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool
-) -> dict[str, Any]:
+def file_options_again(manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool) -> dict[str, Any]:
     """What was said about a model that is one file; nothing where the model is a folder now."""
     from ..loaders.header import is_checkpoint
 

@@ -34,7 +34,7 @@ from .autoencoder_kl_wan_blocks import (
     cube,
     point,
 )
-from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles
+from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles, reconstructed
 
 LATENTS_MEAN = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -211,18 +211,7 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
         for frames in self._in_parts(self._decode_part, z.split(1, dim=2), self._decoder_tiles(*z.shape[-2:])):
             yield unpatchify(frames, patch).clamp(-1.0, 1.0)
 
-    @output_or_tuple
-    def forward(
-        self,
-        sample: Tensor,
-        sample_posterior: bool = False,
-        return_dict: bool = True,
-        generator: torch.Generator | list[torch.Generator] | None = None,
-    ) -> DecoderOutput | tuple[Tensor]:
-        """What remains of videos: encode, take the mode of the posterior or a draw from it, decode."""
-        (posterior,) = self.encode(sample, return_dict=False)
-        latents = posterior.sample(generator) if sample_posterior else posterior.mode()
-        return self.decode(latents, return_dict=return_dict)
+    forward = reconstructed
 
     def _encode(self, x: Tensor) -> Tensor:
         pixels = patchify(x, self.config.patch_size or 1)

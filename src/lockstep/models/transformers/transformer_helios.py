@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttnProcessorMixin, dispatch_attention_fn
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -37,7 +37,7 @@ MOST_SCALE = 10.0  # how far the keys of the past can be amplified
 SCALE_MODES = ("scalar", "per_head")
 
 
-class HeliosAttnProcessor(AttnProcessorMixin):
+class HeliosAttnProcessor(ProcessorMixin):
     """Attention to past and present, or to the text; the keys of the past can be amplified."""
 
     def __call__(

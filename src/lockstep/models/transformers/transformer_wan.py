@@ -7,19 +7,14 @@ other shape is in the name. Latents are BCTYX; a token is a patch of them.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import (
-    AttentionModuleMixin,
-    AttnProcessorMixin,
-    FusedLinear,
-    PublishedAttention,
-    dispatch_attention_fn,
-)
+from ...attention import AttentionModuleMixin, FusedLinear, ProcessorMixin, PublishedAttention, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...notes import say_once
@@ -27,7 +22,7 @@ from ...outputs import output_or_tuple
 from ..inputs import check_shape
 from ..layers import FeedForward, TimestepEmbedding, Timesteps
 from ..modeling import ModelMixin, check_sizes, checkpointed
-from .layers import Transformer2DModelOutput
+from .layers import TextProjection, Transformer2DModelOutput
 from .rotary import Table, rotary_table, rotate
 
 Tensor = torch.Tensor
@@ -42,7 +37,7 @@ class FP32LayerNorm(nn.LayerNorm):
         return F.layer_norm(input.float(), self.normalized_shape, weight, bias, self.eps).to(input.dtype)
 
 
-class WanAttnProcessor(AttnProcessorMixin):
+class WanAttnProcessor(ProcessorMixin):
     """Attention to the video, or to the text and, with projections of its own, to the image that comes before it."""
 
     def __call__(
@@ -142,18 +137,6 @@ class WanImageEmbedding(nn.Module):
         return self.norm2(self.ff(self.norm1(image)))
 
 
-class TextProjection(nn.Module):
-    """Two linear layers on the text."""
-
-    def __init__(self, text_width: int, width: int) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(text_width, width)
-        self.linear_2 = nn.Linear(width, width)
-
-    def forward(self, text: Tensor) -> Tensor:
-        return self.linear_2(F.gelu(self.linear_1(text), approximate="tanh"))
-
-
 class WanTimeTextImageEmbedding(nn.Module):
     """What the blocks are told: the time as a vector and as six modulations, text and image as tokens."""
 
@@ -165,7 +148,7 @@ class WanTimeTextImageEmbedding(nn.Module):
         self.time_embedder = TimestepEmbedding(freq_dim, width)
         self.act_fn = nn.SiLU()
         self.time_proj = nn.Linear(width, 6 * width)
-        self.text_embedder = TextProjection(text_width, width)
+        self.text_embedder = TextProjection(text_width, width, partial(F.gelu, approximate="tanh"))
         self.image_embedder = None if image_width is None else WanImageEmbedding(image_width, width, places)
 
     def forward(self, timestep: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

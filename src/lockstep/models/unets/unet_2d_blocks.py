@@ -14,13 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ...attention import (
-    AttentionModuleMixin,
-    AttnProcessorMixin,
-    FusedLinear,
-    PublishedAttention,
-    dispatch_attention_fn,
-)
+from ...attention import AttentionModuleMixin, FusedLinear, ProcessorMixin, PublishedAttention, dispatch_attention_fn
 from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -61,7 +55,7 @@ class TransformerSettings:
         return Transformer2DModel(channels, depth, self)
 
 
-class AttnProcessor(AttnProcessorMixin):
+class AttnProcessor(ProcessorMixin):
     """Attention by `dispatch_attention_fn`."""
 
     def __call__(

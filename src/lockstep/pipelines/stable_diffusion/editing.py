@@ -76,12 +76,8 @@ class InstructPix2PixBlocks(StableDiffusionBlocks):
 
     pipeline_class_name = "StableDiffusionInstructPix2PixPipeline"
     block_classes = StableDiffusionBlocks.table(
-        guidance=SetEditingGuidance,
-        control=None,
-        adapter=None,
-        start=StartEditing,
-        denoise=Denoise.with_parts(predict=PredictEdited),
-        paste_crop=None,
-    )
+        guidance=SetEditingGuidance, start=StartEditing, denoise=Denoise.with_parts(predict=PredictEdited),
+        control=None, adapter=None, paste_crop=None,
+    )  # fmt: skip
     outputs = ["images", "nsfw_content_detected"]
     workflows = {"editing": ["image"]}

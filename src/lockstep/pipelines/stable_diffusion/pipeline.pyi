@@ -46,6 +46,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionSharedInputs(TypedDict, total=False):
     num_images_per_prompt: int; guidance_rescale: float; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
@@ -66,6 +70,7 @@ class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
     masked_image_latents: torch.Tensor | None; long_prompts: Literal['pieces', 'cut']
+    prompt_weighting: Literal['a1111', 'compel'] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting', 'adapter_text2image', 'adapter_image2image', 'adapter_inpainting'] | None
 
 class _StableDiffusionSharedParts(TypedDict, total=False):
@@ -79,10 +84,6 @@ class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     safety_checker: StableDiffusionSafetyChecker | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
-
-class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake

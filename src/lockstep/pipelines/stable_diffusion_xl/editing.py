@@ -49,14 +49,9 @@ class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
 
     pipeline_class_name = "StableDiffusionXLInstructPix2PixPipeline"
     block_classes = StableDiffusionXLBlocks.table(
-        guidance=SetEditingGuidance,
-        image_prompt=None,
-        control=None,
-        adapter=None,
-        start=StartEditingXL,
-        sizes=DescribeSizes,
+        guidance=SetEditingGuidance, start=StartEditingXL, sizes=DescribeSizes,
         denoise=Denoise.with_parts(predict=PredictEditedXL),
-        paste_crop=None,
-    )
+        image_prompt=None, control=None, adapter=None, paste_crop=None,
+    )  # fmt: skip
     outputs = ["images"]
     workflows = {"editing": ["image"]}
