@@ -54,6 +54,7 @@ _DEFINES = {
         *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
         *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
         *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
+        *["HeliosScheduler", "HeliosDMDScheduler"],
     ],
     "guiders": [
         *[
@@ -85,6 +86,8 @@ _DEFINES = {
         "StableDiffusionXLControlNetPipeline",
         "StableDiffusionXLControlNetImg2ImgPipeline",
         "StableDiffusionXLControlNetInpaintPipeline",
+        "WanImageToVideoPipeline",
+        "WanVideoToVideoPipeline",
         "AutoPipelineForText2Image",
         "AutoPipelineForImage2Image",
         "AutoPipelineForInpainting",
@@ -94,6 +97,10 @@ _DEFINES = {
     "pipelines.stable_diffusion.pipeline": ["StableDiffusionPipeline"],
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],
     "pipelines.stable_diffusion_xl.pipeline": ["StableDiffusionXLPipeline"],
+    "pipelines.helios.blocks": ["HeliosBlocks", "HeliosPyramidBlocks"],
+    "pipelines.helios.pipeline": ["HeliosPipeline", "HeliosPyramidPipeline"],
+    "pipelines.wan.blocks": ["WanBlocks"],
+    "pipelines.wan.pipeline": ["WanPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

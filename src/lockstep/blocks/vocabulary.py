@@ -60,6 +60,7 @@ PICTURES = {
         media="picture",
     ),
     "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"),
+    "last_image": Value(Pictures, "The picture that the video ends with.", media="picture"),
     "strength": Value(
         float, "How much of the start picture is replaced: 0 keeps it, 1 ignores it.", 0.8, range=FRACTION
     ),
@@ -107,6 +108,11 @@ SAMPLING = {
     "num_inference_steps": Value(int, "Number of denoising steps.", default=50, range=POSITIVE),
     "guidance_scale": Value(
         float, "How strongly the prediction follows the prompt; 1 is without guidance.", range={"minimum": 0.0}
+    ),
+    "guidance_scale_2": Value(
+        float,
+        "The same for a second denoiser that makes the last steps; the first one's where it is left out.",
+        range={"minimum": 0.0},
     ),
     "guidance_rescale": Value(
         float, "How much of the guided prediction's spread is undone (arXiv:2305.08891).", 0.0, range=FRACTION
@@ -156,6 +162,9 @@ LATENTS = {
     "noise": Value(torch.Tensor, "The noise that was added to the start picture."),
     "image_latents": Value(torch.Tensor, "The start picture, encoded.", required=True),
     "video_latents": Value(torch.Tensor, "The start video, encoded."),
+    "condition": Value(torch.Tensor, "What is given of the video, encoded, as the denoiser reads it beside the noise."),
+    "first_frame_mask": Value(torch.Tensor, "Zero where the first frame of the video is given."),
+    "boundary_timestep": Value(float, "The timestep below which the second denoiser takes over."),
     "mask": Value(torch.Tensor, "The mask at the size of the latents."),
     "masked_image": Value(torch.Tensor, "The start picture with the masked part blanked."),
     "masked_image_latents": Value(torch.Tensor, "The start picture with the masked part blanked, encoded."),

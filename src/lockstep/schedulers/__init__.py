@@ -26,6 +26,7 @@ from .edm import EDMDPMSolverMultistepScheduler, EDMEulerScheduler
 from .euler import EulerAncestralDiscreteScheduler, EulerDiscreteScheduler
 from .flow import FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler
 from .flow_lcm import FlowMatchLCMScheduler
+from .helios import HeliosDMDScheduler, HeliosScheduler
 from .heun import HeunDiscreteScheduler
 from .ipndm import IPNDMScheduler
 from .kdpm2 import KDPM2AncestralDiscreteScheduler, KDPM2DiscreteScheduler
@@ -56,6 +57,8 @@ __all__ = [
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
     "FlowMatchLCMScheduler",
+    "HeliosDMDScheduler",
+    "HeliosScheduler",
     "HeunDiscreteScheduler",
     "IPNDMScheduler",
     "KDPM2AncestralDiscreteScheduler",

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DECIDING = ("image", "mask_image", "control_image")  # the inputs that tell workflows apart
+DECIDING = ("image", "mask_image", "control_image", "video")  # the inputs that tell workflows apart
 TASKS = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
+VIDEO_TASKS = {"text2video": (), "image2video": ("image",), "video2video": ("video",)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Row:
     @property
     def given(self) -> tuple[str, ...]:
         """The inputs that it is always given."""
-        return (*TASKS[self.task], *(("control_image",) if self.steered else ()))
+        return (*(TASKS | VIDEO_TASKS)[self.task], *(("control_image",) if self.steered else ()))
 
     @property
     def workflow(self) -> str:
@@ -46,10 +47,12 @@ FAMILIES = {
     "sd": ("StableDiffusionBlocks", "StableDiffusionPipeline"),
     "lcm": ("LatentConsistencyBlocks", "StableDiffusionPipeline"),
     "xl": ("StableDiffusionXLBlocks", "StableDiffusionXLPipeline"),
+    "wan": ("WanBlocks", "WanPipeline"),
 }
 CONTROL_IS_IMAGE = {"image": "control_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
 GRID = "num_inference_steps timesteps sigmas"
+ARRAYS = {"output_type": "np"}
 
 PUBLISHED: dict[str, Row] = {
     "StableDiffusionImg2ImgPipeline": _row(
@@ -128,6 +131,20 @@ PUBLISHED: dict[str, Row] = {
         "prompt prompt_2 image mask_image control_image height width padding_mask_crop strength num_inference_steps "
         "denoising_start denoising_end guidance_scale",
         steered=True,
+    ),
+}
+PUBLISHED |= {
+    "WanImageToVideoPipeline": _row(
+        "wan",
+        "image2video",
+        "image prompt negative_prompt height width num_frames num_inference_steps guidance_scale guidance_scale_2",
+        defaults=ARRAYS,
+    ),
+    "WanVideoToVideoPipeline": _row(
+        "wan",
+        "video2video",
+        "video prompt negative_prompt height width num_inference_steps timesteps guidance_scale strength",
+        defaults=ARRAYS,
     ),
 }
 # the families' own names, which run every workflow
