@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
     from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from .schedulers import DPMSolverMultistepScheduler as DPMSolverMultistepScheduler
     from .schedulers import DPMSolverSDEScheduler as DPMSolverSDEScheduler
     from .schedulers import DPMSolverSinglestepScheduler as DPMSolverSinglestepScheduler
+    from .pipelines.stable_diffusion.depth import DepthToImageBlocks as DepthToImageBlocks
     from .pipelines.pipeline import DiffusionPipeline as DiffusionPipeline
     from .schedulers import EDMDPMSolverMultistepScheduler as EDMDPMSolverMultistepScheduler
     from .schedulers import EDMEulerScheduler as EDMEulerScheduler
@@ -64,11 +66,23 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
+    from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxFillPipeline as FluxFillPipeline
+    from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
+    from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
+    from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
+    from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
+    from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
+    from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
+    from .images import IPAdapterMaskProcessor as IPAdapterMaskProcessor
     from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
+    from .pipelines.stable_diffusion.editing import InstructPix2PixBlocks as InstructPix2PixBlocks
+    from .pipelines.stable_diffusion_xl.editing import InstructPix2PixXLBlocks as InstructPix2PixXLBlocks
     from .schedulers import KDPM2AncestralDiscreteScheduler as KDPM2AncestralDiscreteScheduler
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
@@ -76,44 +90,62 @@ if TYPE_CHECKING:
     from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
     from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
+    from .pipelines.stable_diffusion.latent_upscaling import LatentUpscaleBlocks as LatentUpscaleBlocks
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
     from .pipelines.pipeline import ModularPipeline as ModularPipeline
     from .blocks import ModularPipelineBlocks as ModularPipelineBlocks
+    from .models.adapters.multi import MultiAdapter as MultiAdapter
     from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
     from .blocks import OutputParam as OutputParam
     from .schedulers import PNDMScheduler as PNDMScheduler
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .schedulers import SASolverScheduler as SASolverScheduler
+    from .models.transformers.transformer_sd3 import SD3Transformer2DModel as SD3Transformer2DModel
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
+    from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
+    from .pipelines.published import StableDiffusion3InpaintPipeline as StableDiffusion3InpaintPipeline
+    from .pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline as StableDiffusion3Pipeline
+    from .pipelines.published import StableDiffusionAdapterPipeline as StableDiffusionAdapterPipeline
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
     from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
     from .pipelines.published import StableDiffusionControlNetPipeline as StableDiffusionControlNetPipeline
+    from .pipelines.published import StableDiffusionDepth2ImgPipeline as StableDiffusionDepth2ImgPipeline
     from .pipelines.published import StableDiffusionImg2ImgPipeline as StableDiffusionImg2ImgPipeline
     from .pipelines.published import StableDiffusionInpaintPipeline as StableDiffusionInpaintPipeline
+    from .pipelines.published import StableDiffusionInstructPix2PixPipeline as StableDiffusionInstructPix2PixPipeline
+    from .pipelines.published import StableDiffusionLatentUpscalePipeline as StableDiffusionLatentUpscalePipeline
     from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
     from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
+    from .pipelines.published import StableDiffusionUpscalePipeline as StableDiffusionUpscalePipeline
+    from .pipelines.published import StableDiffusionXLAdapterPipeline as StableDiffusionXLAdapterPipeline
     from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
     from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
     from .pipelines.published import StableDiffusionXLControlNetPipeline as StableDiffusionXLControlNetPipeline
     from .pipelines.published import StableDiffusionXLImg2ImgPipeline as StableDiffusionXLImg2ImgPipeline
     from .pipelines.published import StableDiffusionXLInpaintPipeline as StableDiffusionXLInpaintPipeline
+    from .pipelines.published import StableDiffusionXLInstructPix2PixPipeline as StableDiffusionXLInstructPix2PixPipeline
     from .pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline as StableDiffusionXLPipeline
+    from .models.adapters.t2i_adapter import T2IAdapter as T2IAdapter
     from .models.text_encoders.t5 import T5EncoderModel as T5EncoderModel
     from .tokenizers import T5Tokenizer as T5Tokenizer
     from .schedulers import TCDScheduler as TCDScheduler
     from .guiders import TangentialClassifierFreeGuidance as TangentialClassifierFreeGuidance
+    from .guiders import TextAndImageGuidance as TextAndImageGuidance
     from .models.text_encoders.t5 import UMT5EncoderModel as UMT5EncoderModel
     from .models.unets.unet_2d_condition import UNet2DConditionModel as UNet2DConditionModel
     from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
+    from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
+    from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -121,101 +153,37 @@ if TYPE_CHECKING:
 
 __version__: str
 __all__ = [
-    "__version__",
-    "AdaptiveProjectedGuidance",
-    "AttentionModuleMixin",
-    "AutoGuidance",
-    "AutoPipelineBlocks",
-    "AutoPipelineForImage2Image",
-    "AutoPipelineForInpainting",
-    "AutoPipelineForText2Image",
-    "AutoencoderKL",
-    "AutoencoderTiny",
-    "BaseGuidance",
-    "CLIPImageProcessor",
-    "CLIPTextModel",
-    "CLIPTextModelWithProjection",
-    "CLIPTokenizer",
-    "CLIPVisionModel",
-    "CLIPVisionModelWithProjection",
-    "CMStochasticIterativeScheduler",
-    "Checkpoint",
-    "ClassifierFreeGuidance",
-    "ClassifierFreeZeroStarGuidance",
-    "CogVideoXDDIMScheduler",
-    "CogVideoXDPMScheduler",
-    "ComponentSpec",
-    "ConditionalPipelineBlocks",
-    "ConfigMixin",
-    "ConfigSpec",
-    "ControlNetModel",
-    "DDIMInverseScheduler",
-    "DDIMScheduler",
-    "DDPMScheduler",
-    "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler",
-    "DPMSolverSDEScheduler",
-    "DPMSolverSinglestepScheduler",
-    "DiffusionPipeline",
-    "EDMDPMSolverMultistepScheduler",
-    "EDMEulerScheduler",
-    "EulerAncestralDiscreteScheduler",
-    "EulerDiscreteScheduler",
-    "FlowMatchEulerDiscreteScheduler",
-    "FlowMatchHeunDiscreteScheduler",
-    "FlowMatchLCMScheduler",
-    "FrequencyDecoupledGuidance",
-    "FrozenDict",
-    "HeunDiscreteScheduler",
-    "IPNDMScheduler",
-    "InputParam",
-    "KDPM2AncestralDiscreteScheduler",
-    "KDPM2DiscreteScheduler",
-    "LCMScheduler",
-    "LMSDiscreteScheduler",
-    "LatentConsistencyBlocks",
-    "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline",
-    "LoopSequentialPipelineBlocks",
-    "MagnitudeAwareGuidance",
-    "ModelMixin",
-    "ModularPipeline",
-    "ModularPipelineBlocks",
-    "MultiControlNetModel",
-    "OutputParam",
-    "PNDMScheduler",
-    "PerturbedAttentionGuidance",
-    "PipelineState",
-    "SASolverScheduler",
-    "SchedulerMixin",
-    "SequentialPipelineBlocks",
-    "SkipLayerGuidance",
-    "SmoothedEnergyGuidance",
-    "StableDiffusionBlocks",
-    "StableDiffusionControlNetImg2ImgPipeline",
-    "StableDiffusionControlNetInpaintPipeline",
-    "StableDiffusionControlNetPipeline",
-    "StableDiffusionImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline",
-    "StableDiffusionPipeline",
-    "StableDiffusionSafetyChecker",
-    "StableDiffusionXLBlocks",
-    "StableDiffusionXLControlNetImg2ImgPipeline",
-    "StableDiffusionXLControlNetInpaintPipeline",
-    "StableDiffusionXLControlNetPipeline",
-    "StableDiffusionXLImg2ImgPipeline",
-    "StableDiffusionXLInpaintPipeline",
-    "StableDiffusionXLPipeline",
-    "T5EncoderModel",
-    "T5Tokenizer",
-    "TCDScheduler",
-    "TangentialClassifierFreeGuidance",
-    "UMT5EncoderModel",
-    "UNet2DConditionModel",
-    "UnCLIPScheduler",
-    "UniPCMultistepScheduler",
-    "attention_backend",
-    "dispatch_attention_fn",
-    "load_single_file",
-    "register_to_config",
+    "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
+    "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
+    "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
+    "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
+    "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
+    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin",
+    "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler",
+    "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
+    "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
+    "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
+    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
+    "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
+    "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
+    "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler",
+    "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
+    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
+    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel",
+    "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance",
+    "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
+    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
+    "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
+    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
+    "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
+    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
+    "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -15,14 +15,15 @@ from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
 from lockstep.pipelines.published.table import AUTO, PUBLISHED, WHOLE
-from pipelines import tiny
+from pipelines import tiny, tiny_adapters
 from pipelines.test_against_diffusers import mask, picture
 
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 SMALL = {"conditioning_embedding_out_channels": (8, 16)}
 NAMES = [*WHOLE, *PUBLISHED]
+TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
-NOT_HERE = {"ip_adapter_image", "ip_adapter_image_embeds", "kwargs"}
+NOT_HERE = {"kwargs", "callback", "callback_steps"}
 
 SCRIPT = """
 import json, sys
@@ -44,7 +45,7 @@ def folders(tmp_path_factory):
     index = json.loads((made["lcm"] / "model_index.json").read_text())
     index |= {"_class_name": "LatentConsistencyModelPipeline", "scheduler": ["diffusers", "LCMScheduler"]}
     (made["lcm"] / "model_index.json").write_text(json.dumps(index))
-    return made
+    return made | {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
 
 
 def folder_of(path, class_name):
@@ -55,6 +56,8 @@ def folder_of(path, class_name):
 
 
 def kind_of(name):
+    if name in TASK_OF:
+        return TASK_OF[name]
     return "xl" if "XL" in name else "lcm" if "Consistency" in name else "sd1"
 
 
@@ -67,10 +70,23 @@ def control_net(kind, library):
     return theirs.eval()
 
 
+def t2i_adapter(library, seed=50):
+    mine = tiny_adapters.t2i_adapter(seed=seed)
+    if library is lockstep:
+        return mine
+    theirs = diffusers.T2IAdapter.from_config(dict(mine.config))
+    theirs.load_state_dict(mine.state_dict())
+    return theirs.eval()
+
+
 def loaded(library, name, folders, **parts):
     kind = kind_of(name)
     if "ControlNet" in name:
         parts["controlnet"] = control_net(kind, library)
+    if "Adapter" in name:
+        parts["adapter"] = t2i_adapter(library)
+    if kind == "depth":
+        parts |= tiny.depth_parts()
     pipe = getattr(library, name).from_pretrained(folders[kind], **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -79,18 +95,22 @@ def loaded(library, name, folders, **parts):
 def arguments_for(name):
     """What a script gives: by the published names of the arguments."""
     given = {"prompt": "a photo of a cat", "num_inference_steps": 4, "output_type": "np"}
-    if "Img2Img" in name or "Inpaint" in name:
+    if "Img2Img" in name or "Inpaint" in name or name in TASK_OF:
         given["image"] = picture()
     else:
         given |= {"height": 16, "width": 16}
     if "Inpaint" in name:
         given |= {"mask_image": mask(), "height": 16, "width": 16}
+    if "Adapter" in name:
+        given["image"] = picture(3)
     if "ControlNet" in name:
         argument = "control_image" if "image" in given else "image"
         given |= {argument: picture(3), "height": 16, "width": 16}
     return given
 
 
+@pytest.mark.filterwarnings("ignore:The decode_latents method is deprecated:FutureWarning")  # their own, of their own
+@pytest.mark.filterwarnings("ignore:In CPU autocast")  # theirs
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_call_makes_the_same_picture(name, folders):
     pictures = []
@@ -112,8 +132,8 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
             continue
         assert parameter.name in ours, f"{name} takes no {parameter.name!r}"
         default = ours[parameter.name].default
-        if parameter.name == "guidance_scale":
-            default = settings["guidance_scale"]
+        if parameter.name in ("guidance_scale", "image_guidance_scale"):
+            default = settings[parameter.name]
         elif name in WHOLE and parameter.name == "strength":
             continue
         assert default == parameter.default, f"{name}: {parameter.name} is {default}, there {parameter.default}"

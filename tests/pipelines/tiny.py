@@ -129,3 +129,72 @@ def save_folder(folder: Path, kind: str = "sd1", in_channels: int = 4) -> Path:
     index |= {"image_encoder": [None, None], "feature_extractor": [None, None]}
     (folder / "model_index.json").write_text(json.dumps(index, indent=2))
     return folder
+
+
+K_UNET = {
+    "act_fn": "gelu", "attention_head_dim": 8, "norm_num_groups": None, "block_out_channels": (32, 32, 64, 64),
+    "layers_per_block": 2, "time_cond_proj_dim": 128 + 16, "conv_in_kernel": 1, "conv_out_kernel": 1,
+    "cross_attention_dim": 16, "in_channels": 8, "out_channels": 5, "mid_block_type": None,
+    "down_block_types": ("KDownBlock2D", *["KCrossAttnDownBlock2D"] * 3),
+    "up_block_types": (*["KCrossAttnUpBlock2D"] * 3, "KUpBlock2D"),
+    "resnet_time_scale_shift": "scale_shift", "time_embedding_type": "fourier", "timestep_post_act": "gelu",
+}  # fmt: skip
+
+# models that were made for one task -> the class that runs them, the folder that they differ from, and the denoiser
+ONE_TASK = {
+    "edit": ("StableDiffusionInstructPix2PixPipeline", "sd1", {"in_channels": 8}),
+    "edit_xl": ("StableDiffusionXLInstructPix2PixPipeline", "xl", {"in_channels": 8, "xl": True}),
+    "upscale": ("StableDiffusionUpscalePipeline", "sd2", {"in_channels": 7, "num_class_embeds": 400}),
+    "latent_upscale": ("StableDiffusionLatentUpscalePipeline", "sd1", K_UNET),
+    "depth": ("StableDiffusionDepth2ImgPipeline", "sd2", {"in_channels": 5}),
+}
+
+
+def depth_parts() -> dict:
+    """A depth estimator of transformers, and what reads pictures for it."""
+    import transformers
+
+    config = transformers.DPTConfig(
+        image_size=32, patch_size=8, hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32,
+        backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=8, is_hybrid=False,
+    )  # fmt: skip
+    estimator = randomize(transformers.DPTForDepthEstimation(config), 7)
+    estimator.head.head[-2].bias.data.fill_(2.0)  # before a ReLU: depths that differ
+    return {
+        "depth_estimator": estimator,
+        "feature_extractor": transformers.DPTImageProcessorPil(size={"height": 32, "width": 32}),
+    }
+
+
+def save_one_task(folder: Path, task: str) -> Path:
+    """The folder of a model that was made for one task."""
+    name, base, changes = ONE_TASK[task]
+    save_folder(folder, base)
+    more = {} if base != "sd2" or task == "latent_upscale" else {"use_linear_projection": True}
+    unet(**{"seed": 5, **changes, **more}).save_pretrained(folder / "unet")
+    index = json.loads((folder / "model_index.json").read_text()) | {"_class_name": name}
+    for part in ("image_encoder", "safety_checker", "feature_extractor", "requires_safety_checker"):
+        if task not in ("edit", "upscale") or (
+            task == "upscale" and part in ("image_encoder", "requires_safety_checker")
+        ):
+            index.pop(part, None)
+    if task == "upscale":
+        enlarging = vae()
+        enlarging.register_to_config(scaling_factor=0.08333)
+        enlarging.save_pretrained(folder / "vae")
+        lockstep.DDPMScheduler(**BETAS).save_pretrained(folder / "low_res_scheduler")
+        index |= {
+            "low_res_scheduler": ["diffusers", "DDPMScheduler"],
+            "max_noise_level": 350,
+            "watermarker": [None] * 2,
+        }
+    if task == "latent_upscale":
+        scheduler = lockstep.EulerDiscreteScheduler(**BETAS, prediction_type="sample")
+        scheduler.save_pretrained(folder / "scheduler")
+        index["scheduler"] = ["diffusers", "EulerDiscreteScheduler"]
+    if task == "depth":
+        for part, component in depth_parts().items():
+            component.save_pretrained(folder / part)
+            index[part] = ["transformers", type(component).__name__]
+    (folder / "model_index.json").write_text(json.dumps(index, indent=2))
+    return folder

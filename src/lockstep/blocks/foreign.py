@@ -20,7 +20,7 @@ LIBRARIES = ("diffusers", "transformers")
 
 def adopted(spec: ComponentSpec, component: Any) -> Any:
     """The component itself, or where it is another library's, ours of the same class, config and weights."""
-    if component is None or library_of(type(component)) is None:
+    if component is None or library_of(type(component)) is None or spec.by_behaviour:
         return component
     name = type(component).__name__.removesuffix("Fast")
     try:

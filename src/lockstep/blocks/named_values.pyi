@@ -29,7 +29,10 @@ class NamedValues:
     control_guidance_start: float | list[float]
     control_guidance_end: float | list[float]
     guess_mode: bool
-    ip_adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
+    adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | Any
+    adapter_conditioning_scale: float | list[float]
+    adapter_conditioning_factor: float
+    ip_adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor]] | Any
     height: int | Any
     width: int | Any
     num_frames: int | Any
@@ -46,6 +49,7 @@ class NamedValues:
     negative_aesthetic_score: float
     num_inference_steps: int
     guidance_scale: float | Any
+    true_cfg_scale: float | Any
     guidance_rescale: float
     timesteps: torch.Tensor | Any
     sigmas: torch.Tensor | list[float] | Any
@@ -55,6 +59,7 @@ class NamedValues:
     generator: torch.Generator | list[torch.Generator] | Any
     seed: int | list[int] | Any
     cross_attention_kwargs: dict[str, Any] | Any
+    joint_attention_kwargs: dict[str, Any] | Any
     attention_kwargs: dict[str, Any] | Any
     output_type: Literal['pil', 'np', 'pt', 'latent']
     prompt_embeds: torch.Tensor | Any
@@ -66,12 +71,13 @@ class NamedValues:
     add_time_ids: torch.Tensor | Any
     negative_add_time_ids: torch.Tensor | Any
     timestep_cond: torch.Tensor | Any
-    ip_adapter_image_embeds: torch.Tensor | list[torch.Tensor] | Any
+    ip_adapter_image_embeds: list[torch.Tensor] | Any
     image_embeds: torch.Tensor | Any
     batch_size: int
     dtype: torch.dtype | Any
     latents: torch.Tensor | Any
     noise: torch.Tensor | Any
+    img_ids: torch.Tensor | Any
     image_latents: torch.Tensor | Any
     video_latents: torch.Tensor | Any
     mask: torch.Tensor | Any

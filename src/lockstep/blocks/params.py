@@ -218,6 +218,11 @@ class ComponentSpec:
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
 
+    @property
+    def by_behaviour(self) -> bool:
+        """Whether it says what a component does (a protocol), not of which class it is: any library's may fit."""
+        return bool(getattr(self.type_hint, "_is_protocol", False))
+
     def class_named(self, name: str) -> type | None:
         """The class of that name among those that the spec itself names: a family's own need not be public ones."""
         hints = get_args(self.type_hint) or (self.type_hint,)

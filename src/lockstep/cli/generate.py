@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
+from .options import AllowPickle, Family, Json, Overwrite, PredictionType, Quiet, Variant
 from .pipelines import DEFAULT_MODEL, described, file_options, loaded
 from .targets import Targets
 
@@ -76,10 +77,11 @@ class PipelineCommand(TyperCommand):
         except LockstepError as problem:  # help has to work for a model that is not there
             out.print(f"The inputs of {model} cannot be shown: {problem}", markup=False, highlight=False)
             return
-        from .inputs import can_be_typed
+        from .inputs import can_be_typed, is_taken
         from .schema import inputs_table
 
-        schema, typed = pipe.schema(), {param.name for param in pipe.inputs if can_be_typed(param)}
+        schema = pipe.schema()
+        typed = {param.name for param in pipe.inputs if can_be_typed(param) and is_taken(pipe, param.name)}
         schema["inputs"] = [entry for entry in schema["inputs"] if entry["name"] in typed]
         out.print(inputs_table(schema, f"Inputs of {type(pipe).__name__} ({model}), each as an option", typed))
 
@@ -102,7 +104,7 @@ def generate(
             "picture.png or video.mp4 where it is left out; numbered where the name is taken.",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    overwrite: Overwrite = False,
     fps: Annotated[float | None, typer.Option(help="Frames per second of a video.")] = None,
     count: Annotated[
         int, typer.Option("-n", "--count", min=1, help="Pictures or videos per prompt; number k has seed + k.")
@@ -124,21 +126,26 @@ def generate(
         list[str] | None,
         typer.Option(help="A ControlNet's folder or hub id, for --control-image; several may be given."),
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(help="A T2I-Adapter's folder, file or hub id, for --adapter-image; several may be given."),
+    ] = None,
+    ip_adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An IP-Adapter file, for --ip-adapter-image, with its scale: plus.safetensors:0.6. Its image encoder "
+            "is the folder image_encoder beside it."
+        ),
+    ] = None,
     lora: Annotated[
         list[str] | None, typer.Option(help="A LoRA file or folder, with its strength: style.safetensors:0.8")
     ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
-    variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
-    family: Annotated[
-        str | None, typer.Option(help="Of a checkpoint file, where it is not sure: sd1, sd2, sdxl, refiner.")
-    ] = None,
-    prediction_type: Annotated[
-        str | None, typer.Option(help="Of a checkpoint file, where no tensor tells: epsilon or v_prediction.")
-    ] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
-    ] = False,
+    variant: Variant = None,
+    family: Family = None,
+    prediction_type: PredictionType = None,
+    allow_pickle: AllowPickle = False,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
@@ -149,8 +156,8 @@ def generate(
             "foot, as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
         ),
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Make pictures or videos from words; the manifest inside each file lets `lockstep replay` make it again."""
     of_file = file_options(family, prediction_type, allow_pickle)
@@ -168,7 +175,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant, **of_file,
+        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

@@ -4,6 +4,7 @@ guidance.py             the base: state of a step, inputs of each branch, the in
 branches.py             runs the branches, as one batch or one after the other
 classifier_free.py      with and without the prompt: CFG, CFG-Zero*, tangential, projected, magnitude-aware
 frequency_decoupled.py  the same two, mixed band by band
+text_and_image.py       a prompt and a picture, each with its scale: InstructPix2Pix
 perturbed.py            a branch whose layers are disturbed: PAG, skip-layer, smoothed energy, autoguidance
 disturbances.py         how layers are disturbed, for the calling thread alone
 """
@@ -18,8 +19,9 @@ from .classifier_free import (
 )
 from .disturbances import LayerSkipConfig, SmoothedEnergyGuidanceConfig
 from .frequency_decoupled import FrequencyDecoupledGuidance
-from .guidance import BaseGuidance, GuiderOutput, rescale_noise_cfg
+from .guidance import BaseGuidance, Condition, GuiderOutput, rescale_noise_cfg
 from .perturbed import AutoGuidance, PerturbedAttentionGuidance, SkipLayerGuidance, SmoothedEnergyGuidance
+from .text_and_image import TextAndImageGuidance
 
 __all__ = [
     "AdaptiveProjectedGuidance",
@@ -27,6 +29,7 @@ __all__ = [
     "BaseGuidance",
     "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance",
+    "Condition",
     "FrequencyDecoupledGuidance",
     "GuiderOutput",
     "LayerSkipConfig",
@@ -36,6 +39,7 @@ __all__ = [
     "SmoothedEnergyGuidance",
     "SmoothedEnergyGuidanceConfig",
     "TangentialClassifierFreeGuidance",
+    "TextAndImageGuidance",
     "predict_branches",
     "rescale_noise_cfg",
 ]

@@ -20,6 +20,7 @@ from ..outputs import Output
 
 Tensor = torch.Tensor
 CONDITIONAL, UNCONDITIONAL = 0, 1  # place of a value in a pair of inputs
+Condition = Tensor | tuple[Tensor | None, ...]  # for every branch, or one for each place
 
 
 @dataclass
@@ -96,7 +97,7 @@ class BaseGuidance(ConfigMixin):
             "num_conditions": self.num_conditions,
         }
 
-    def prepare_inputs(self, data: Mapping[str, Tensor | tuple[Tensor, Tensor | None]]) -> list[SimpleNamespace]:
+    def prepare_inputs(self, data: Mapping[str, Condition]) -> list[SimpleNamespace]:
         """One set of inputs a branch; a pair is (with prompt, without prompt), a single tensor goes to every branch."""
         return [self._batch(data, name, which) for name, which in self.branches()]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from ..errors import InputError
@@ -25,9 +27,9 @@ def check_tensor(
         )
 
 
-def check_shape(owner: str, name: str, value: Tensor, wanted: dict[str, int | None], model: torch.nn.Module) -> None:
+def check_shape(owner: str, name: str, value: Tensor, wanted: Mapping[str, int | None], dtype: torch.dtype) -> None:
     """The same, and a shape: sizes by the names of their axes, None where any will do."""
-    check_tensor(owner, name, value, model.dtype)  # type: ignore[arg-type]
+    check_tensor(owner, name, value, dtype)
     sizes = tuple(wanted.values())
     if value.ndim != len(sizes) or any(w not in (None, got) for w, got in zip(sizes, value.shape, strict=True)):
         shown = ", ".join(axis if size is None else f"{axis} {size}" for axis, size in wanted.items())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ..notes import say_once
 
 
@@ -27,6 +29,7 @@ class Correction:
 STEPS_OFFSET = Correction("scheduler", "steps_offset", 1)
 NO_CLIPPING = Correction("scheduler", "clip_sample", False)
 NO_RUNGE_KUTTA = Correction("scheduler", "skip_prk_steps", True)
+SCALE_OF_LARGE_LATENTS = Correction("vae", "scaling_factor", 0.08333)
 
 
 def corrected(owner: str, name: str, component: Any, corrections: tuple[Correction, ...]) -> Any:
@@ -41,4 +44,7 @@ def corrected(owner: str, name: str, component: Any, corrections: tuple[Correcti
         f"{owner}: the config of {type(component).__name__} is one of the old ones: {told}, as the published pipelines "
         f"do. To keep it as it is, assign it afterwards: pipe.{name} = …"
     )
-    return type(component).from_config(config, **values)
+    kind = type(component)
+    if isinstance(component, torch.nn.Module):
+        return kind.sharing(component, {**config, **values})  # the same weights
+    return kind.from_config(config, **values)

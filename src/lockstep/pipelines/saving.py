@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,19 @@ import torch
 from .. import files
 from ..blocks import index
 from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A component of another library's class in the folder that a pipeline was loaded from; copied when it is saved."""
+
+    source: str
+    name: str
+    entry: list[Any]
+
+    def copy(self, folder: Path) -> None:
+        found = files.resolve_folder(self.source, subfolder=self.name, patterns=[f"{self.name}/*"])
+        shutil.copytree(found, folder / self.name)
 
 
 def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
@@ -40,8 +54,11 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     for name, component in held.items():
         of_models = options if isinstance(component, torch.nn.Module) else {}
         getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
+    for stored in pipe._elsewhere.values():
+        stored.copy(folder)
+    settings = {**pipe._config, **{name: stored.entry[:2] for name, stored in pipe._elsewhere.items()}}
     own = {n: part for n, part in held.items() if pipe.component_specs[n].default_creation_method == "from_config"}
     published = {**dict.fromkeys(pipe._absent), **{name: part for name, part in held.items() if name not in own}}
-    index.write_classic(folder, pipe._index_class, published, own, pipe._config)
+    index.write_classic(folder, pipe._index_class, published, own, settings)
     if modular or (modular is None and type(pipe).default_tree() is None):
-        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, pipe._config)
+        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings)

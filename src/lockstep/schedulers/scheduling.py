@@ -40,6 +40,7 @@ INTERCHANGEABLE = (
 )
 
 logger = logging.getLogger(__name__)
+DIFFUSION, FLOW, EDM = "diffusion", "flow matching", "preconditioned diffusion (EDM)"  # how a model was trained
 LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
@@ -48,6 +49,7 @@ class SchedulerMixin(ConfigMixin):
 
     config_name: ClassVar[str] = "scheduler_config.json"
     marks_defaults: ClassVar[bool] = True
+    training: ClassVar[str] = DIFFUSION  # of the models that the class is for, unless its config says otherwise
     order: ClassVar[int] = 1  # model calls per step of the grid
     added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
     interchangeable: ClassVar[tuple[str, ...]] = ()
@@ -59,6 +61,7 @@ class SchedulerMixin(ConfigMixin):
     num_inference_steps: int | None = None
     timesteps: Tensor
     sigmas: Tensor
+    history: object = None  # what a run remembers of its steps: an empty one here, which every run begins anew
     _step_index: int | None = None
     _begin_index: int | None = None
 
@@ -118,6 +121,12 @@ class SchedulerMixin(ConfigMixin):
         return json.dumps(kept, indent=2) + "\n"
 
     @property
+    def trained_for(self) -> str:
+        """How the models were trained that this scheduler is for."""
+        flows = self._option("use_flow_sigmas") or self._option("prediction_type") == "flow_prediction"
+        return FLOW if flows else self.training
+
+    @property
     def compatibles(self) -> list[type[SchedulerMixin]]:
         """The classes that this scheduler's config can be given to."""
         home = importlib.import_module(__package__)
@@ -153,8 +162,10 @@ class SchedulerMixin(ConfigMixin):
         return run
 
     def _restart(self) -> None:
-        """Forget the place and the history; subclasses that keep a history extend this."""
+        """Forget the place and the history; subclasses that keep more than a history extend this."""
         self._step_index = None
+        if self.history is not None:
+            self.history = type(self.history)()
 
     @property
     def step_index(self) -> int | None:

@@ -13,8 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention
+from ...errors import InputError
 from ...outputs import Output
-from ..layers import TimestepEmbedding, Timesteps
+from ..inputs import check_shape
+from ..layers import FeedForward, TimestepEmbedding, Timesteps
+from ..modeling import ModelMixin
 
 Tensor = torch.Tensor
 HALF_MAX = 65504  # the largest number of fp16, which large models overflow (huggingface/diffusers#9097)
@@ -162,15 +165,86 @@ def normed(norm: nn.Module | None, x: Tensor) -> Tensor:
     return x if norm is None else norm(x)
 
 
-def pack(latents_BCYX: Tensor, patch: int = 2) -> Tensor:
-    """Squares of latents as tokens, row by row; a token's numbers are by channel, then row, then column."""
-    batch, channels, rows, columns = latents_BCYX.shape
-    grid = latents_BCYX.reshape(batch, channels, rows // patch, patch, columns // patch, patch)
-    return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch**2)
+class AdaLayerNormZeroTwice(AdaLayerNormZero):
+    """The same norm modulated twice, for two attentions: nine parts, of which the last three are the second's."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, parts=9)
+
+    def forward(self, x: Tensor, emb_BD: Tensor) -> tuple[Tensor, ...]:
+        shift, scale, *rest, shift_2, scale_2, gate_2 = self.linear(self.silu(emb_BD)).chunk(self.parts, dim=1)
+        normed = self.norm(x)
+        return modulate(normed, shift, scale), *rest, modulate(normed, shift_2, scale_2), gate_2
 
 
-def unpack(tokens: Tensor, rows: int, columns: int, patch: int = 2) -> Tensor:
-    """The latents of so many rows and columns that were packed."""
-    batch, _, width = tokens.shape
-    grid = tokens.reshape(batch, rows // patch, columns // patch, width // patch**2, patch, patch)
-    return grid.permute(0, 3, 1, 4, 2, 5).reshape(batch, -1, rows, columns)
+class JointTransformerBlock(nn.Module):
+    """Text and picture attend to each other as one sequence, then each goes on separately (arXiv:2403.03206).
+
+    With a second attention the picture attends once more, to itself. Where the text is only read (`text_out` of the
+    attention), as in a last block, nothing of it comes out.
+    """
+
+    passes_through = ("encoder_hidden_states", "hidden_states")  # what comes out, by the names of what goes in
+
+    def __init__(self, width: int, attn: JointAttention, attn2: JointAttention | None = None) -> None:
+        super().__init__()
+        self.context_pre_only = attn.context_pre_only
+        self.norm1 = AdaLayerNormZero(width) if attn2 is None else AdaLayerNormZeroTwice(width)
+        self.norm1_context = AdaLayerNormContinuous(width) if self.context_pre_only else AdaLayerNormZero(width)
+        self.attn, self.attn2 = attn, attn2
+        self.norm2 = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.ff = FeedForward(width, gated=False)
+        self.norm2_context = self.ff_context = None
+        if not self.context_pre_only:
+            self.norm2_context = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+            self.ff_context = FeedForward(width, gated=False)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor,
+        temb: Tensor,
+        joint_attention_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Tensor | None, Tensor]:
+        picture, text, kwargs = hidden_states, encoder_hidden_states, joint_attention_kwargs or {}
+        normed, gate, shift_ff, scale_ff, gate_ff, *second = self.norm1(picture, temb)
+        if self.context_pre_only:
+            normed_text, text_parts = self.norm1_context(text, temb), []
+        else:
+            normed_text, *text_parts = self.norm1_context(text, temb)
+        mixed, mixed_text = self.attn(normed, normed_text, **kwargs)
+
+        picture = picture + gate[:, None] * mixed
+        if self.attn2 is not None:
+            normed_2, gate_2 = second
+            picture = picture + gate_2[:, None] * self.attn2(normed_2, **kwargs)
+        picture = picture + gate_ff[:, None] * self.ff(modulate(self.norm2(picture), shift_ff, scale_ff))
+
+        if self.norm2_context is None or self.ff_context is None:
+            return None, picture
+        text_gate, text_shift_ff, text_scale_ff, text_gate_ff = text_parts
+        text = text + text_gate[:, None] * mixed_text
+        normed_text = modulate(self.norm2_context(text), text_shift_ff, text_scale_ff)
+        text = text + text_gate_ff[:, None] * self.ff_context(normed_text)
+        return finite_in_half(text), picture
+
+
+class TokenModel(ModelMixin):
+    """What the models of these blocks have in common: they can be checkpointed, and what they are told is checked."""
+
+    _supports_gradient_checkpointing = True
+    gradient_checkpointing = False
+
+    def check_conditions(
+        self, batch: int, text: Tensor | None, pooled: Tensor, timestep: Tensor, kwargs: dict[str, Any] | None
+    ) -> None:
+        """Refuse a text, a time or arguments of processors that the weights cannot take."""
+        owner, config = type(self).__name__, self.config
+        if text is not None:
+            axes = {"batch": batch, "tokens": None, "width": config["joint_attention_dim"]}
+            check_shape(owner, "encoder_hidden_states", text, axes, self.dtype)
+        axes = {"batch": batch, "width": config["pooled_projection_dim"]}
+        check_shape(owner, "pooled_projections", pooled, axes, self.dtype)
+        if timestep.numel() not in (1, batch):
+            raise InputError(f"{owner}: timestep has {timestep.numel()} values for {batch} samples; give 1 or {batch}.")
+        self.check_processor_kwargs("joint_attention_kwargs", kwargs)

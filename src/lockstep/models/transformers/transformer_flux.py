@@ -15,41 +15,34 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import dispatch_attention_fn
+from ...attention import AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
 from ..inputs import check_shape
-from ..layers import FeedForward
-from ..modeling import ModelMixin, check_sizes, checkpointed
+from ..modeling import check_sizes, checkpointed
 from .layers import (
     AdaLayerNormContinuous,
     AdaLayerNormZero,
     JointAttention,
+    JointTransformerBlock,
     TimeTextEmbedding,
+    TokenModel,
     Transformer2DModelOutput,
     finite_in_half,
-    modulate,
 )
 from .rotary import Table, rotary_table, rotate
 
 Tensor = torch.Tensor
 
 
-class FluxAttnProcessor:
+class FluxAttnProcessor(AttnProcessorMixin):
     """Attention of all tokens as one sequence, turned by their positions; the text comes first."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: FluxAttention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        image_rotary_emb: Table | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        self, attn: FluxAttention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None, image_rotary_emb: Table | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         query, key, value = attn.project(hidden_states)
         if encoder_hidden_states is not None:
             both = zip(attn.project_text(encoder_hidden_states), (query, key, value), strict=True)
@@ -78,43 +71,22 @@ class FluxAttention(JointAttention):
     _available_processors = (FluxAttnProcessor,)
 
 
-class FluxTransformerBlock(nn.Module):
-    """Text and picture attend to each other as one sequence, then go on separately."""
-
-    passes_through = ("encoder_hidden_states", "hidden_states")  # what comes out, by the names of what goes in
+class FluxTransformerBlock(JointTransformerBlock):
+    """Text and picture in streams of their own, with positions."""
 
     def __init__(self, width: int, heads: int, head_width: int) -> None:
-        super().__init__()
-        self.norm1 = AdaLayerNormZero(width)
-        self.norm1_context = AdaLayerNormZero(width)
-        self.attn = FluxAttention(width, heads, head_width)
-        self.norm2 = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.ff = FeedForward(width, gated=False)
-        self.norm2_context = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.ff_context = FeedForward(width, gated=False)
+        super().__init__(width, FluxAttention(width, heads, head_width))
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         hidden_states: Tensor,
         encoder_hidden_states: Tensor,
         temb: Tensor,
         image_rotary_emb: Table,
         joint_attention_kwargs: dict[str, Any] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        picture, text = hidden_states, encoder_hidden_states
-        normed, gate, shift_ff, scale_ff, gate_ff = self.norm1(picture, temb)
-        normed_text, text_gate, text_shift_ff, text_scale_ff, text_gate_ff = self.norm1_context(text, temb)
-        mixed, mixed_text = self.attn(
-            normed, normed_text, image_rotary_emb=image_rotary_emb, **(joint_attention_kwargs or {})
-        )
-
-        picture = picture + gate[:, None] * mixed
-        picture = picture + gate_ff[:, None] * self.ff(modulate(self.norm2(picture), shift_ff, scale_ff))
-
-        text = text + text_gate[:, None] * mixed_text
-        normed_text = modulate(self.norm2_context(text), text_shift_ff, text_scale_ff)
-        text = text + text_gate_ff[:, None] * self.ff_context(normed_text)
-        return finite_in_half(text), picture
+    ) -> tuple[Tensor | None, Tensor]:
+        kwargs = {"image_rotary_emb": image_rotary_emb, **(joint_attention_kwargs or {})}
+        return super().forward(hidden_states, encoder_hidden_states, temb, kwargs)
 
 
 class FluxSingleTransformerBlock(nn.Module):
@@ -130,13 +102,9 @@ class FluxSingleTransformerBlock(nn.Module):
         self.attn = FluxAttention(width, heads, head_width, with_text=False, out=False)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor,
-        temb: Tensor,
-        image_rotary_emb: Table,
+        self, hidden_states: Tensor, encoder_hidden_states: Tensor, temb: Tensor, image_rotary_emb: Table,
         joint_attention_kwargs: dict[str, Any] | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         tokens = torch.cat([encoder_hidden_states, hidden_states], dim=1)
         normed, gate = self.norm(tokens, temb)
         mixed = self.attn(normed, image_rotary_emb=image_rotary_emb, **(joint_attention_kwargs or {}))
@@ -146,11 +114,8 @@ class FluxSingleTransformerBlock(nn.Module):
         return text, picture
 
 
-class FluxConditions(ModelMixin):
+class FluxConditions(TokenModel):
     """What FLUX and its ControlNets have in common: the embeddings of all that they are told, and the blocks."""
-
-    _supports_gradient_checkpointing = True
-    gradient_checkpointing = False
 
     def build_conditions(self) -> None:
         """Embeddings and blocks by the config."""
@@ -199,22 +164,9 @@ class FluxConditions(ModelMixin):
     ) -> None:
         """Refuse what the weights cannot take, before anything is computed."""
         owner, config = type(self).__name__, self.config
-        check_shape(
-            owner, "hidden_states", picture, {"batch": None, "tokens": None, "channels": config["in_channels"]}, self
-        )
-        batch = picture.shape[0]
-        check_shape(
-            owner,
-            "encoder_hidden_states",
-            text,
-            {"batch": batch, "tokens": None, "width": config["joint_attention_dim"]},
-            self,
-        )
-        check_shape(
-            owner, "pooled_projections", pooled, {"batch": batch, "width": config["pooled_projection_dim"]}, self
-        )
-        if timestep.numel() not in (1, batch):
-            raise InputError(f"{owner}: timestep has {timestep.numel()} values for {batch} samples; give 1 or {batch}.")
+        axes = {"batch": None, "tokens": None, "channels": config["in_channels"]}
+        check_shape(owner, "hidden_states", picture, axes, self.dtype)
+        self.check_conditions(len(picture), text, pooled, timestep, kwargs)
         for name, ids, tokens in (("img_ids", img_ids, picture), ("txt_ids", txt_ids, text)):
             if tuple(single(ids).shape) != (tokens.shape[1], 3):
                 raise InputError(f"{owner}: {name} has to be ({tokens.shape[1]}, 3), got {tuple(ids.shape)}.")
@@ -222,7 +174,6 @@ class FluxConditions(ModelMixin):
             raise InputError(f"{owner}: guidance is missing; these weights were taught the guidance scale.")
         if guidance is not None and not config["guidance_embeds"]:
             raise InputError(f"{owner}: these weights know no guidance scale (guidance_embeds). Leave guidance out.")
-        self.check_processor_kwargs("joint_attention_kwargs", kwargs)
 
 
 def single(ids: Tensor) -> Tensor:
@@ -233,21 +184,16 @@ def single(ids: Tensor) -> Tensor:
 class FluxTransformer2DModel(FluxConditions, ConfigMixin):
     """Predicts the flow from noisy tokens, a time, a text and, where it was taught it, a guidance scale."""
 
+    trained_size = 128  # of the latents along a side; the published configs do not say it
+    packed_side = 2  # of the square of latents that is one token
+
     @register_to_config
     def __init__(
-        self,
-        patch_size: int = 1,
-        in_channels: int = 64,
-        out_channels: int | None = None,
-        num_layers: int = 19,
-        num_single_layers: int = 38,
-        attention_head_dim: int = 128,
-        num_attention_heads: int = 24,
-        joint_attention_dim: int = 4096,
-        pooled_projection_dim: int = 768,
-        guidance_embeds: bool = False,
+        self, patch_size: int = 1, in_channels: int = 64, out_channels: int | None = None, num_layers: int = 19,
+        num_single_layers: int = 38, attention_head_dim: int = 128, num_attention_heads: int = 24,
+        joint_attention_dim: int = 4096, pooled_projection_dim: int = 768, guidance_embeds: bool = False,
         axes_dims_rope: tuple[int, ...] = (16, 56, 56),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.build_conditions()
         width = num_attention_heads * attention_head_dim
@@ -256,20 +202,12 @@ class FluxTransformer2DModel(FluxConditions, ConfigMixin):
 
     @output_or_tuple
     def forward(
-        self,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor,
-        pooled_projections: Tensor,
-        timestep: Tensor,
-        img_ids: Tensor,
-        txt_ids: Tensor,
-        guidance: Tensor | None = None,
-        joint_attention_kwargs: dict[str, Any] | None = None,
-        controlnet_block_samples: Sequence[Tensor] | None = None,
-        controlnet_single_block_samples: Sequence[Tensor] | None = None,
-        return_dict: bool = True,
+        self, hidden_states: Tensor, encoder_hidden_states: Tensor, pooled_projections: Tensor, timestep: Tensor,
+        img_ids: Tensor, txt_ids: Tensor, guidance: Tensor | None = None,
+        joint_attention_kwargs: dict[str, Any] | None = None, controlnet_block_samples: Sequence[Tensor] | None = None,
+        controlnet_single_block_samples: Sequence[Tensor] | None = None, return_dict: bool = True,
         controlnet_blocks_repeat: bool = False,
-    ) -> Transformer2DModelOutput | tuple[Tensor]:
+    ) -> Transformer2DModelOutput | tuple[Tensor]:  # fmt: skip
         """One prediction; `timestep` is from 0 to 1, residuals come from a ControlNet."""
         self.check_inputs(
             hidden_states,

@@ -12,21 +12,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import dispatch_attention_fn
+from ...attention import AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
 from ..inputs import check_shape
-from ..layers import FeedForward
-from ..modeling import ModelMixin, check_divisible, check_sizes, checkpointed
+from ..modeling import check_divisible, check_sizes, checkpointed
 from .layers import (
     AdaLayerNormContinuous,
-    AdaLayerNormZero,
     JointAttention,
+    JointTransformerBlock,
     TimeTextEmbedding,
+    TokenModel,
     Transformer2DModelOutput,
-    finite_in_half,
-    modulate,
 )
 
 Tensor = torch.Tensor
@@ -69,11 +67,8 @@ def position_table(width: int, size: int, base_size: int) -> Tensor:
     return torch.cat([columns, rows], dim=1).float()
 
 
-class JointAttnProcessor2_0:
+class JointAttnProcessor2_0(AttnProcessorMixin):
     """Attention of all tokens as one sequence; the picture comes first."""
-
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
 
     def __call__(
         self, attn: SD3Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None
@@ -99,86 +94,8 @@ class SD3Attention(JointAttention):
     _available_processors = (JointAttnProcessor2_0,)
 
 
-class SD35AdaLayerNormZeroX(AdaLayerNormZero):
-    """The same norm modulated twice, for two attentions: nine parts, of which the last three are the second's."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width, parts=9)
-
-    def forward(self, x: Tensor, emb_BD: Tensor) -> tuple[Tensor, ...]:
-        shift, scale, *rest, shift_2, scale_2, gate_2 = self.linear(self.silu(emb_BD)).chunk(self.parts, dim=1)
-        normed = self.norm(x)
-        return modulate(normed, shift, scale), *rest, modulate(normed, shift_2, scale_2), gate_2
-
-
-class JointTransformerBlock(nn.Module):
-    """Text and picture attend to each other, the picture once more to itself if told; then each goes on separately.
-
-    In the last block the text is only read (`context_pre_only`): nothing of it comes out.
-    """
-
-    passes_through = ("encoder_hidden_states", "hidden_states")  # what comes out, by the names of what goes in
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        head_width: int,
-        *,
-        context_pre_only: bool = False,
-        qk_norm: bool = False,
-        use_dual_attention: bool = False,
-    ) -> None:
-        super().__init__()
-        self.context_pre_only, self.use_dual_attention = context_pre_only, use_dual_attention
-        self.norm1 = SD35AdaLayerNormZeroX(width) if use_dual_attention else AdaLayerNormZero(width)
-        self.norm1_context = AdaLayerNormContinuous(width) if context_pre_only else AdaLayerNormZero(width)
-        self.attn = SD3Attention(width, heads, head_width, text_out=not context_pre_only, qk_norm=qk_norm)
-        self.attn2 = None
-        if use_dual_attention:
-            self.attn2 = SD3Attention(width, heads, head_width, with_text=False, qk_norm=qk_norm)
-        self.norm2 = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.ff = FeedForward(width, gated=False)
-        self.norm2_context = self.ff_context = None
-        if not context_pre_only:
-            self.norm2_context = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-            self.ff_context = FeedForward(width, gated=False)
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor,
-        temb: Tensor,
-        joint_attention_kwargs: dict[str, Any] | None = None,
-    ) -> tuple[Tensor | None, Tensor]:
-        picture, text, kwargs = hidden_states, encoder_hidden_states, joint_attention_kwargs or {}
-        normed, gate, shift_ff, scale_ff, gate_ff, *second = self.norm1(picture, temb)
-        if self.context_pre_only:
-            normed_text, text_parts = self.norm1_context(text, temb), ()
-        else:
-            normed_text, *text_parts = self.norm1_context(text, temb)
-        mixed, mixed_text = self.attn(normed, normed_text, **kwargs)
-
-        picture = picture + gate[:, None] * mixed
-        if self.attn2 is not None:
-            normed_2, gate_2 = second
-            picture = picture + gate_2[:, None] * self.attn2(normed_2, **kwargs)
-        picture = picture + gate_ff[:, None] * self.ff(modulate(self.norm2(picture), shift_ff, scale_ff))
-
-        if self.norm2_context is None or self.ff_context is None:
-            return None, picture
-        text_gate, text_shift_ff, text_scale_ff, text_gate_ff = text_parts
-        text = text + text_gate[:, None] * mixed_text
-        normed_text = modulate(self.norm2_context(text), text_shift_ff, text_scale_ff)
-        text = text + text_gate_ff[:, None] * self.ff_context(normed_text)
-        return finite_in_half(text), picture
-
-
-class SD3Conditions(ModelMixin):
-    """What the transformer and its ControlNets have in common: the embeddings of all that they are told."""
-
-    _supports_gradient_checkpointing = True
-    gradient_checkpointing = False
+class SD3Conditions(TokenModel):
+    """What the transformer and its ControlNets have in common."""
 
     def check_config(self) -> int:
         """Refuse sizes that do not fit together; the width of a token."""
@@ -191,56 +108,49 @@ class SD3Conditions(ModelMixin):
         check_divisible(owner, "the width (heads times head width)", width, "4", 4)
         return width
 
-    def check_inputs(
-        self,
-        latents: Tensor,
-        text: Tensor | None,
-        pooled: Tensor,
-        timestep: Tensor,
-        kwargs: dict[str, Any] | None,
-    ) -> None:
-        """Refuse what the weights cannot take, before anything is computed."""
+    def block(self, index: int, *, last: bool = False) -> JointTransformerBlock:
+        """A block by the config: its number says whether it has a second attention."""
+        config = self.config
+        heads, head_width, normed = (
+            config["num_attention_heads"],
+            config["attention_head_dim"],
+            config["qk_norm"] is not None,
+        )
+        width, second = heads * head_width, None
+        first = SD3Attention(width, heads, head_width, text_out=not last, qk_norm=normed)
+        if index in config["dual_attention_layers"]:
+            second = SD3Attention(width, heads, head_width, with_text=False, qk_norm=normed)
+        return JointTransformerBlock(width, first, second)
+
+    def check_latents(self, latents: Tensor) -> None:
+        """Refuse latents that cannot be cut into squares, or are larger than the table of positions."""
         owner, config = type(self).__name__, self.config
         axes = {"batch": None, "channels": config["in_channels"], "height": None, "width": None}
-        check_shape(owner, "hidden_states", latents, axes, self)
-        batch, _, *sides = latents.shape
+        check_shape(owner, "hidden_states", latents, axes, self.dtype)
         patch, most = config["patch_size"], config["pos_embed_max_size"]
-        for name, side in zip(("height", "width"), sides, strict=True):
+        for name, side in zip(("height", "width"), latents.shape[2:], strict=True):
             if side % patch or (most is not None and side // patch > most):
                 raise InputError(
                     f"{owner}: the {name} of the latents has to be a multiple of {patch}"
                     f"{'' if most is None else f' up to {most * patch}'}, got {side}."
                 )
-        if text is not None:
-            axes = {"batch": batch, "tokens": None, "width": config["joint_attention_dim"]}
-            check_shape(owner, "encoder_hidden_states", text, axes, self)
-        axes = {"batch": batch, "width": config["pooled_projection_dim"]}
-        check_shape(owner, "pooled_projections", pooled, axes, self)
-        if timestep.numel() not in (1, batch):
-            raise InputError(f"{owner}: timestep has {timestep.numel()} values for {batch} samples; give 1 or {batch}.")
-        self.check_processor_kwargs("joint_attention_kwargs", kwargs)
 
 
 class SD3Transformer2DModel(SD3Conditions, ConfigMixin):
     """Predicts the flow from noisy latents, a time and a text."""
 
+    @property
+    def largest_size(self) -> int:
+        """Latents along a side for which there are positions."""
+        return self.config["pos_embed_max_size"] * self.config["patch_size"]
+
     @register_to_config
     def __init__(
-        self,
-        sample_size: int = 128,
-        patch_size: int = 2,
-        in_channels: int = 16,
-        num_layers: int = 18,
-        attention_head_dim: int = 64,
-        num_attention_heads: int = 18,
-        joint_attention_dim: int = 4096,
-        caption_projection_dim: int = 1152,
-        pooled_projection_dim: int = 2048,
-        out_channels: int | None = 16,
-        pos_embed_max_size: int = 96,
-        dual_attention_layers: tuple[int, ...] = (),
-        qk_norm: str | None = None,
-    ) -> None:
+        self, sample_size: int = 128, patch_size: int = 2, in_channels: int = 16, num_layers: int = 18,
+        attention_head_dim: int = 64, num_attention_heads: int = 18, joint_attention_dim: int = 4096,
+        caption_projection_dim: int = 1152, pooled_projection_dim: int = 2048, out_channels: int | None = 16,
+        pos_embed_max_size: int = 96, dual_attention_layers: tuple[int, ...] = (), qk_norm: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         width = self.check_config()
         if caption_projection_dim != width:
@@ -252,33 +162,23 @@ class SD3Transformer2DModel(SD3Conditions, ConfigMixin):
         self.time_text_embed = TimeTextEmbedding(width, pooled_projection_dim)
         self.context_embedder = nn.Linear(joint_attention_dim, caption_projection_dim)
         self.transformer_blocks = nn.ModuleList(
-            JointTransformerBlock(
-                width,
-                num_attention_heads,
-                attention_head_dim,
-                context_pre_only=index == num_layers - 1,
-                qk_norm=qk_norm is not None,
-                use_dual_attention=index in dual_attention_layers,
-            )
-            for index in range(num_layers)
+            self.block(index, last=index == num_layers - 1) for index in range(num_layers)
         )
         self.norm_out = AdaLayerNormContinuous(width)
         self.proj_out = nn.Linear(width, patch_size**2 * (out_channels or in_channels))
 
     @output_or_tuple
     def forward(
-        self,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor,
-        pooled_projections: Tensor,
-        timestep: Tensor,
+        self, hidden_states: Tensor, encoder_hidden_states: Tensor, pooled_projections: Tensor, timestep: Tensor,
         block_controlnet_hidden_states: Sequence[Tensor] | None = None,
-        joint_attention_kwargs: dict[str, Any] | None = None,
-        return_dict: bool = True,
+        joint_attention_kwargs: dict[str, Any] | None = None, return_dict: bool = True,
         skip_layers: Sequence[int] | None = None,
-    ) -> Transformer2DModelOutput | tuple[Tensor]:
+    ) -> Transformer2DModelOutput | tuple[Tensor]:  # fmt: skip
         """One prediction; residuals come from a ControlNet, `skip_layers` are left out (skip-layer guidance)."""
-        self.check_inputs(hidden_states, encoder_hidden_states, pooled_projections, timestep, joint_attention_kwargs)
+        self.check_latents(hidden_states)
+        self.check_conditions(
+            len(hidden_states), encoder_hidden_states, pooled_projections, timestep, joint_attention_kwargs
+        )
         picture, text = self.pos_embed(hidden_states), self.context_embedder(encoder_hidden_states)
         temb = self.time_text_embed(timestep, pooled_projections)
 

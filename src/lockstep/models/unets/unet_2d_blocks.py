@@ -7,13 +7,20 @@ Axes: B batch, C channels, Y rows, X columns, L tokens, D width. A feature map i
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
+from ...attention import (
+    AttentionModuleMixin,
+    AttnProcessorMixin,
+    FusedLinear,
+    PublishedAttention,
+    dispatch_attention_fn,
+)
 from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -54,20 +61,20 @@ class TransformerSettings:
         return Transformer2DModel(channels, depth, self)
 
 
-class AttnProcessor:
+class AttnProcessor(AttnProcessorMixin):
     """Attention by `dispatch_attention_fn`."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: Attention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
+        self, attn: Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         query, key, value = attn.project(hidden_states, encoder_hidden_states)
+        return attn.to_out[0](self.attend(attn, query, key, value, attention_mask))
+
+    def attend(
+        self, attn: Attention, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Every query's mix of the values, in the query's dtype."""
         dtype = query.dtype
         if attn.upcast_attention:
             query, key, value = query.float(), key.float(), value.float()
@@ -79,7 +86,7 @@ class AttnProcessor:
             backend=self._attention_backend,
             parallel_config=self._parallel_config,
         )
-        return attn.to_out[0](mixed.flatten(2).to(dtype))
+        return mixed.flatten(2).to(dtype)
 
 
 class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
@@ -89,21 +96,33 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     _available_processors = (AttnProcessor,)
     to_kv: FusedLinear  # these two take the place of the separate projections by `fuse_projections`
     to_qkv: FusedLinear
+    processor_before: tuple[Callable[..., Any], ...] = ()  # the one that an adapter's stands in for
 
-    def __init__(self, width: int, heads: int, cross_attention_dim: int | None, upcast_attention: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        cross_attention_dim: int | None,
+        upcast_attention: bool,
+        bias: bool = False,
+        norm_text: bool = False,
+    ) -> None:
         super().__init__()
+        self.norm_cross = nn.LayerNorm(cross_attention_dim or width) if norm_text else None
         self.describe_widths(width, cross_attention_dim or width, heads)
         self.upcast_attention = upcast_attention
         self.is_cross_attention = cross_attention_dim is not None
-        self.to_q = nn.Linear(width, width, bias=False)
-        self.to_k = nn.Linear(cross_attention_dim or width, width, bias=False)
-        self.to_v = nn.Linear(cross_attention_dim or width, width, bias=False)
+        self.to_q = nn.Linear(width, width, bias=bias)
+        self.to_k = nn.Linear(cross_attention_dim or width, width, bias=bias)
+        self.to_v = nn.Linear(cross_attention_dim or width, width, bias=bias)
         self.to_out = nn.ModuleList([nn.Linear(width, width), nn.Identity()])
         self.set_processor(AttnProcessor())
 
     def project(self, hidden_states: Tensor, encoder_hidden_states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value; key and value come from the text where there is one."""
         source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+        if self.norm_cross is not None:
+            source = self.norm_cross(source)
         if not self.fused_projections:
             return self.to_q(hidden_states), self.to_k(source), self.to_v(source)
         if self.is_cross_attention:
@@ -124,7 +143,7 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
             hidden_states,
             encoder_hidden_states=encoder_hidden_states,
             attention_mask=attention_mask,
-            **processor_kwargs,
+            **self.taken_by_processor(processor_kwargs),
         )
 
 

@@ -17,10 +17,13 @@ from torch import nn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError
 from ...outputs import Output, output_or_tuple
+from ..adapters.ip_adapter import IPAdapterMixin
 from ..layers import get_activation
+from .freeu import FreeUMixin
 from .unet_2d_blocks import CrossAttnUpBlock2D, DownBlock2D, UpBlock2D, skip_channels
-from .unet_2d_config import UNetPlan, plan_unet
+from .unet_2d_config import K_UP_BLOCKS, UNetPlan, is_k_unet, plan_unet
 from .unet_2d_encoder import UNet2DEncoder, mask_to_bias
+from .unet_2d_k_blocks import KUpBlock2D
 
 Tensor = torch.Tensor
 Shape = tuple[int, int, int]
@@ -33,7 +36,7 @@ class UNet2DConditionOutput(Output):
     sample: Tensor
 
 
-class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
+class UNet2DConditionModel(IPAdapterMixin, FreeUMixin, UNet2DEncoder, ConfigMixin):
     """Predicts from a noisy sample, a timestep and a text what the noise was."""
 
     @register_to_config
@@ -103,11 +106,23 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         plan = plan_unet(type(self).__name__, self.config)
         self.build_conditions(plan)
         self.build_encoder(plan, in_channels, conv_in_kernel)
-        self.build_decoder(plan)
-        self.conv_norm_out = nn.GroupNorm(plan.resnet.groups, block_out_channels[0], eps=norm_eps)
-        self.conv_act = get_activation(act_fn)
+        (self.build_k_decoder if is_k_unet(self.config) else self.build_decoder)(plan)
+        self.conv_norm_out = self.conv_act = None
+        if norm_num_groups is not None:
+            self.conv_norm_out = nn.GroupNorm(norm_num_groups, block_out_channels[0], eps=norm_eps)
+            self.conv_act = get_activation(act_fn)
         padding = (conv_out_kernel - 1) // 2
         self.conv_out = nn.Conv2d(block_out_channels[0], out_channels, conv_out_kernel, padding=padding)
+
+    def build_k_decoder(self, plan: UNetPlan) -> None:
+        """The up blocks of k-diffusion's UNets, coarsest first; each but the first takes one skip."""
+        self.up_blocks = nn.ModuleList()
+        for index, block_type in enumerate(plan.up_block_types):
+            level = len(plan.block_out_channels) - 1 - index
+            widths = plan.block_out_channels[level], plan.block_out_channels[max(level - 1, 0)]
+            transformer = plan.transformer(index, ())  # as published: heads are listed finest first, on both ways
+            settings = plan.resnet, transformer if block_type == K_UP_BLOCKS[1] else None
+            self.up_blocks.append(KUpBlock2D(*widths, plan.layers_per_block[level], *settings, level > 0))
 
     def build_decoder(self, plan: UNetPlan) -> None:
         """The up blocks, coarsest first; each resnet takes one skip."""
@@ -138,7 +153,7 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         timestep_cond: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cross_attention_kwargs: dict[str, Any] | None = None,
-        added_cond_kwargs: dict[str, Tensor] | None = None,
+        added_cond_kwargs: dict[str, Any] | None = None,
         down_block_additional_residuals: tuple[Tensor, ...] | None = None,
         mid_block_additional_residual: Tensor | None = None,
         down_intrablock_additional_residuals: tuple[Tensor, ...] | None = None,
@@ -146,13 +161,14 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         return_dict: bool = True,
     ) -> UNet2DConditionOutput | tuple[Tensor]:
         """One prediction; masks are 1 where a token is kept, residuals come from a ControlNet or a T2I-Adapter."""
+        added, image_embeds = self.split_conditions(added_cond_kwargs)
         self.check_inputs(
             sample,
             timestep,
             encoder_hidden_states,
             class_labels,
             timestep_cond,
-            added_cond_kwargs,
+            added,
             attention_mask,
             encoder_attention_mask,
             cross_attention_kwargs,
@@ -160,15 +176,12 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         self.check_residuals(
             sample, down_block_additional_residuals, mid_block_additional_residual, down_intrablock_additional_residuals
         )
+        self.check_pictures(image_embeds, sample, cross_attention_kwargs)
         if self.config["center_input_sample"]:
             sample = 2 * sample - 1.0
-        temb = self.embed_conditions(
-            sample, timestep, encoder_hidden_states, class_labels, timestep_cond, added_cond_kwargs
-        )
-        if self.encoder_hid_proj is not None and encoder_hidden_states is not None:
-            encoder_hidden_states = self.encoder_hid_proj(encoder_hidden_states)
+        temb = self.embed_conditions(sample, timestep, encoder_hidden_states, class_labels, timestep_cond, added)
         text_kwargs: dict[str, Any] = {
-            "encoder_hidden_states": encoder_hidden_states,
+            "encoder_hidden_states": self.read_conditions(encoder_hidden_states, image_embeds),
             "attention_mask": mask_to_bias(attention_mask, sample.dtype),
             "encoder_attention_mask": mask_to_bias(encoder_attention_mask, sample.dtype),
             "cross_attention_kwargs": cross_attention_kwargs,
@@ -194,13 +207,25 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
             sample = sample + mid_block_additional_residual
 
         for block in typing.cast("list[UpBlock2D]", self.up_blocks):
-            block_skips, skips = skips[-block.num_skips :], skips[: -block.num_skips]
+            left = len(skips) - block.num_skips
+            block_skips, skips = skips[left:], skips[:left]
             upsample_size = skips[-1].shape[2:] if skips else None  # the next skip's, so that odd sizes come out right
             kwargs = text_kwargs if block.has_cross_attention else {}
             sample = block(sample, block_skips, temb, upsample_size=upsample_size, **kwargs)
 
-        sample = self.conv_out(self.conv_act(self.conv_norm_out(sample)))
+        if self.conv_norm_out is not None and self.conv_act is not None:
+            sample = self.conv_act(self.conv_norm_out(sample))
+        sample = self.conv_out(sample)
         return UNet2DConditionOutput(sample) if return_dict else (sample,)
+
+    def read_conditions(
+        self, text: Tensor | None, image_embeds: list[Tensor] | None
+    ) -> Tensor | tuple[Tensor, list[Tensor]] | None:
+        """The text at the width that the attention reads; with IP-Adapters, beside it the tokens of their pictures."""
+        projections = self.image_projections
+        project = self.encoder_hid_proj if projections is None else self.text_encoder_hid_proj
+        text = text if project is None or text is None else project(text)
+        return text if projections is None or text is None else (text, projections(image_embeds))
 
     @property
     def has_cross_attention(self) -> bool:

@@ -9,17 +9,20 @@ from typing import Any
 from ...errors import ConfigError
 from ..modeling import check_sizes
 from .unet_2d_blocks import ResnetSettings, TransformerSettings
+from .unet_2d_k_blocks import GROUP as K_GROUP
+from .unet_2d_k_blocks import is_coarsest
 
-DOWN_BLOCK_TYPES = ("DownBlock2D", "CrossAttnDownBlock2D")
+K_DOWN_BLOCKS, K_UP_BLOCKS = ("KDownBlock2D", "KCrossAttnDownBlock2D"), ("KUpBlock2D", "KCrossAttnUpBlock2D")
+DOWN_BLOCK_TYPES = ("DownBlock2D", "CrossAttnDownBlock2D", *K_DOWN_BLOCKS)
 MID_BLOCK_TYPES = ("UNetMidBlock2DCrossAttn", "UNetMidBlock2D", None)
-UP_BLOCK_TYPES = ("UpBlock2D", "CrossAttnUpBlock2D")
+UP_BLOCK_TYPES = ("UpBlock2D", "CrossAttnUpBlock2D", *K_UP_BLOCKS)
 
 # Published options that belong to other families: any value but these would change what the model computes.
 ONLY_VALUES: dict[str, tuple[Any, ...]] = {
-    "time_embedding_type": ("positional",),
+    "time_embedding_type": ("positional", "fourier"),
     "attention_type": ("default",),
     "dual_cross_attention": (False, None),
-    "cross_attention_norm": (None,),
+    "cross_attention_norm": (None, "layer_norm"),  # K blocks have it always, the others never
     "mid_block_only_cross_attention": (False, None),
     "resnet_skip_time_act": (False,),
     "resnet_out_scale_factor": (1.0,),
@@ -106,7 +109,8 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
     check_block_types(owner, config, count)
     layers = per_block(owner, "layers_per_block", config["layers_per_block"], count)
     depths = per_block(owner, "transformer_layers_per_block", config["transformer_layers_per_block"], count)
-    time_embed_dim = config.get("time_embedding_dim") or 4 * channels[0]
+    waves = config.get("time_embedding_type") == "fourier"
+    time_embed_dim = config.get("time_embedding_dim") or (2 if waves else 4) * channels[0]
     plan = UNetPlan(
         owner=owner,
         block_out_channels=channels,
@@ -125,7 +129,7 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
         time_embed_dim=time_embed_dim,
         resnet=ResnetSettings(
             temb_channels=time_embed_dim * (2 if config.get("class_embeddings_concat") else 1),
-            groups=config["norm_num_groups"],
+            groups=config["norm_num_groups"] or 1,  # K blocks have groups of their own
             eps=config["norm_eps"],
             act_fn=config["act_fn"],
             time_scale_shift=config["resnet_time_scale_shift"],
@@ -133,6 +137,8 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
         ),
     )
     check_divisions(plan)
+    if is_k_unet(config):
+        check_k_widths(plan)
     return plan
 
 
@@ -145,12 +151,34 @@ def refuse_unsupported(owner: str, config: Mapping[str, Any]) -> None:
     for name, (low, high) in RANGES.items():
         if not low <= config.get(name, low) <= high:
             raise ConfigError(f"{owner}: {name} has to be from {low} to {high}, got {config[name]}.")
-    if config["norm_num_groups"] is None:
+    if config["norm_num_groups"] is None and not is_k_unet(config):
         raise ConfigError(f"{owner}: norm_num_groups has to be a number; a UNet without group norm is not supported.")
+
+
+def is_k_unet(config: Mapping[str, Any]) -> bool:
+    """Whether the blocks are those of k-diffusion's UNets."""
+    return any(kind in K_DOWN_BLOCKS for kind in config["down_block_types"])
+
+
+def check_k_blocks(owner: str, config: Mapping[str, Any]) -> None:
+    """K blocks fit together among themselves alone, in the arrangement of the published models."""
+    kinds = [*config["down_block_types"], *(config.get("up_block_types") or ())]
+    known, whole = {*K_DOWN_BLOCKS, *K_UP_BLOCKS}, bool(config.get("up_block_types"))
+    if not known.issuperset(kinds) or config["mid_block_type"] is not None or not whole:
+        raise ConfigError(
+            f"{owner}: K blocks go with K blocks and no middle: down_block_types of {', '.join(K_DOWN_BLOCKS)}, "
+            f"up_block_types of {', '.join(K_UP_BLOCKS)} and mid_block_type None; got {', '.join(kinds)} and "
+            f"{config['mid_block_type']!r}."
+        )
+    for channels in config["block_out_channels"]:
+        if channels % K_GROUP:
+            raise ConfigError(f"{owner}: block_out_channels of K blocks are multiples of {K_GROUP}, got {channels}.")
 
 
 def check_block_types(owner: str, config: Mapping[str, Any], count: int) -> None:
     """Known block types, as many of each list as there are levels."""
+    if is_k_unet(config):
+        check_k_blocks(owner, config)
     for name, known in (("down_block_types", DOWN_BLOCK_TYPES), ("up_block_types", UP_BLOCK_TYPES)):
         for block_type in config.get(name) or ():
             if block_type not in known:
@@ -222,6 +250,19 @@ def one_text_width(owner: str, config: Mapping[str, Any], count: int) -> int:
             "all of them, so one width is needed."
         )
     return widths.pop()
+
+
+def check_k_widths(plan: UNetPlan) -> None:
+    """The up block without a skip is told by its widths: it has to be the coarsest one, where there is attention."""
+    for level, channels in enumerate(plan.block_out_channels):
+        last = level == len(plan.block_out_channels) - 1
+        attends = plan.up_block_types[-1 - level] == K_UP_BLOCKS[1]
+        finer = plan.block_out_channels[max(level - 1, 0)]
+        if is_coarsest(channels, finer, plan.resnet.temb_channels, attends) != (last and attends):
+            raise ConfigError(
+                f"{plan.owner}: the two coarsest levels of K blocks, and no others, are as wide as the time embedding "
+                f"({plan.resnet.temb_channels}); block_out_channels are {list(plan.block_out_channels)}."
+            )
 
 
 def check_divisions(plan: UNetPlan) -> None:

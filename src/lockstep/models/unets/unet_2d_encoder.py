@@ -17,9 +17,24 @@ from ..inputs import check_tensor
 from ..layers import Downsample2D, TimestepEmbedding, Timesteps, get_activation
 from ..modeling import ModelMixin
 from .unet_2d_blocks import CrossAttnDownBlock2D, DownBlock2D, UNetMidBlock2D, UNetMidBlock2DCrossAttn
-from .unet_2d_config import UNetPlan
+from .unet_2d_config import K_DOWN_BLOCKS, UNetPlan
+from .unet_2d_k_blocks import KDownBlock2D
 
 Tensor = torch.Tensor
+
+
+class FourierTimesteps(nn.Module):
+    """Noise levels to waves of random, stored frequencies (arXiv:2006.10739)."""
+
+    def __init__(self, num_channels: int, flip_sin_to_cos: bool) -> None:
+        super().__init__()
+        self.flip_sin_to_cos = flip_sin_to_cos
+        self.weight = nn.Parameter(16 * torch.randn(num_channels // 2), requires_grad=False)
+
+    def forward(self, timesteps: Tensor) -> Tensor:
+        angles = timesteps[:, None] * self.weight[None, :] * 2 * torch.pi
+        parts = (angles.cos(), angles.sin()) if self.flip_sin_to_cos else (angles.sin(), angles.cos())
+        return torch.cat(parts, dim=-1)
 
 
 class AttentionPooling(nn.Module):
@@ -68,8 +83,10 @@ class UNet2DEncoder(ModelMixin):
     def build_conditions(self, plan: UNetPlan) -> None:
         """Embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
-        sinusoids = plan.block_out_channels[0]
-        self.time_proj = Timesteps(sinusoids, config["flip_sin_to_cos"], config["freq_shift"])
+        sinusoids, flip = plan.block_out_channels[0], config["flip_sin_to_cos"]
+        self.time_proj: nn.Module = Timesteps(sinusoids, flip, config["freq_shift"])
+        if config.get("time_embedding_type") == "fourier":
+            sinusoids, self.time_proj = width, FourierTimesteps(width, flip)
         self.time_embedding = TimestepEmbedding(
             sinusoids,
             width,
@@ -77,7 +94,7 @@ class UNet2DEncoder(ModelMixin):
             post_act_fn=config.get("timestep_post_act"),
             cond_proj_dim=config.get("time_cond_proj_dim"),
         )
-        self.encoder_hid_proj = text_projection(plan, config)
+        self.encoder_hid_proj: nn.Module | None = text_projection(plan, config)
         self.class_embedding = class_embedding(plan, config)
         self.add_time_proj, self.add_embedding = addition_embedding(plan, config)
         act_fn = config.get("time_embedding_act_fn")
@@ -91,11 +108,15 @@ class UNet2DEncoder(ModelMixin):
         for level, block_type in enumerate(plan.down_block_types):
             incoming, outgoing = channels[max(level - 1, 0)], channels[level]
             padding = self.config["downsample_padding"] if level < len(channels) - 1 else None
-            if block_type == "DownBlock2D":
-                block: nn.Module = DownBlock2D(incoming, outgoing, plan.layers_per_block[level], plan.resnet, padding)
-            else:
-                transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
+            layers, attends = plan.layers_per_block[level], "CrossAttn" in block_type
+            transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
+            if block_type in K_DOWN_BLOCKS:
+                k_settings = plan.resnet, transformer if attends else None
+                block: nn.Module = KDownBlock2D(incoming, outgoing, layers, *k_settings, padding is not None)
+            elif attends:
                 block = CrossAttnDownBlock2D(incoming, outgoing, plan.resnet, transformer, padding)
+            else:
+                block = DownBlock2D(incoming, outgoing, layers, plan.resnet, padding)
             self.down_blocks.append(block)
         scale = float(self.config["mid_block_scale_factor"])
         self.mid_block: nn.Module | None = None
@@ -106,14 +127,9 @@ class UNet2DEncoder(ModelMixin):
             self.mid_block = UNetMidBlock2DCrossAttn(channels[-1], plan.resnet, transformer, scale)
 
     def embed_conditions(
-        self,
-        sample: Tensor,
-        timestep: Tensor | float | int,
-        encoder_hidden_states: Tensor | None,
-        class_labels: Tensor | None,
-        timestep_cond: Tensor | None,
-        added_cond_kwargs: Mapping[str, Tensor] | None,
-    ) -> Tensor:
+        self, sample: Tensor, timestep: Tensor | float | int, encoder_hidden_states: Tensor | None,
+        class_labels: Tensor | None, timestep_cond: Tensor | None, added_cond_kwargs: Mapping[str, Tensor] | None,
+    ) -> Tensor:  # fmt: skip
         """Time, class and pooled text as one vector per sample."""
         timesteps = timestep if isinstance(timestep, Tensor) else torch.tensor([timestep], device=sample.device)
         timesteps = timesteps.to(sample.device).reshape(-1).expand(sample.shape[0])
@@ -253,7 +269,9 @@ class UNet2DEncoder(ModelMixin):
             if block is None or not block.has_cross_attention:
                 continue
             for transformer in block.attentions:
-                for layer in transformer.transformer_blocks:
+                if getattr(transformer, "attn1", None) is not None:  # of a K block
+                    counts.add(rows * columns)
+                for layer in getattr(transformer, "transformer_blocks", ()):
                     counts.add(text_tokens if layer.only_cross_attention else rows * columns)
         return counts
 

@@ -15,7 +15,8 @@ class SetGuidance(ModularPipelineBlocks):
     inputs = ["guidance_scale", "guidance_rescale"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        for name, unset in (("guidance_scale", None), ("guidance_rescale", 0.0)):
+        for name in self.input_names:
+            unset = 0.0 if name == "guidance_rescale" else None
             if getattr(inputs, name) != unset and not hasattr(components.guider, name):
                 kind = type(components.guider).__name__
                 raise InputError(
@@ -24,8 +25,13 @@ class SetGuidance(ModularPipelineBlocks):
 
     def __call__(self, components: Components, state: BlockView) -> None:
         guider: BaseGuidance = components.guider
-        if state.guidance_scale is not None:
-            floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0
-            guider.guidance_scale = max(state.guidance_scale, floor)  # type: ignore[attr-defined]
+        give_scale(guider, state.guidance_scale)
         if state.guidance_rescale > 0.0:
             guider.guidance_rescale = state.guidance_rescale  # type: ignore[attr-defined]
+
+
+def give_scale(guider: BaseGuidance, scale: float | None) -> None:
+    """Set a guider's scale, where one is given."""
+    if scale is not None:
+        floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0
+        guider.guidance_scale = max(scale, floor)  # type: ignore[attr-defined]

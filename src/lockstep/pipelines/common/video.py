@@ -81,7 +81,7 @@ class PrepareVideoLatents(ModularPipelineBlocks):
             raise InputError(f"A video of {inputs.width} x {inputs.height} pixels has no patch of this model.")
         check_memory(components, math.prod(shape[2:4]), shape[4])
         if isinstance(inputs.latents, Tensor):
-            check_latents(inputs.latents, (len(inputs.latents), *shape[1:]))
+            check_latents(components, inputs.latents, (len(inputs.latents), *shape[1:]))
 
     def check_channels(self, components: Components) -> None:
         """A denoiser that reads more than it makes wants more than a text."""
@@ -96,7 +96,7 @@ class PrepareVideoLatents(ModularPipelineBlocks):
         shape = latent_shape(components, state, len(state.prompt_embeds))
         given = state.latents
         noise = randn_tensor(shape, state.generator, components.device, torch.float32) if given is None else given
-        check_latents(noise, shape)
+        check_latents(components, noise, shape)
         state.latents = noise.to(components.device, torch.float32) * components.scheduler.init_noise_sigma
 
 
@@ -126,8 +126,7 @@ class EncodeVideo(ModularPipelineBlocks):
 class AddVideoNoise(AddNoise):
     """The start video with as much noise as the first timestep has."""
 
-    def check(self, components: Components, inputs: BlockView) -> None:
-        PrepareVideoLatents().check_channels(components)
+    check_channels = PrepareVideoLatents.check_channels
 
 
 class StartVideo(SequentialPipelineBlocks):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...blocks import BlockView, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs, randn_tensor
+from ...schedulers.flow import mu_for_tokens
 from ..common.chunks import NUM_CHUNKS, FinishChunk, made_input
 from ..common.denoise import Denoise, Predict
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
@@ -29,16 +31,12 @@ from .history import (
 )
 
 Tensor = torch.Tensor
-BASE_TOKENS, MOST_TOKENS, BASE_SHIFT, MOST_SHIFT = 256, 4096, 0.5, 1.15
 
 
-def shift_for(components: Components, frames: int, rows: int, columns: int) -> float:
-    """The strength of the scheduler's shift for latents of a size: linear in the number of tokens."""
-    config, (time, height, width) = components.scheduler.config, components.denoiser.config.patch_size
-    low, high = config.get("base_image_seq_len", BASE_TOKENS), config.get("max_image_seq_len", MOST_TOKENS)
-    least, most = config.get("base_shift", BASE_SHIFT), config.get("max_shift", MOST_SHIFT)
-    slope = (most - least) / (high - low)
-    return frames * rows * columns // (time * height * width) * slope + (least - slope * low)
+def shift_for(components: Components, *sizes: int) -> float:
+    """The strength of the scheduler's shift for latents of so many frames, rows and columns."""
+    tokens = math.prod(sizes) // math.prod(components.denoiser.config.patch_size)
+    return mu_for_tokens(components.scheduler.config, tokens)
 
 
 class ChunkNoise(ModularPipelineBlocks):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DECIDING = ("image", "mask_image", "control_image", "video")  # the inputs that tell workflows apart
+DECIDING = ("image", "mask_image", "control_image", "adapter_image", "video")  # the inputs that tell workflows apart
 TASKS = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 VIDEO_TASKS = {"text2video": (), "image2video": ("image",), "video2video": ("video",)}
 
@@ -24,6 +24,7 @@ class Row:
     task: str
     by_position: tuple[str, ...]
     steered: bool = False  # by a ControlNet
+    adapted: bool = False  # by a T2I-Adapter
     renamed: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     corrections: tuple[str, ...] = ()  # of old configs, by their names in pipelines/corrections.py
@@ -31,11 +32,13 @@ class Row:
     @property
     def given(self) -> tuple[str, ...]:
         """The inputs that it is always given."""
-        return (*(TASKS | VIDEO_TASKS)[self.task], *(("control_image",) if self.steered else ()))
+        pictures = {"control_image": self.steered, "adapter_image": self.adapted}
+        task = (TASKS | VIDEO_TASKS).get(self.task, ("image",))
+        return (*task, *(name for name, wanted in pictures.items() if wanted))
 
     @property
     def workflow(self) -> str:
-        return f"controlnet_{self.task}" if self.steered else self.task
+        return f"controlnet_{self.task}" if self.steered else f"adapter_{self.task}" if self.adapted else self.task
 
 
 def _row(family: str, task: str, by_position: str, **more: Any) -> Row:
@@ -47,11 +50,24 @@ FAMILIES = {
     "sd": ("StableDiffusionBlocks", "StableDiffusionPipeline"),
     "lcm": ("LatentConsistencyBlocks", "StableDiffusionPipeline"),
     "xl": ("StableDiffusionXLBlocks", "StableDiffusionXLPipeline"),
+    # models that were made for one task: each starts from a picture
+    "edit": ("InstructPix2PixBlocks", "StableDiffusionPipeline"),
+    "edit_xl": ("InstructPix2PixXLBlocks", "StableDiffusionXLPipeline"),
+    "upscale": ("UpscaleBlocks", "StableDiffusionPipeline"),
+    "latent_upscale": ("LatentUpscaleBlocks", "StableDiffusionPipeline"),
+    "depth": ("DepthToImageBlocks", "StableDiffusionPipeline"),
+    "sd3": ("StableDiffusion3Blocks", "StableDiffusion3Pipeline"),
+    "flux": ("FluxBlocks", "FluxPipeline"),
+    "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
     "wan": ("WanBlocks", "WanPipeline"),
 }
-CONTROL_IS_IMAGE = {"image": "control_image"}
+CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
+TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
+FLUX_TEXT = "prompt prompt_2 negative_prompt negative_prompt_2 true_cfg_scale"
+SIGMAS = "num_inference_steps sigmas"
+FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 ARRAYS = {"output_type": "np"}
 
 PUBLISHED: dict[str, Row] = {
@@ -132,8 +148,78 @@ PUBLISHED: dict[str, Row] = {
         "denoising_start denoising_end guidance_scale",
         steered=True,
     ),
-}
-PUBLISHED |= {
+    "StableDiffusionAdapterPipeline": _row(
+        "sd",
+        "text2image",
+        f"prompt image height width {GRID} guidance_scale negative_prompt",
+        adapted=True,
+        renamed=ADAPTER_IS_IMAGE,
+    ),
+    "StableDiffusionXLAdapterPipeline": _row(
+        "xl",
+        "text2image",
+        f"prompt prompt_2 image height width {GRID} denoising_end guidance_scale",
+        adapted=True,
+        renamed=ADAPTER_IS_IMAGE,
+    ),
+    "StableDiffusionInstructPix2PixPipeline": _row(
+        "edit",
+        "editing",
+        "prompt image num_inference_steps guidance_scale image_guidance_scale negative_prompt",
+        defaults={"num_inference_steps": 100},
+    ),
+    "StableDiffusionXLInstructPix2PixPipeline": _row(
+        "edit_xl",
+        "editing",
+        "prompt prompt_2 image height width num_inference_steps denoising_end guidance_scale image_guidance_scale "
+        "negative_prompt negative_prompt_2",
+        defaults={"num_inference_steps": 100, "guidance_scale": 5.0},
+    ),
+    "StableDiffusionUpscalePipeline": _row(
+        "upscale",
+        "upscaling",
+        "prompt image num_inference_steps guidance_scale noise_level negative_prompt",
+        defaults=TO_ENLARGE,
+        corrections=("SCALE_OF_LARGE_LATENTS",),
+    ),
+    "StableDiffusionLatentUpscalePipeline": _row(
+        "latent_upscale",
+        "upscaling",
+        "prompt image num_inference_steps guidance_scale negative_prompt",
+        defaults=TO_ENLARGE,
+    ),
+    "StableDiffusionDepth2ImgPipeline": _row(
+        "depth",
+        "depth2image",
+        "prompt image depth_map strength num_inference_steps guidance_scale negative_prompt",
+    ),
+    "StableDiffusion3Img2ImgPipeline": _row(
+        "sd3", "image2image", f"prompt prompt_2 prompt_3 height width image strength {SIGMAS} guidance_scale"
+    ),
+    "StableDiffusion3InpaintPipeline": _row(
+        "sd3",
+        "inpainting",
+        "prompt prompt_2 prompt_3 image mask_image masked_image_latents height width padding_mask_crop strength "
+        f"{SIGMAS} guidance_scale",
+    ),
+    "FluxImg2ImgPipeline": _row(
+        "flux",
+        "image2image",
+        f"{FLUX_TEXT} image height width strength {FLUX_END}",
+        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+    ),
+    "FluxInpaintPipeline": _row(
+        "flux",
+        "inpainting",
+        f"{FLUX_TEXT} image mask_image masked_image_latents height width padding_mask_crop strength {FLUX_END}",
+        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+    ),
+    "FluxFillPipeline": _row(
+        "flux",
+        "inpainting",
+        f"prompt prompt_2 image mask_image masked_image_latents height width strength {FLUX_END}",
+        defaults={"num_inference_steps": 50, "guidance_scale": 30.0, "strength": 1.0},
+    ),
     "WanImageToVideoPipeline": _row(
         "wan",
         "image2video",
@@ -148,7 +234,7 @@ PUBLISHED |= {
     ),
 }
 # the families' own names, which run every workflow
-WHOLE = {pipeline: blocks for blocks, pipeline in (FAMILIES["sd"], FAMILIES["xl"])}
+WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
         zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
 
@@ -161,7 +247,7 @@ def blocks_of(name: str) -> str | None:
 def name_for(blocks: str, task: str, steered: bool) -> str | None:
     """The published name for a task over some blocks."""
     for name, row in PUBLISHED.items():
-        if (row.family, row.task, row.steered) == (blocks, task, steered):
+        if (row.family, row.task, row.steered) == (blocks, task, steered) and not row.adapted:
             return name
     whole = [name for name in WHOLE if WHOLE[name] == blocks]
     return whole[0] if whole and task == "text2image" and not steered else None

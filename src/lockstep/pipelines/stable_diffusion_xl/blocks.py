@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, SequentialPipelineBlocks, needs
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
-from ...models.unets.unet_2d_condition import UNet2DConditionModel
+from ...blocks import BlockView, needs
+from ...guiders import Condition
+from ..common.adapter import AutoAdapter
 from ..common.control import CONTROL, AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
+from ..common.image_prompt import AutoImagePrompt
 from ..common.painting import AutoPasteCrop, StartPainting
 from ..common.start import StartFromImage, StartFromNoise
-from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, PredictWithUNet, SetUNetGuidance
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
+from ..common.unet import (
+    AutoPredict,
+    EmbedGuidance,
+    PredictWithControl,
+    PredictWithUNet,
+    SetUNetGuidance,
+    UNetPipelineBlocks,
+)
+from ..common.workflows import AutoStart
 from .before_denoise import (
     AddNoiseUnlessStarted,
     AutoDescribeSizes,
@@ -37,9 +44,9 @@ class PredictXL(PredictWithUNet):
         *["negative_pooled_prompt_embeds", "negative_add_time_ids"],
     ]
 
-    def conditions(self, state: BlockView) -> dict[str, tuple[Tensor, Tensor | None]]:
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
         return {
-            "encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds),
+            **super().conditions(state),
             "text_embeds": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),
             "time_ids": (state.add_time_ids, state.negative_add_time_ids),
         }
@@ -55,19 +62,17 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
     inputs = [*PredictXL.inputs, *CONTROL]
 
 
-class StableDiffusionXLBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
+class StableDiffusionXLBlocks(UNetPipelineBlocks):
+    """Text to image, image to image and inpainting, base or refiner, steered by a ControlNet, a T2I-Adapter or none."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
-    roles = {
-        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
     block_classes = {
         "guidance": SetUNetGuidance,
         "text_encoder": EncodePrompt,
+        "image_prompt": AutoImagePrompt,
         "embed_guidance": EmbedGuidance,
         "control": AutoControl,
+        "adapter": AutoAdapter,
         "start": AutoStart.with_parts(
             inpainting=StartPainting.with_parts(timesteps=SetTimestepsForPainting, latents=PreparePaintingXL),
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
@@ -81,4 +86,3 @@ class StableDiffusionXLBlocks(SequentialPipelineBlocks):
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images"]
-    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)
