@@ -124,6 +124,7 @@ _DEFINES = {
     "pipelines.helios.blocks": ["HeliosBlocks", "HeliosPyramidBlocks"],
     "pipelines.helios.pipeline": ["HeliosPipeline", "HeliosPyramidPipeline"],
     "pipelines.wan.blocks": ["WanBlocks"],
+    "pipelines.wan.long": ["WanLongVideoBlocks"],
     "pipelines.wan.pipeline": ["WanPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}

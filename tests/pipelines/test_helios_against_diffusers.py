@@ -16,6 +16,8 @@ from lockstep.pipelines.common.chunks import sample_block_noise
 from pipelines import tiny_video
 from pipelines.test_wan_against_diffusers import PROMPTS, compare, picture
 
+# the reference's schedulers hand tensors to numpy
+pytestmark = pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")
 GAMMA = 0.25  # at the published one the reference finds no factor of the block noise on a processor
 SIZE = {
     "height": 64, "width": 64, "num_frames": 10, "num_latent_frames_per_chunk": 2, "history_sizes": [4, 2, 1],
@@ -58,7 +60,9 @@ def sides(tmp_path_factory):
 
 
 def arguments_for(kind, batch=1, **more):
-    given = {"prompt": PROMPTS if batch > 1 else PROMPTS[0], **SIZE, **KINDS[kind][2], **more}
+    # the reference cannot fit CFG-Zero* to a prediction of a single patch
+    wide = {"width": 128} if kind == "Mid" else {}
+    given = {"prompt": PROMPTS if batch > 1 else PROMPTS[0], **SIZE, **wide, **KINDS[kind][2], **more}
     if given["guidance_scale"] > 1:
         given["negative_prompt"] = ["blue"] * batch if batch > 1 else "blue"
     return given
@@ -89,7 +93,7 @@ def test_video_to_video(sides, kind):
     [
         ("Base", {"is_skip_first_chunk": True, "num_frames": 15}),
         ("Mid", {"use_zero_init": False}),
-        ("Mid", {"zero_steps": 0, "width": 128}),
+        ("Mid", {"zero_steps": 0}),
         ("Distilled", {"is_amplify_first_chunk": True}),
         ("Distilled", {"num_frames": 1}),
     ],
@@ -139,7 +143,7 @@ def test_the_published_gamma_runs_and_the_first_frame_need_not_be_kept(sides):
     ours, _ = sides("Mid")
     scheduler = ours.scheduler
     ours.scheduler = lockstep.HeliosScheduler.from_config(scheduler.config, gamma=1 / 3)
-    assert ours(**arguments_for("Mid"), seed=1, keep_first_frame=False).frames.shape == (1, 9, 64, 64, 3)
+    assert ours(**arguments_for("Mid"), seed=1, keep_first_frame=False).frames.shape == (1, 9, 64, 128, 3)
     ours.scheduler = scheduler
 
 
@@ -151,7 +155,9 @@ def test_frames_are_handed_over_and_an_interrupt_keeps_them(sides):
     assert [part.shape[1] for part in parts] == [1, 4] * 3
     assert np.array_equal(np.concatenate(parts, axis=1)[:, : whole.shape[1]], whole)
     run = ours.run(**given, seed=2)
-    run.observers.append(lambda event: run.interrupt() if event.kind == "frames" and "chunks.001" in event.path else None)
+    run.observers.append(
+        lambda event: run.interrupt() if event.kind == "frames" and "chunks.001" in event.path else None
+    )
     with pytest.raises(InterruptedRun) as stopped:
         run.result()
     kept = stopped.value.state.frames

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from awkward_texts import awkward_texts, plain_texts
+from awkward_texts import awkward_texts
 from lockstep.errors import FileFormatError, InputError, NotFoundError
 from lockstep.tokenizers import T5Tokenizer
 from tokenizers_of_tests import train_sentencepiece

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .noise import Generators
 from .predictions import check_prediction_type
-from .scheduling import SchedulerMixin
+from .scheduling import FLOW, SchedulerMixin
 from .sigmas import flow_sigmas_from_alphas, shift_sigmas, shift_sigmas_by_mu
 from .spacing import check_num_steps, explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -27,7 +28,7 @@ from .unipc import UniPCHistory, UniPCMultistepScheduler
 
 FIRST_SIGMA = 0.999
 SMALLEST_SIGMA = 1e-8
-THIRDS = (0, 1 / 3, 2 / 3, 1)
+THIRDS = [0, 1 / 3, 2 / 3, 1]  # never written to; the published default
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Stage:
 class StagedScheduler(SchedulerMixin):
     """What both schedulers share: the table of stages, and a grid within one of them."""
 
+    training = FLOW
     fractional_timesteps = True
     stages: list[Stage]
 
@@ -94,7 +96,7 @@ class StagedScheduler(SchedulerMixin):
 def stage_table(sigmas: np.ndarray, ends: Sequence[float], gamma: float) -> list[Stage]:
     """The stages of a grid of training sigmas that is cut at these shares of it."""
     trained, found = len(sigmas), []
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in pairwise(ends):
         first, last = max(int(start * trained), 0), min(int(end * trained), trained)
         original = float(sigmas[first])
         begin = original
@@ -119,7 +121,7 @@ class HeliosScheduler(StagedScheduler, UniPCMultistepScheduler):
     @register_to_config
     def __init__(
         self, num_train_timesteps: int = 1000, shift: float = 1.0, stages: int = 3,
-        stage_range: tuple[float, ...] = THIRDS, gamma: float = 1 / 3, thresholding: bool = False,
+        stage_range: list[float] = THIRDS, gamma: float = 1 / 3, thresholding: bool = False,
         prediction_type: str = "flow_prediction", solver_order: int = 2, predict_x0: bool = True,
         solver_type: str = "bh2", lower_order_final: bool = True,
         disable_corrector: list[int] = [],  # noqa: B006 (never written to; the published default)
@@ -163,7 +165,7 @@ class HeliosDMDScheduler(StagedScheduler):
     @register_to_config
     def __init__(
         self, num_train_timesteps: int = 1000, shift: float = 1.0, stages: int = 3,
-        stage_range: tuple[float, ...] = THIRDS, gamma: float = 1 / 3, prediction_type: str = "flow_prediction",
+        stage_range: list[float] = THIRDS, gamma: float = 1 / 3, prediction_type: str = "flow_prediction",
         use_flow_sigmas: bool = True, use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential", "linear"] = "linear",
     ) -> None:  # fmt: skip
@@ -186,7 +188,9 @@ class HeliosDMDScheduler(StagedScheduler):
         return points[:-1]  # the last of one more leads to the end
 
     @takes_step
-    def step(self, at: Step, *, generator: Generators = None, dmd_noisy_tensor: Tensor | None = None) -> SchedulerOutput:
+    def step(
+        self, at: Step, *, generator: Generators = None, dmd_noisy_tensor: Tensor | None = None
+    ) -> SchedulerOutput:
         if dmd_noisy_tensor is None:
             raise InputError(f"{type(self).__name__} wants dmd_noisy_tensor, the sample that the stage began with.")
         original = at.sample.double() - self._nearest(at.index) * at.output.double()

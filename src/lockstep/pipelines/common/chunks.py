@@ -72,10 +72,14 @@ class FinishVideo(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         frames = state.frames
         if frames is not None and state.output_type != "latent":
-            time = components.autoencoder.temporal_scale_factor
-            kept = (len(frames[0]) - 1) // time * time + 1
+            kept = self.kept(components, state, len(frames[0]))
             frames = [video[:kept] for video in frames] if isinstance(frames, list) else frames[:, :kept]
         state.frames = frames
+
+    def kept(self, components: Components, state: BlockView, count: int) -> int:
+        """How many of so many frames stay."""
+        time = components.autoencoder.temporal_scale_factor
+        return (count - 1) // time * time + 1
 
 
 def encoded(components: VideoComponents, pixels: Tensor, generator: Any) -> Tensor:
@@ -117,3 +121,9 @@ def by_frame(latents: Tensor, **how: Any) -> Tensor:
     """Another size for every frame."""
     frames = interpolate(latents.transpose(1, 2).flatten(0, 1), **how)
     return frames.unflatten(0, (len(latents), -1)).transpose(1, 2)
+
+
+def renoised(latents: Tensor, noise: Tensor, share: float, gamma: float) -> Tensor:
+    """Enlarged latents with block noise, in the proportion that they had on the way (arXiv:2410.05954, equation 15)."""
+    alpha = 1 / (math.sqrt(1 + 1 / gamma) * share + (1 - share))
+    return alpha * latents + alpha * share / math.sqrt(gamma) * noise

@@ -35,8 +35,12 @@ Tensor = torch.Tensor
 HEIGHT = InputParam.template("height", default=480, multiple_of=16, description="Height of the video in pixels.")
 WIDTH = InputParam.template("width", default=832, multiple_of=16, description="Width of the video in pixels.")
 FRAMES = InputParam.template("num_frames", default=81)
-KEEP = InputParam("keep_frames", bool, default=True,
-                  description="Keep the frames for the result; off, they are only handed over as they are ready.")  # fmt: skip
+KEEP = InputParam(
+    "keep_frames",
+    bool,
+    default=True,
+    description="Keep the frames for the result; off, they are only handed over as they are ready.",
+)
 
 
 class VideoComponents(Components):
@@ -45,23 +49,23 @@ class VideoComponents(Components):
     autoencoder: AutoencoderKLWan  # type: ignore[assignment]
 
 
-def video_size(components: Components, state: BlockView) -> tuple[int, int, int]:
-    """Frames, height and width that can be made of what is asked for: whole latents and patches, rounded down."""
+def video_size(components: Components, state: BlockView, count: int) -> tuple[int, int, int]:
+    """So many frames, height and width as can be made: whole latents and patches, rounded down."""
     time, step = components.autoencoder.temporal_scale_factor, components.denoiser.config.patch_size[1]
     step *= scale_factor(components)
-    frames = state.num_frames if state.num_frames % time == 1 else state.num_frames // time * time + 1
+    frames = count if count % time == 1 else count // time * time + 1
     height, width = (side // step * step for side in (state.height, state.width))
-    if (frames, height, width) != (state.num_frames, state.height, state.width):
+    if (frames, height, width) != (count, state.height, state.width):
         say_once(
-            f"A video of {state.num_frames} frames of {state.width} x {state.height} pixels is made as {frames} of "
+            f"A video of {count} frames of {state.width} x {state.height} pixels is made as {frames} of "
             f"{width} x {height}: this model takes 1 frame and {time} at a time, and sides in steps of {step} pixels."
         )
     return frames, height, width
 
 
-def latent_shape(components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
-    """Samples, channels, frames, rows and columns of the latents."""
-    frames, height, width = video_size(components, state)
+def latent_shape(components: Components, state: BlockView, samples: int, count: int) -> tuple[int, ...]:
+    """Samples, channels, frames, rows and columns of the latents of so many frames."""
+    frames, height, width = video_size(components, state, count)
     vae, factor = components.autoencoder, scale_factor(components)
     time = (frames - 1) // vae.temporal_scale_factor + 1
     return samples, vae.latent_channels, time, height // factor, width // factor
@@ -76,12 +80,16 @@ class PrepareVideoLatents(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         self.check_channels(components)
-        shape = latent_shape(components, inputs, components.samples)
+        shape = latent_shape(components, inputs, components.samples, self.frames(inputs))
         if 0 in shape:
             raise InputError(f"A video of {inputs.width} x {inputs.height} pixels has no patch of this model.")
         check_memory(components, math.prod(shape[2:4]), shape[4])
         if isinstance(inputs.latents, Tensor):
             check_latents(components, inputs.latents, (len(inputs.latents), *shape[1:]))
+
+    def frames(self, state: BlockView) -> int:
+        """How many frames are made at once."""
+        return state.num_frames
 
     def check_channels(self, components: Components) -> None:
         """A denoiser that reads more than it makes wants more than a text."""
@@ -93,7 +101,7 @@ class PrepareVideoLatents(ModularPipelineBlocks):
             )
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        shape = latent_shape(components, state, len(state.prompt_embeds))
+        shape = latent_shape(components, state, len(state.prompt_embeds), self.frames(state))
         given = state.latents
         noise = randn_tensor(shape, state.generator, components.device, torch.float32) if given is None else given
         check_latents(components, noise, shape)

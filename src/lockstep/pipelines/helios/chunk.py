@@ -46,7 +46,7 @@ class ChunkNoise(ModularPipelineBlocks):
     inputs = [*needs("prompt_embeds"), HEIGHT, WIDTH, PER_CHUNK, "generator"]
     outputs = ["latents"]
 
-    def __call__(self, components: Components, state: BlockView, k: int) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         shape = chunk_shape(components, state, len(state.prompt_embeds))
         state.latents = randn_tensor(shape, state.generator, components.device, torch.float32)
 
@@ -59,9 +59,6 @@ class SetChunkTimesteps(SetTimesteps):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         self.set_grid(components.scheduler.fresh(), components, inputs)
-
-    def __call__(self, components: Components, state: BlockView, k: int) -> None:
-        super().__call__(components, state)
 
     def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
         steps, sigmas = state.num_inference_steps, state.sigmas

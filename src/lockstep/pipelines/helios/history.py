@@ -17,23 +17,17 @@ Tensor = torch.Tensor
 HEIGHT = InputParam.template("height", default=384, multiple_of=16, description="Height of the video in pixels.")
 WIDTH = InputParam.template("width", default=640, multiple_of=16, description="Width of the video in pixels.")
 FRAMES = InputParam.template("num_frames", default=132, description="Number of frames, rounded up to whole chunks.")
-SIZES = InputParam("history_sizes", list[int], default=[16, 2, 1],
-                   description="How many latent frames of the past are seen from far, from nearer and from near.")  # fmt: skip
-PER_CHUNK = InputParam("num_latent_frames_per_chunk", int, default=9, minimum=1,
-                       description="Latent frames of a chunk.")  # fmt: skip
-KEEP_FIRST = InputParam("keep_first_frame", bool, default=True,
-                        description="Every chunk sees the first frame of the video.")  # fmt: skip
-SKIP_FIRST = InputParam("is_skip_first_chunk", bool, default=False,
-                        description="Take the first frame of the second chunk for that.")  # fmt: skip
+SIZES = InputParam("history_sizes", list[int], [16, 2, 1], False, "Latent frames of the past seen from far to near.")
+PER_CHUNK = InputParam("num_latent_frames_per_chunk", int, 9, False, "Latent frames of a chunk.", minimum=1)
+KEEP_FIRST = InputParam("keep_first_frame", bool, True, False, "Every chunk sees the first frame of the video.")
+SKIP_FIRST = InputParam("is_skip_first_chunk", bool, False, False, "Take that of the second chunk for it.")
+GIVEN = ("image", "video")
 SIGMAS = [
-    InputParam(f"{kind}_noise_sigma_{end}", float, default=value, minimum=0.0, maximum=1.0,
-               description=f"The {word} noise that is added to what is given of the {kind}.")
-    for kind in ("image", "video") for end, word, value in (("min", "least", 0.111), ("max", "most", 0.135))
-]  # fmt: skip
-ADD_NOISE = [
-    InputParam(f"add_noise_to_{kind}_latents", bool, default=True, description=f"Add noise to the {kind} that is given.")
-    for kind in ("image", "video")
+    InputParam(f"{kind}_noise_sigma_{end}", float, value, False, f"The {end} of the noise that the {kind} gets.")
+    for kind in GIVEN
+    for end, value in (("min", 0.111), ("max", 0.135))
 ]
+ADD_NOISE = [InputParam(f"add_noise_to_{k}_latents", bool, True, False, f"Add noise to the {k}.") for k in GIVEN]
 PAST = OutputParam("history_latents", torch.Tensor, "The latent frames before this chunk; zeros before the first.")
 FIRST = OutputParam("first_latents", torch.Tensor, "The first frame of the video; none before it is made.")
 SEEN = [
@@ -78,7 +72,7 @@ class BeginHistory(ModularPipelineBlocks):
         _, _, frames, rows, columns = chunk_shape(components, inputs, components.samples)
         check_memory(components, frames * rows, columns)
 
-    def __call__(self, components: Components, state: BlockView) -> None:
+    def __call__(self, components: VideoComponents, state: BlockView) -> None:
         self.begin(components, state, None, None)
 
     def begin(self, components: Components, state: BlockView, past: Tensor | None, first: Tensor | None) -> None:
@@ -149,7 +143,7 @@ class SeeHistory(ModularPipelineBlocks):
     inputs = [made_input(PAST), made_input(FIRST, required=False), SIZES, KEEP_FIRST]
     outputs = SEEN
 
-    def __call__(self, components: Components, state: BlockView, k: int) -> None:
+    def __call__(self, components: Components, state: BlockView) -> None:
         past = state.history_latents
         state.history_long, state.history_mid, near = past.split(sizes_of(state), dim=2)
         if state.keep_first_frame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,18 +18,17 @@ from ...blocks import (
 )
 from ...errors import InputError
 from ...guiders import BaseGuidance, ClassifierFreeGuidance, ClassifierFreeZeroStarGuidance
-from ..common.chunks import by_frame, made_input, sample_block_noise
+from ..common.chunks import by_frame, made_input, renoised, sample_block_noise
 from ..common.denoise import Denoise, SchedulerStep
 from ..common.guidance import SetGuidance
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, GUIDER, SCHEDULER, Components
 from .chunk import ChunkNoise, Chunks, PredictChunk, shift_for
 
 Tensor = torch.Tensor
-STEPS = InputParam("pyramid_num_inference_steps_list", list[int], default=[10, 10, 10],
-                   description="Denoising steps of each stage, from small to large.")  # fmt: skip
-ZERO_INIT = InputParam("use_zero_init", bool, default=True, description="Begin with steps of no prediction (CFG-Zero*).")
-ZERO_STEPS = InputParam("zero_steps", int, default=1, minimum=0, description="The last of those steps.")
-AMPLIFY = InputParam("is_amplify_first_chunk", bool, default=False, description="Twice the steps for the first chunk.")
+STEPS = InputParam("pyramid_num_inference_steps_list", list[int], [10, 10, 10], False, "Steps of each stage.")
+ZERO_INIT = InputParam("use_zero_init", bool, True, False, "Begin with steps of no prediction (CFG-Zero*).")
+ZERO_STEPS = InputParam("zero_steps", int, 1, False, "The last of those steps.", minimum=0)
+AMPLIFY = InputParam("is_amplify_first_chunk", bool, False, False, "Twice the steps for the first chunk.")
 STAGE = OutputParam("stage", int, "The stage of the pyramid, from 0.")
 START = OutputParam("stage_start", torch.Tensor, "The latents that this stage began with.")
 CONFIGS = [ConfigSpec("is_cfg_zero_star", default=False), ConfigSpec("is_distilled", default=False)]
@@ -54,13 +52,15 @@ class SmallNoise(ChunkNoise):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         stages = len(inputs.pyramid_num_inference_steps_list)
-        step = components.autoencoder.spatial_scale_factor * components.denoiser.config.patch_size[1] * 2 ** (stages - 1)
+        step = (
+            components.autoencoder.spatial_scale_factor * components.denoiser.config.patch_size[1] * 2 ** (stages - 1)
+        )
         for name in ("height", "width"):
             if inputs[name] % step:
                 raise InputError(f"{name!r} has to be a multiple of {step} for {stages} stages, got {inputs[name]}.")
 
-    def __call__(self, components: Components, state: BlockView, k: int) -> None:
-        super().__call__(components, state, k)
+    def __call__(self, components: Components, state: BlockView) -> None:
+        super().__call__(components, state)
         for _ in state.pyramid_num_inference_steps_list[1:]:
             size = [side // 2 for side in state.latents.shape[-2:]]
             state.latents = by_frame(state.latents, size=size, mode="bilinear") * 2
@@ -84,7 +84,8 @@ class BeginStage(ModularPipelineBlocks):
             raise InputError(f"'pyramid_num_inference_steps_list' wants steps from 1 on, got {steps}.")
 
     def __call__(self, components: Components, state: BlockView, k: int, i: int) -> None:
-        scheduler, latents = components.scheduler, state.latents
+        scheduler: Any = components.scheduler
+        latents = state.latents
         scheduler.set_timesteps(
             state.pyramid_num_inference_steps_list[i],
             device=components.device,
@@ -99,14 +100,13 @@ class BeginStage(ModularPipelineBlocks):
         state.latents = state.stage_start = latents
 
     def enlarged(self, components: Components, state: BlockView, latents: Tensor, stage: int) -> Tensor:
-        size = [2 * side for side in latents.shape[-2:]]
-        latents = by_frame(latents, size=size, mode="nearest")
-        gamma, signal = components.scheduler.config.gamma, 1 - components.scheduler.ori_start_sigmas[stage]
-        alpha = 1 / (math.sqrt(1 + 1 / gamma) * (1 - signal) + signal)
-        beta = alpha * (1 - signal) / math.sqrt(gamma)
-        patch = components.denoiser.config.patch_size
-        noise = sample_block_noise(tuple(latents.shape), gamma, patch[1:], state.generator).to(latents)
-        return alpha * latents + beta * noise.to(components.denoiser.dtype)
+        scheduler: Any = components.scheduler
+        noise_share, gamma = scheduler.ori_start_sigmas[stage], scheduler.config.gamma
+        large = by_frame(latents, size=[2 * side for side in latents.shape[-2:]], mode="nearest")
+        noise = sample_block_noise(
+            tuple(large.shape), gamma, components.denoiser.config.patch_size[1:], state.generator
+        ).to(latents.device, components.denoiser.dtype)
+        return renoised(large, noise, noise_share, gamma)
 
 
 class PredictStage(PredictChunk):

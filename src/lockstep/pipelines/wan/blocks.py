@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...blocks import AutoPipelineBlocks, ComponentSpec, SequentialPipelineBlocks
+from ...blocks import ComponentSpec, SequentialPipelineBlocks
 from ...models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..common.guidance import SetGuidance
 from ..common.umt5_text import EncodeVideoText

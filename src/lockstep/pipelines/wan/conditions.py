@@ -107,14 +107,14 @@ class PrepareCondition(ModularPipelineBlocks):
     def check(self, components: Components, inputs: BlockView) -> None:
         if components.expand_timesteps and inputs.last_image is not None:
             raise InputError("This model takes a first frame, no last one; leave 'last_image' away.")
-        if inputs.last_image is not None and video_size(components, inputs)[0] < 2:
+        if inputs.last_image is not None and video_size(components, inputs, inputs.num_frames)[0] < 2:
             raise InputError("A video with a first and a last frame has 5 frames at least; raise 'num_frames'.")
         for name in ("image", "last_image"):
             if inputs[name] is not None:
                 video_processor(components).preprocess(inputs[name], height=inputs.height, width=inputs.width)
 
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
-        frames, height, width = video_size(components, state)
+        frames, height, width = video_size(components, state, state.num_frames)
         vae, samples = components.autoencoder, len(state.latents)
         first, last = (self.pixels(components, one, height, width) for one in (state.image, state.last_image))
         given = 1 if components.expand_timesteps else frames
@@ -124,7 +124,7 @@ class PrepareCondition(ModularPipelineBlocks):
             video[:, :, -1] = last
         encoded = vae.encode(video.to(components.device, vae.dtype)).latent_dist.mode().float()
         latents = repeated(vae.normalize_latents(encoded), samples, "image")
-        _, _, *sizes = latent_shape(components, state, samples)
+        _, _, *sizes = latent_shape(components, state, samples, frames)
         mask = torch.zeros(samples, frames, *sizes[1:], device=components.device)
         mask[:, 0] = 1.0
         if last is not None:

@@ -12,6 +12,7 @@ from ...blocks import (
     ComponentSpec,
     ConditionalPipelineBlocks,
     ConfigSpec,
+    LoopSequentialPipelineBlocks,
     ModularPipelineBlocks,
     SequentialPipelineBlocks,
     needs,
@@ -19,7 +20,7 @@ from ...blocks import (
 from ...errors import InputError
 from ...models.transformers.transformer_wan import WanTransformer3DModel
 from ...notes import say_once
-from ..common.denoise import Denoise, Predict
+from ..common.denoise import Predict, ScaleModelInput, SchedulerStep
 from ..common.parts import GUIDER, SCHEDULER, Components
 from .conditions import EXPAND
 
@@ -154,8 +155,13 @@ class ChooseExpert(ConditionalPipelineBlocks):
     block_trigger_inputs = ["t", "boundary_timestep"]
     default_block_name = "high"
 
-    def select_block(self, t: Tensor, boundary_timestep: float | None = None) -> str | None:
-        return "low" if boundary_timestep is not None and t < boundary_timestep else None
+    def select_block(self, **triggers: Any) -> str | None:
+        boundary = triggers.get("boundary_timestep")
+        return "low" if boundary is not None and triggers["t"] < boundary else None
 
 
-DenoiseVideo = Denoise.with_parts(predict=ChooseExpert)
+class DenoiseVideo(LoopSequentialPipelineBlocks):
+    """Scale, predict, guide, step: once per timestep."""
+
+    block_classes = {"scale": ScaleModelInput, "predict": ChooseExpert, "step": SchedulerStep}
+    loop_over = "timesteps"

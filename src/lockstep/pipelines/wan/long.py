@@ -1,0 +1,46 @@
+"""Long video with Wan, put together: chunks that share frames."""
+
+from __future__ import annotations
+
+from ...blocks import LoopSequentialPipelineBlocks, SequentialPipelineBlocks
+from ..common.chunks import NUM_CHUNKS, made_input
+from ..common.denoise import ScaleModelInput, SchedulerStep
+from ..common.held_chunks import BeginChunk, CutToLength, FinishHeldChunk, HoldOverlap, PlanChunks
+from ..common.timesteps import SetTimesteps
+from .blocks import WanBlocks
+from .denoise import ChooseExpert
+
+
+class HeldDenoise(LoopSequentialPipelineBlocks):
+    """Hold what is known, scale, predict, guide, step: once per timestep."""
+
+    block_classes = {"hold": HoldOverlap, "scale": ScaleModelInput, "predict": ChooseExpert, "step": SchedulerStep}
+    loop_over = "timesteps"
+
+
+class WanChunks(LoopSequentialPipelineBlocks):
+    """Chunk after chunk."""
+
+    block_classes = {
+        "timesteps": SetTimesteps,
+        "latents": BeginChunk,
+        "denoise": HeldDenoise,
+        "finish": FinishHeldChunk,
+    }
+    loop_over = NUM_CHUNKS.name
+    loop_inputs = [made_input(NUM_CHUNKS)]
+
+
+class WanLongVideoBlocks(SequentialPipelineBlocks):
+    """Text to video of any length; with keep_frames=False in memory that does not grow with it."""
+
+    pipeline_class_name = "WanPipeline"
+    roles = WanBlocks.roles
+    block_classes = {
+        **{name: WanBlocks.block_classes[name] for name in ("guidance", "experts", "text_encoder")},
+        "plan": PlanChunks,
+        "chunks": WanChunks,
+        "finish": CutToLength,
+    }
+    outputs = ["frames"]
+    workflows = {"text2video": []}
