@@ -58,7 +58,9 @@ PICTURES = {
         "The picture that steers the ControlNet (edges, depth, pose …); for several nets a list with one for each.",
         media="picture",
     ),
-    "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"),
+    "video": Value(
+        list[Picture] | list[list[Picture]] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"
+    ),
     "last_image": Value(Pictures, "The picture that the video ends with.", media="picture"),
     "strength": Value(
         float, "How much of the start picture is replaced: 0 keeps it, 1 ignores it.", 0.8, range=FRACTION

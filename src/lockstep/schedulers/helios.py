@@ -95,7 +95,8 @@ class StagedScheduler(SchedulerMixin):
 
 def stage_table(sigmas: np.ndarray, ends: Sequence[float], gamma: float) -> list[Stage]:
     """The stages of a grid of training sigmas that is cut at these shares of it."""
-    trained, found = len(sigmas), []
+    trained = len(sigmas)
+    found: list[tuple[float, float, float]] = []
     for start, end in pairwise(ends):
         first, last = max(int(start * trained), 0), min(int(end * trained), trained)
         original = float(sigmas[first])
@@ -137,7 +138,7 @@ class HeliosScheduler(StagedScheduler, UniPCMultistepScheduler):
         self.history = UniPCHistory()
 
     @lays_grid
-    def set_timesteps(
+    def set_timesteps(  # type: ignore[override]
         self,
         num_inference_steps: int | None = None,
         stage_index: int | None = None,

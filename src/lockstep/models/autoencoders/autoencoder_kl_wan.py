@@ -248,8 +248,8 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
             yield in_tiles(run_tile, part, tiles)
 
     def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
-        moments, kept = checkpointed(self, self.encoder, pixels, kept)
-        return self.quant_conv(moments), kept
+        moments, after = checkpointed(self, self.encoder, pixels, kept)
+        return self.quant_conv(moments), after
 
     def _decode_part(self, latents: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)

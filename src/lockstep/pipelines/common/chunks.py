@@ -13,6 +13,7 @@ from torch.nn.functional import interpolate
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs, randn_tensor
 from ...errors import InputError
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, Components
+from .timesteps import SetTimesteps
 from .video import KEEP, VideoComponents, as_frames, joined
 
 Tensor = torch.Tensor
@@ -23,6 +24,19 @@ FRAMES_SO_FAR = InputParam("frames", required=False, given=False, description="T
 def made_input(output: OutputParam, required: bool = True) -> InputParam:
     """A value that a block makes, to a block that reads it."""
     return InputParam(output.name, output.type_hint, required=required, given=False, description=output.description)
+
+
+class SetChunkTimesteps(SetTimesteps):
+    """The grid, from its beginning for every chunk: what the one before has left there does not count."""
+
+    inputs = [param for param in SetTimesteps.inputs if param.name != "timesteps"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        self.set_grid(components.scheduler.fresh(), components, inputs)
+
+    def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
+        given = state.sigmas
+        return {"num_inference_steps": state.num_inference_steps} if given is None else {"sigmas": list(given)}
 
 
 class FinishChunk(ModularPipelineBlocks):
@@ -40,7 +54,8 @@ class FinishChunk(ModularPipelineBlocks):
             raise InputError(f"output_type={inputs.output_type!r} needs the autoencoder; ask for 'latent' without it.")
 
     def __call__(self, components: VideoComponents, state: BlockView, k: int) -> Iterator[Any]:
-        latents, so_far = self.finished(components, state, k), [] if state.frames is None else [state.frames]
+        latents = self.finished(components, state, k)
+        so_far: list[Any] = [] if state.frames is None else [state.frames]
         if state.output_type == "latent":
             state.frames = torch.cat([*so_far, latents], dim=2)
             return

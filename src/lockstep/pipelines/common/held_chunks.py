@@ -1,4 +1,4 @@
-"""Long video by models that know no past: chunk after chunk, each held to the end of the one before by shared frames."""
+"""Long video by models that know no past: chunks, each held to the end of the one before by frames that they share."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ OVERLAP = InputParam("overlap_frames", int, default=17, minimum=1,
                      description="Frames of a chunk that are the end of the one before it.")  # fmt: skip
 SHARED = OutputParam("shared_latents", torch.Tensor, "The end of the chunk before, clean; none before the first.")
 NOISE = OutputParam("chunk_noise", torch.Tensor, "The noise that this chunk began with.")
+COUNT = OutputParam("shared_count", int, "How many latent frames chunks share.")
 MEMORY = OutputParam("decoder_memory", dict, "What the decoder remembers of the frames before.")
 
 
@@ -30,7 +31,7 @@ class PlanChunks(ModularPipelineBlocks):
 
     expected_components = [AUTOENCODER_OUTLINE]
     inputs = [FRAMES, CHUNK, OVERLAP]
-    outputs = [NUM_CHUNKS, SHARED, MEMORY]
+    outputs = [NUM_CHUNKS, SHARED, COUNT, MEMORY]
 
     def check(self, components: Components, inputs: BlockView) -> None:
         length, shared = (latent_frames(components, n) for n in (inputs.frames_per_chunk, inputs.overlap_frames))
@@ -44,7 +45,7 @@ class PlanChunks(ModularPipelineBlocks):
         counts = (state.num_frames, state.frames_per_chunk, state.overlap_frames)
         wanted, length, shared = (latent_frames(components, frames) for frames in counts)
         state.num_chunks = max(1, -(-(wanted - shared) // (length - shared)))
-        state.shared_latents, state.decoder_memory = None, {}
+        state.shared_latents, state.shared_count, state.decoder_memory = None, shared, {}
 
 
 class BeginChunk(PrepareVideoLatents):
@@ -80,7 +81,7 @@ class HoldOverlap(ModularPipelineBlocks):
 class FinishHeldChunk(FinishChunk):
     """What is new is decoded on from the frames before; the end of it is kept for the next chunk."""
 
-    inputs = [*FinishChunk.inputs, made_input(SHARED, required=False), made_input(MEMORY), OVERLAP, FRAMES]
+    inputs = [*FinishChunk.inputs, made_input(SHARED, required=False), made_input(MEMORY), made_input(COUNT)]
     outputs = [*FinishChunk.outputs, SHARED, MEMORY]
 
     def finished(self, components: VideoComponents, state: BlockView, k: int) -> Tensor:
@@ -88,7 +89,7 @@ class FinishHeldChunk(FinishChunk):
         if known is not None:
             latents = torch.cat([known, latents[:, :, known.shape[2] :]], dim=2)
         state.decoder_memory = dict(state.decoder_memory)
-        state.shared_latents = latents[:, :, -latent_frames(components, state.overlap_frames) :]
+        state.shared_latents = latents[:, :, -state.shared_count :]
         return latents if known is None else latents[:, :, known.shape[2] :]
 
     def decoded(self, components: VideoComponents, state: BlockView, latents: Tensor) -> Iterator[Tensor]:

@@ -161,11 +161,13 @@ VIDEO_WORKFLOWS = {"text2video": [], "image2video": ["image"], "video2video": ["
 class DecodeVideo(Decode):
     """Through the autoencoder, frame after frame; each part is handed over as it is ready."""
 
-    upcast_on_nonfinite = ()
+    upcast_on_nonfinite = ()  # type: ignore[assignment]
     inputs = [*needs("latents"), "output_type", KEEP]
     outputs = ["frames"]
 
-    def __call__(self, components: VideoComponents, state: BlockView) -> Iterator[Any]:
+    def __call__(  # type: ignore[override]
+        self, components: VideoComponents, state: BlockView
+    ) -> Iterator[Any]:
         state.frames = state.latents if state.output_type == "latent" else None
         if state.output_type == "latent":
             return

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...blocks import BlockView, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs, randn_tensor
-from ...schedulers.flow import mu_for_tokens
-from ..common.chunks import NUM_CHUNKS, FinishChunk, made_input
+from ..common.chunks import NUM_CHUNKS, FinishChunk, SetChunkTimesteps, made_input
 from ..common.denoise import Denoise, Predict
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
-from ..common.timesteps import SetTimesteps
+from ..common.pyramid import shift_for
 from ..common.video import VideoComponents
 from .history import (
     FIRST,
@@ -33,12 +31,6 @@ from .history import (
 Tensor = torch.Tensor
 
 
-def shift_for(components: Components, *sizes: int) -> float:
-    """The strength of the scheduler's shift for latents of so many frames, rows and columns."""
-    tokens = math.prod(sizes) // math.prod(components.denoiser.config.patch_size)
-    return mu_for_tokens(components.scheduler.config, tokens)
-
-
 class ChunkNoise(ModularPipelineBlocks):
     """Noise for a chunk, in fp32."""
 
@@ -51,14 +43,11 @@ class ChunkNoise(ModularPipelineBlocks):
         state.latents = randn_tensor(shape, state.generator, components.device, torch.float32)
 
 
-class SetChunkTimesteps(SetTimesteps):
-    """The grid of a chunk, shifted by its size; the scheduler begins anew with every chunk."""
+class ShiftedTimesteps(SetChunkTimesteps):
+    """The grid of a chunk, shifted by its size."""
 
     expected_components = [SCHEDULER, DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
-    inputs = [*(param for param in SetTimesteps.inputs if param.name != "timesteps"), HEIGHT, WIDTH, PER_CHUNK]
-
-    def check(self, components: Components, inputs: BlockView) -> None:
-        self.set_grid(components.scheduler.fresh(), components, inputs)
+    inputs = [*SetChunkTimesteps.inputs, HEIGHT, WIDTH, PER_CHUNK]
 
     def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
         steps, sigmas = state.num_inference_steps, state.sigmas
@@ -76,7 +65,7 @@ class PredictChunk(Predict):
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
         dtype = components.denoiser.dtype
-        sample = torch.cat([state.model_input] * repeats).to(dtype)
+        sample = self.sample(state, inputs, repeats).to(dtype)
         past = {
             f"latents_history_{part}": torch.cat([state[f"history_{part}"]] * repeats).to(dtype)
             for part in ("short", "mid", "long")
@@ -132,7 +121,7 @@ class Chunks(LoopSequentialPipelineBlocks):
     block_classes = {
         "see": SeeHistory,
         "latents": ChunkNoise,
-        "timesteps": SetChunkTimesteps,
+        "timesteps": ShiftedTimesteps,
         "denoise": DenoiseChunk,
         "finish": BecomePast,
     }

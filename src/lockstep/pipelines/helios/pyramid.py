@@ -1,4 +1,4 @@
-"""A chunk as a pyramid: made small, then enlarged, noised again and refined, stage by stage (arXiv:2410.05954)."""
+"""A chunk in stages of growing size: what Helios adds to pyramids."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from typing import Any
 
 import torch
 
-from ...blocks import (
-    BlockView,
-    ConfigSpec,
-    InputParam,
-    LoopSequentialPipelineBlocks,
-    ModularPipelineBlocks,
-    OutputParam,
-    needs,
-)
-from ...errors import InputError
+from ...blocks import BlockView, ConfigSpec, InputParam, LoopSequentialPipelineBlocks
 from ...guiders import BaseGuidance, ClassifierFreeGuidance, ClassifierFreeZeroStarGuidance
-from ..common.chunks import by_frame, made_input, renoised, sample_block_noise
-from ..common.denoise import Denoise, SchedulerStep
+from ..common.chunks import NUM_CHUNKS, made_input
+from ..common.denoise import Denoise
 from ..common.guidance import SetGuidance
-from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, GUIDER, SCHEDULER, Components
-from .chunk import ChunkNoise, Chunks, PredictChunk, shift_for
+from ..common.parts import GUIDER, Components
+from ..common.pyramid import STAGE, STEPS, BeginStage, HalveNoise, StageStep
+from .chunk import BecomePast, ChunkNoise, PredictChunk
+from .history import HEIGHT, WIDTH, SeeHistory
 
 Tensor = torch.Tensor
-STEPS = InputParam("pyramid_num_inference_steps_list", list[int], [10, 10, 10], False, "Steps of each stage.")
 ZERO_INIT = InputParam("use_zero_init", bool, True, False, "Begin with steps of no prediction (CFG-Zero*).")
 ZERO_STEPS = InputParam("zero_steps", int, 1, False, "The last of those steps.", minimum=0)
-AMPLIFY = InputParam("is_amplify_first_chunk", bool, False, False, "Twice the steps for the first chunk.")
-STAGE = OutputParam("stage", int, "The stage of the pyramid, from 0.")
-START = OutputParam("stage_start", torch.Tensor, "The latents that this stage began with.")
 CONFIGS = [ConfigSpec("is_cfg_zero_star", default=False), ConfigSpec("is_distilled", default=False)]
 
 
@@ -43,70 +32,6 @@ class SetPyramidGuidance(SetGuidance):
         super().__call__(components, state)
         if state.guidance_scale is None and components.is_distilled and hasattr(components.guider, "guidance_scale"):
             components.guider.guidance_scale = 1.0
-
-
-class SmallNoise(ChunkNoise):
-    """Noise for a chunk, halved in size for every stage but the last."""
-
-    inputs = [*ChunkNoise.inputs, STEPS]
-
-    def check(self, components: Components, inputs: BlockView) -> None:
-        stages = len(inputs.pyramid_num_inference_steps_list)
-        step = (
-            components.autoencoder.spatial_scale_factor * components.denoiser.config.patch_size[1] * 2 ** (stages - 1)
-        )
-        for name in ("height", "width"):
-            if inputs[name] % step:
-                raise InputError(f"{name!r} has to be a multiple of {step} for {stages} stages, got {inputs[name]}.")
-
-    def __call__(self, components: Components, state: BlockView) -> None:
-        super().__call__(components, state)
-        for _ in state.pyramid_num_inference_steps_list[1:]:
-            size = [side // 2 for side in state.latents.shape[-2:]]
-            state.latents = by_frame(state.latents, size=size, mode="bilinear") * 2
-
-
-class BeginStage(ModularPipelineBlocks):
-    """The grid of a stage, without a memory of the one before; what that has made is enlarged and noised again."""
-
-    expected_components = [SCHEDULER, DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
-    inputs = [*needs("latents"), "generator", STEPS, AMPLIFY]
-    outputs = ["timesteps", "latents", STAGE, START]
-
-    def check(self, components: Components, inputs: BlockView) -> None:
-        steps, known = inputs.pyramid_num_inference_steps_list, components.scheduler.config.get("stages")
-        if known is None or len(steps) != known:
-            raise InputError(
-                f"{type(components.scheduler).__name__} has {known or 'no'} stages; "
-                f"'pyramid_num_inference_steps_list' wants a number for each, got {steps}."
-            )
-        if min(steps) < 1:
-            raise InputError(f"'pyramid_num_inference_steps_list' wants steps from 1 on, got {steps}.")
-
-    def __call__(self, components: Components, state: BlockView, k: int, i: int) -> None:
-        scheduler: Any = components.scheduler
-        latents = state.latents
-        scheduler.set_timesteps(
-            state.pyramid_num_inference_steps_list[i],
-            device=components.device,
-            stage_index=i,
-            mu=shift_for(components, *latents.shape[2:]),
-            is_amplify_first_chunk=state.is_amplify_first_chunk and k == 0,
-        )
-        scheduler.set_begin_index(0)
-        state.timesteps, state.stage = scheduler.timesteps, i
-        if i > 0:
-            latents = self.enlarged(components, state, latents, i)
-        state.latents = state.stage_start = latents
-
-    def enlarged(self, components: Components, state: BlockView, latents: Tensor, stage: int) -> Tensor:
-        scheduler: Any = components.scheduler
-        noise_share, gamma = scheduler.ori_start_sigmas[stage], scheduler.config.gamma
-        large = by_frame(latents, size=[2 * side for side in latents.shape[-2:]], mode="nearest")
-        noise = sample_block_noise(
-            tuple(large.shape), gamma, components.denoiser.config.patch_size[1:], state.generator
-        ).to(latents.device, components.denoiser.dtype)
-        return renoised(large, noise, noise_share, gamma)
 
 
 class PredictStage(PredictChunk):
@@ -127,13 +52,10 @@ class PredictStage(PredictChunk):
         return t.expand(rows).to(torch.int64)
 
 
-class StageStep(SchedulerStep):
-    """One step down in noise; a distilled model goes back to the noise that the stage began with."""
+class HalveChunk(HalveNoise):
+    """The same at the sizes of Helios."""
 
-    inputs = [*SchedulerStep.inputs, made_input(START)]
-
-    def further(self, state: BlockView) -> dict[str, Any]:
-        return {"dmd_noisy_tensor": state.stage_start}
+    inputs = [*(param for param in HalveNoise.inputs if param.name not in ("height", "width")), HEIGHT, WIDTH]
 
 
 class Stages(LoopSequentialPipelineBlocks):
@@ -147,4 +69,15 @@ class Stages(LoopSequentialPipelineBlocks):
         return list(range(len(state.pyramid_num_inference_steps_list)))
 
 
-ChunksOfStages = Chunks.with_parts(latents=SmallNoise, timesteps=None, denoise=Stages)
+class ChunksOfStages(LoopSequentialPipelineBlocks):
+    """Chunk after chunk, each in stages."""
+
+    block_classes = {
+        "see": SeeHistory,
+        "latents": ChunkNoise,
+        "shrink": HalveChunk,
+        "denoise": Stages,
+        "finish": BecomePast,
+    }
+    loop_over = NUM_CHUNKS.name
+    loop_inputs = [made_input(NUM_CHUNKS)]

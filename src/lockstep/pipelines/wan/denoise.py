@@ -65,7 +65,7 @@ class PredictVideo(Predict):
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
         dtype = components.denoiser.dtype
-        sample = torch.cat([self.sample(state)] * repeats).to(dtype)
+        sample = self.sample(state, inputs, repeats).to(dtype)
         return components.denoiser(
             sample,
             self.times(components, state, t, sample),
@@ -74,10 +74,6 @@ class PredictVideo(Predict):
             attention_kwargs=state.attention_kwargs,
             return_dict=False,
         )[0]
-
-    def sample(self, state: BlockView) -> Tensor:
-        """The latents, with what is known of the video."""
-        return state.model_input
 
     def times(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> Tensor:
         """The time of each sample; of each of its tokens where the model was taught so."""
@@ -100,11 +96,13 @@ class PredictFromImage(PredictVideo):
 
     inputs = [*PredictVideo.inputs, *needs("condition"), "first_frame_mask", "image_embeds"]
 
-    def sample(self, state: BlockView) -> Tensor:
+    def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         mask = state.first_frame_mask
         if mask is None:
-            return torch.cat([state.model_input, state.condition], dim=1)
-        return (1 - mask) * state.condition + mask * state.model_input
+            seen = torch.cat([state.model_input, state.condition], dim=1)
+        else:
+            seen = (1 - mask) * state.condition + mask * state.model_input
+        return torch.cat([seen] * repeats)
 
     def noisy(self, state: BlockView, sample: Tensor) -> Tensor:
         return state.first_frame_mask

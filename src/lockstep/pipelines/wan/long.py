@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from ...blocks import LoopSequentialPipelineBlocks, SequentialPipelineBlocks
-from ..common.chunks import NUM_CHUNKS, made_input
+from ..common.chunks import NUM_CHUNKS, SetChunkTimesteps, made_input
 from ..common.denoise import ScaleModelInput, SchedulerStep
 from ..common.held_chunks import BeginChunk, CutToLength, FinishHeldChunk, HoldOverlap, PlanChunks
-from ..common.timesteps import SetTimesteps
 from .blocks import WanBlocks
-from .denoise import ChooseExpert
+from .denoise import ChooseExpert, HighNoise, LowNoise, PredictVideo
+
+
+FromText = ChooseExpert.with_parts(
+    low=LowNoise.with_parts(predict=PredictVideo), high=HighNoise.with_parts(predict=PredictVideo)
+)
 
 
 class HeldDenoise(LoopSequentialPipelineBlocks):
     """Hold what is known, scale, predict, guide, step: once per timestep."""
 
-    block_classes = {"hold": HoldOverlap, "scale": ScaleModelInput, "predict": ChooseExpert, "step": SchedulerStep}
+    block_classes = {"hold": HoldOverlap, "scale": ScaleModelInput, "predict": FromText, "step": SchedulerStep}
     loop_over = "timesteps"
 
 
@@ -22,7 +26,7 @@ class WanChunks(LoopSequentialPipelineBlocks):
     """Chunk after chunk."""
 
     block_classes = {
-        "timesteps": SetTimesteps,
+        "timesteps": SetChunkTimesteps,
         "latents": BeginChunk,
         "denoise": HeldDenoise,
         "finish": FinishHeldChunk,

@@ -1,0 +1,62 @@
+"""Does memory grow with the length of a video? The peak of a process that decodes 81 frames, and of one with 161.
+
+    python -m benchmarks.video_memory [--side 96] [--width 24]
+
+The streaming decode of Wan's autoencoder hands frames over and keeps none; beside it the whole video at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+
+from rich.table import Table
+
+from .machine import console
+
+LENGTHS = (81, 161)
+
+
+def decode(frames: int, side: int, width: int, whole: bool) -> None:
+    """One process: random latents through a random autoencoder; prints its peak in MiB."""
+    import torch
+
+    from lockstep import AutoencoderKLWan
+
+    torch.manual_seed(0)
+    model = AutoencoderKLWan(base_dim=width, num_res_blocks=1).eval()
+    latents = torch.randn(1, 16, (frames - 1) // 4 + 1, side // 8, side // 8)
+    made = 0
+    with torch.no_grad():
+        if whole:
+            made = model.decode(latents).sample.shape[2]
+        else:
+            for part in model.decode_stream(latents):
+                made += part.shape[2]
+    assert made == frames
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def measured(frames: int, side: int, width: int, whole: bool) -> float:
+    words = [str(frames), str(side), str(width), str(int(whole))]
+    code = f"from benchmarks.video_memory import decode; decode({', '.join(words[:3])}, bool({words[3]}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", type=int, default=96, help="pixels of a side")
+    parser.add_argument("--width", type=int, default=24, help="channels of the autoencoder's first layer")
+    options = parser.parse_args()
+    table = Table("decode", *(f"{frames} frames" for frames in LENGTHS), "ratio", title="peak memory, MiB")
+    for name, whole in (("streaming", False), ("whole", True)):
+        short, long = (measured(frames, options.side, options.width, whole) for frames in LENGTHS)
+        table.add_row(name, f"{short:.0f}", f"{long:.0f}", f"{long / short:.2f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
