@@ -153,6 +153,7 @@ if TYPE_CHECKING:
     from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
     from .pipelines.wan.blocks import WanBlocks as WanBlocks
     from .pipelines.published import WanImageToVideoPipeline as WanImageToVideoPipeline
+    from .pipelines.wan.long import WanLongVideoBlocks as WanLongVideoBlocks
     from .pipelines.wan.pipeline import WanPipeline as WanPipeline
     from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
     from .pipelines.published import WanVideoToVideoPipeline as WanVideoToVideoPipeline
@@ -196,6 +197,6 @@ __all__ = [
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
     "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",
-    "WanImageToVideoPipeline", "WanPipeline", "WanTransformer3DModel", "WanVideoToVideoPipeline", "attention_backend",
-    "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "WanImageToVideoPipeline", "WanLongVideoBlocks", "WanPipeline", "WanTransformer3DModel",
+    "WanVideoToVideoPipeline", "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -22,7 +22,7 @@ class NamedValues:
     image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     mask_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     control_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | Any
-    video: list[Image | ndarray | torch.Tensor] | torch.Tensor | ndarray | Any
+    video: list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | Any
     last_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     strength: float
     padding_mask_crop: int | Any

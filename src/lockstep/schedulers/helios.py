@@ -89,6 +89,22 @@ class StagedScheduler(SchedulerMixin):
             timesteps = low + grid * (high - low)
         return Grid(torch.from_numpy(timesteps), torch.from_numpy(np.append(grid, grid.dtype.type(0.0))))
 
+    @lays_grid
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        stage_index: int | None = None,
+        sigmas: Sequence[float] | None = None,
+        mu: float | None = None,
+        is_amplify_first_chunk: bool = False,
+    ) -> Grid:
+        steps = check_num_steps(num_inference_steps if sigmas is None else len(sigmas))
+        return self._stage_grid(self._points(steps, is_amplify_first_chunk), stage_index, sigmas, mu)
+
+    def _points(self, steps: int, amplified: bool) -> int:
+        """How many points of the way so many steps take."""
+        return steps
+
     def _kept(self, points: np.ndarray) -> np.ndarray:
         return points
 
@@ -116,7 +132,7 @@ def stage_table(sigmas: np.ndarray, ends: Sequence[float], gamma: float) -> list
     return stages
 
 
-class HeliosScheduler(StagedScheduler, UniPCMultistepScheduler):
+class HeliosScheduler(StagedScheduler, UniPCMultistepScheduler):  # type: ignore[misc]
     """UniPC (or Euler) within each stage; every stage begins without a history."""
 
     @register_to_config
@@ -136,18 +152,6 @@ class HeliosScheduler(StagedScheduler, UniPCMultistepScheduler):
             raise ConfigError(f"{owner} wants predict_x0 and use_flow_sigmas, and no thresholding, as published.")
         self._prepare_stages()
         self.history = UniPCHistory()
-
-    @lays_grid
-    def set_timesteps(  # type: ignore[override]
-        self,
-        num_inference_steps: int | None = None,
-        stage_index: int | None = None,
-        sigmas: Sequence[float] | None = None,
-        mu: float | None = None,
-        is_amplify_first_chunk: bool = False,
-    ) -> Grid:
-        steps = check_num_steps(num_inference_steps if sigmas is None else len(sigmas))
-        return self._stage_grid(steps, stage_index, sigmas, mu)
 
     @takes_step
     def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
@@ -173,17 +177,8 @@ class HeliosDMDScheduler(StagedScheduler):
         check_prediction_type(type(self).__name__, prediction_type, ("flow_prediction",))
         self._prepare_stages()
 
-    @lays_grid
-    def set_timesteps(
-        self,
-        num_inference_steps: int | None = None,
-        stage_index: int | None = None,
-        sigmas: Sequence[float] | None = None,
-        mu: float | None = None,
-        is_amplify_first_chunk: bool = False,
-    ) -> Grid:
-        steps = check_num_steps(num_inference_steps if sigmas is None else len(sigmas))
-        return self._stage_grid(steps * (2 if is_amplify_first_chunk else 1) + 1, stage_index, sigmas, mu)
+    def _points(self, steps: int, amplified: bool) -> int:
+        return steps * (2 if amplified else 1) + 1
 
     def _kept(self, points: np.ndarray) -> np.ndarray:
         return points[:-1]  # the last of one more leads to the end

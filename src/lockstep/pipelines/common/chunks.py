@@ -10,7 +10,15 @@ from typing import Any
 import torch
 from torch.nn.functional import interpolate
 
-from ...blocks import BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs, randn_tensor
+from ...blocks import (
+    BlockView,
+    InputParam,
+    LoopSequentialPipelineBlocks,
+    ModularPipelineBlocks,
+    OutputParam,
+    needs,
+    randn_tensor,
+)
 from ...errors import InputError
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, Components
 from .timesteps import SetTimesteps
@@ -24,6 +32,13 @@ FRAMES_SO_FAR = InputParam("frames", required=False, given=False, description="T
 def made_input(output: OutputParam, required: bool = True) -> InputParam:
     """A value that a block makes, to a block that reads it."""
     return InputParam(output.name, output.type_hint, required=required, given=False, description=output.description)
+
+
+class ChunkLoop(LoopSequentialPipelineBlocks):
+    """Chunk after chunk; a family says what a chunk is."""
+
+    loop_over = NUM_CHUNKS.name
+    loop_inputs = [made_input(NUM_CHUNKS)]
 
 
 class SetChunkTimesteps(SetTimesteps):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...blocks import BlockView, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs, randn_tensor
-from ..common.chunks import NUM_CHUNKS, FinishChunk, SetChunkTimesteps, made_input
+from ...blocks import BlockView, ModularPipelineBlocks, needs, randn_tensor
+from ..common.chunks import ChunkLoop, FinishChunk, SetChunkTimesteps, made_input
 from ..common.denoise import Denoise, Predict
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
 from ..common.pyramid import shift_for
@@ -115,7 +115,7 @@ class BecomePast(FinishChunk):
 DenoiseChunk = Denoise.with_parts(predict=PredictChunk)
 
 
-class Chunks(LoopSequentialPipelineBlocks):
+class Chunks(ChunkLoop):
     """Chunk after chunk; each sees what came before."""
 
     block_classes = {
@@ -125,5 +125,3 @@ class Chunks(LoopSequentialPipelineBlocks):
         "denoise": DenoiseChunk,
         "finish": BecomePast,
     }
-    loop_over = NUM_CHUNKS.name
-    loop_inputs = [made_input(NUM_CHUNKS)]

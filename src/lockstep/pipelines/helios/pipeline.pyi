@@ -37,8 +37,8 @@ import torch
 
 class _HeliosInputs(TypedDict, total=False):
     max_sequence_length: int; image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    video: Sequence[Image | ndarray | torch.Tensor] | torch.Tensor | ndarray | None; guidance_rescale: float
-    eta: float; attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
+    video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None
+    guidance_rescale: float; eta: float; attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None; history_sizes: Sequence[int]; num_latent_frames_per_chunk: int
     keep_first_frame: bool; image_noise_sigma_min: float; image_noise_sigma_max: float; video_noise_sigma_min: float
     video_noise_sigma_max: float; add_noise_to_video_latents: bool; add_noise_to_image_latents: bool
@@ -81,8 +81,8 @@ class HeliosPipeline(VideoPipeline):
 
 class _HeliosPyramidInputs(TypedDict, total=False):
     max_sequence_length: int; image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    video: Sequence[Image | ndarray | torch.Tensor] | torch.Tensor | ndarray | None; guidance_rescale: float
-    eta: float; attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
+    video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None
+    guidance_rescale: float; eta: float; attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None; history_sizes: Sequence[int]; num_latent_frames_per_chunk: int
     keep_first_frame: bool; image_noise_sigma_min: float; image_noise_sigma_max: float; video_noise_sigma_min: float
     video_noise_sigma_max: float; add_noise_to_video_latents: bool; add_noise_to_image_latents: bool

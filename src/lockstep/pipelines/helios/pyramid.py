@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, ConfigSpec, InputParam, LoopSequentialPipelineBlocks
 from ...guiders import BaseGuidance, ClassifierFreeGuidance, ClassifierFreeZeroStarGuidance
-from ..common.chunks import NUM_CHUNKS, made_input
+from ..common.chunks import ChunkLoop, made_input
 from ..common.denoise import Denoise
 from ..common.guidance import SetGuidance
 from ..common.parts import GUIDER, Components
@@ -69,7 +69,7 @@ class Stages(LoopSequentialPipelineBlocks):
         return list(range(len(state.pyramid_num_inference_steps_list)))
 
 
-class ChunksOfStages(LoopSequentialPipelineBlocks):
+class ChunksOfStages(ChunkLoop):
     """Chunk after chunk, each in stages."""
 
     block_classes = {
@@ -79,5 +79,3 @@ class ChunksOfStages(LoopSequentialPipelineBlocks):
         "denoise": Stages,
         "finish": BecomePast,
     }
-    loop_over = NUM_CHUNKS.name
-    loop_inputs = [made_input(NUM_CHUNKS)]

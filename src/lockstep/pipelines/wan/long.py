@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...blocks import LoopSequentialPipelineBlocks, SequentialPipelineBlocks
-from ..common.chunks import NUM_CHUNKS, SetChunkTimesteps, made_input
+from ..common.chunks import ChunkLoop, SetChunkTimesteps
 from ..common.denoise import ScaleModelInput, SchedulerStep
 from ..common.held_chunks import BeginChunk, CutToLength, FinishHeldChunk, HoldOverlap, PlanChunks
 from .blocks import WanBlocks
 from .denoise import ChooseExpert, HighNoise, LowNoise, PredictVideo
-
 
 FromText = ChooseExpert.with_parts(
     low=LowNoise.with_parts(predict=PredictVideo), high=HighNoise.with_parts(predict=PredictVideo)
@@ -22,7 +21,7 @@ class HeldDenoise(LoopSequentialPipelineBlocks):
     loop_over = "timesteps"
 
 
-class WanChunks(LoopSequentialPipelineBlocks):
+class WanChunks(ChunkLoop):
     """Chunk after chunk."""
 
     block_classes = {
@@ -31,8 +30,6 @@ class WanChunks(LoopSequentialPipelineBlocks):
         "denoise": HeldDenoise,
         "finish": FinishHeldChunk,
     }
-    loop_over = NUM_CHUNKS.name
-    loop_inputs = [made_input(NUM_CHUNKS)]
 
 
 class WanLongVideoBlocks(SequentialPipelineBlocks):

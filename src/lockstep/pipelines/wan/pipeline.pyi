@@ -47,7 +47,7 @@ class _WanSharedInputs(TypedDict, total=False):
 
 class _WanInputs(_WanSharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    video: Sequence[Image | ndarray | torch.Tensor] | torch.Tensor | ndarray | None
+    video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None
     last_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None; strength: float
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; image_embeds: torch.Tensor | None
     workflow: Literal['text2video', 'image2video', 'video2video'] | None
