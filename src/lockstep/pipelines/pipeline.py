@@ -42,6 +42,7 @@ from .loading import dtype_for, understood
 from .offload import Offload
 from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
+from .speed import SpeedMixin
 from .switches import SwitchesMixin
 
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
@@ -69,7 +70,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SpeedMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -258,6 +259,7 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMix
                 loaded = spec.load(**options)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
+                self._speed_up(self._components[name])
             return self._components[name]
 
     def load_components(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -35,6 +36,10 @@ class Predict(ModularPipelineBlocks):
     expected_components = [DENOISER, GUIDER]
     inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
     outputs = ["noise_pred"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        if isinstance(components.guider, BaseGuidance):
+            components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         guider = self.guider(components, state)
@@ -69,6 +74,12 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:
+    """Of what differs between the branches, that of the branch with the prompt."""
+    first = {name: value[0] if isinstance(value, tuple) else value for name, value in conditions.items()}
+    return {name: value for name, value in first.items() if value is not None}
 
 
 class PredictWithPooled(Predict):

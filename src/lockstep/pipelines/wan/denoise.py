@@ -34,7 +34,7 @@ class SetBoundary(ModularPipelineBlocks):
     """The timestep below which the second expert takes over; none where there is one denoiser alone."""
 
     expected_components = [SCHEDULER, GUIDER, SECOND_OUTLINE]
-    expected_configs = [ConfigSpec("boundary_ratio", default=None)]
+    expected_configs = [ConfigSpec("boundary_ratio", type_hint=float | None)]
     inputs = ["guidance_scale_2"]
     outputs = ["boundary_timestep"]
 
