@@ -1,6 +1,7 @@
 """Wan beside diffusers on the same weights: embeddings, first latents, every timestep and step, videos."""
 
 import functools
+import inspect
 import types
 
 import diffusers
@@ -177,3 +178,21 @@ def test_published_names(folders, name, more):
     assert np.array_equal(pipe(**arguments).frames, whole(**arguments).frames)
     with pytest.raises(lockstep.errors.LockstepError):
         pipe(**{key: value for key, value in arguments.items() if key not in more})
+
+
+# what the reference takes as Helios' latents and never reads, or takes ready-made: see docs/video.md
+READY = {"latents", "image_latents", "fake_image_latents", "video_latents"}
+CLASSES = ("WanPipeline", "WanImageToVideoPipeline", "WanVideoToVideoPipeline", "HeliosPipeline", "HeliosPyramidPipeline")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_arguments_order_and_defaults_are_those_of_the_reference(name):
+    ours = inspect.signature(getattr(lockstep, name).__call__).parameters
+    theirs = inspect.signature(getattr(diffusers, name).__call__).parameters
+    wanted = [one for one in theirs if one != "self" and not (name.startswith("Helios") and one in READY)]
+    assert set(wanted) <= set(ours)
+    by_position = [one for one, param in ours.items() if one != "self" and param.kind is not param.KEYWORD_ONLY]
+    assert by_position == wanted[: len(by_position)]
+    for one in ("height", "width", "num_frames", "num_inference_steps", "strength", "output_type", "max_sequence_length"):
+        if one in wanted:
+            assert ours[one].default == theirs[one].default, one
