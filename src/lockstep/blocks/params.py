@@ -163,6 +163,7 @@ class ConfigSpec:
     name: str
     default: Any = None
     description: str = ""
+    type_hint: Any = None  # where the default does not tell it
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,19 @@ class Predict(ModularPipelineBlocks):
             components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
-        branches = components.guider.prepare_inputs(self.conditions(state))
+        guider = self.guider(components, state)
+        guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
+        branches = guider.prepare_inputs(self.conditions(state))
 
         def predict(inputs: dict[str, Tensor], repeats: int) -> Tensor:
             return self.denoise(components, state, t, inputs, repeats)
 
-        predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = self.mixed(components, state, t, components.guider(branches))
+        predict_branches(guider, branches, components.denoiser, predict, batched=state.batch_guidance)
+        state.noise_pred = self.mixed(components, state, t, guider(branches))
+
+    def guider(self, components: Components, state: BlockView) -> BaseGuidance:
+        """Who says which branches there are; a family whose guidance changes on the way says so here."""
+        return components.guider
 
     def conditions(self, state: BlockView) -> dict[str, Condition]:
         """What differs between the branches: with the prompt, and without it."""
@@ -108,9 +113,13 @@ class SchedulerStep(ModularPipelineBlocks):
             )
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        given = {"eta": state.eta, "generator": state.generator}
+        given = {"eta": state.eta, "generator": state.generator, **self.further(state)}
         taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
         state.latents = components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)[0]
+
+    def further(self, state: BlockView) -> dict[str, Any]:
+        """What a family's schedulers are told besides, where they take it."""
+        return {}
 
 
 def _step_arguments(scheduler: Any) -> Any:
