@@ -68,7 +68,7 @@ class Manifest:
 def describe_run(run: Any) -> dict[str, Any]:
     """What is known before the first block runs."""
     pipe = run.pipe
-    used = {name: pipe.components.get(name) for name in run.plan.components}
+    used = {name: pipe.all_components.get(name) for name in run.plan.components}
     return {
         "lockstep": __version__,
         "torch": torch.__version__,

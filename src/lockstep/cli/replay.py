@@ -163,7 +163,7 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
         setattr(pipe, name, given_model(name, parts, dtype, places))
     load_adapters(pipe, adapters, places)
     for name, entry in manifest["components"].items():
-        if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
+        if "values" in entry and name in pipe.all_components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -44,9 +45,11 @@ from .offload import Offload
 from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
+logger = logging.getLogger(__name__)
 Place = str | int | torch.device
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
 NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
+SOMETIMES = ("controlnet",)  # components that only some calls of a class use: listed where there is one
 NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
@@ -268,7 +271,17 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
 
     @property
     def components(self) -> Mapping[str, Any]:
-        """The components by name; those that are missing are None."""
+        """What a pipeline of this class is made with, by name; those that are missing are None.
+
+        A component that the pipeline makes itself (a guider) is among them once another one has taken its place.
+        """
+        idle = {n for n in SOMETIMES if self._components.get(n) is None and n not in self._unloaded}
+        own = {n for n in self._components if sharing.is_default(self, n)}
+        return MappingProxyType({n: part for n, part in self._components.items() if n not in idle | own})
+
+    @property
+    def all_components(self) -> Mapping[str, Any]:
+        """Every component that the blocks use."""
         return MappingProxyType(self._components)
 
     @property
@@ -350,6 +363,8 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
             if spec is not None:
                 options = {**self._load_options, "dtype": dtype_for(name, self._load_options.get("dtype"))}
                 loaded = spec.load(**options)
+                where = spec.pretrained_model_name_or_path
+                logger.info("Loaded %s as %s from %s.", name, type(loaded).__name__, where)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
             return self._components[name]
@@ -477,13 +492,13 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
         file_options = take_file_options(name_or_path, parts_and_hub)
         told = understood(parts_and_hub)
-        device = told.get("device") if device is None else device
+        device = told.pop("device", None) if device is None else device
         found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
-        pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
+        pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, **told, "device": device, **hub}
         pipe.variant = variant
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
