@@ -19,6 +19,8 @@ _DEFINES = {
     "tokenizers": ["CLIPTokenizer", "T5Tokenizer"],
     "models.modeling": ["ModelMixin"],
     "models.unets.unet_2d_condition": ["UNet2DConditionModel"],
+    "models.transformers.transformer_flux": ["FluxTransformer2DModel"],
+    "models.transformers.transformer_sd3": ["SD3Transformer2DModel"],
     "models.controlnets.controlnet": ["ControlNetModel"],
     "models.controlnets.multi": ["MultiControlNetModel"],
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],

@@ -148,14 +148,12 @@ def upload(folder: Path, repo_id: str, **options: Any) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))  # an editor may have put a byte order mark
+        text = path.read_text(encoding="utf-8-sig")  # an editor may have put a byte order mark
     except FileNotFoundError:
         raise NotFoundError(f"There is no file {path}.") from None
-    except (ValueError, RecursionError) as problem:
+    except UnicodeDecodeError as problem:
         raise FileFormatError(f"{path} is not valid JSON: {problem}.") from None
-    if not isinstance(value, dict):
-        raise FileFormatError(f"{path} has to hold a JSON object, but it holds a {type(value).__name__}.")
-    return value
+    return json_object(text, str(path))
 
 
 @contextlib.contextmanager
@@ -244,6 +242,17 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """The JSON object in a text; `what` says in an error what it is the text of."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise FileFormatError(f"{what} is not valid JSON: {problem}.") from None
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{what} has to hold a JSON object, but it holds a {type(found).__name__}.")
+    return found
+
+
 def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
     """Names, dtypes, shapes and offsets of a safetensors file, every one of them checked against the file's size."""
     size = path.stat().st_size
@@ -263,12 +272,7 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
                 f"{path} is no safetensors file or is cut off: {size} bytes, of which the header would take {length}."
             )
         raw = file.read(length)
-    try:
-        header = json.loads(raw)
-    except (ValueError, RecursionError) as problem:
-        raise FileFormatError(f"{path} has a damaged safetensors header, which is not JSON: {problem}.") from None
-    if not isinstance(header, dict):
-        raise FileFormatError(f"{path} has a damaged safetensors header: a {type(header).__name__}, not an object.")
+    header = json_object(raw, f"{path} has a damaged safetensors header, which")
     metadata = header.pop("__metadata__", {})
     tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in header.items()}
     _check_layout(path, tensors, 8 + length, size)

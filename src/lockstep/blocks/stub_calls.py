@@ -7,7 +7,7 @@ import inspect
 import operator
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -26,59 +26,102 @@ from .stub_types import Types, as_argument
 # which part of a result's type each `output_type` stands for
 FORMS: dict[str, type] = {"pil": list, "np": np.ndarray, "pt": torch.Tensor, "latent": torch.Tensor}
 DECIDING = ("output_type", "return_dict", "output")  # the inputs that decide on the type of what a call gives
+WIDTH = 116  # of the lines that several declarations share
 NO_OTHER_NAME = "# type: ignore[assignment, misc]  # every name is declared: another one is a mistake"
+
+Table = Literal["Inputs", "Parts"]  # what is given by name: to a call, or to the class
 
 
 class PipelineFace:
     """The typed face of one pipeline class, written line by line."""
 
-    def __init__(self, kind: Any, hints: Types) -> None:
-        self.kind, self.hints = kind, hints
+    def __init__(self, kind: Any, hints: Types, pipelines: Sequence[type] = ()) -> None:
+        self.kind, self.hints, self.pipelines = kind, hints, pipelines
         self.assembly = Assembly.of(kind.default_tree(), face=kind.face)
         self.short = kind.__name__.removesuffix("Pipeline")
+        made_from = [base for base in kind.__mro__[1:] if hasattr(base, "default_tree") and base.default_tree()]
+        self.family = PipelineFace(made_from[-1], hints, pipelines) if made_from else None
 
     def helpers(self) -> list[str]:
         """What stands before the class: the inputs and parts that it takes by name, and the forms of its results."""
-        named = {name: text for name, text in self._inputs().items() if name not in self._by_hand()}
         hub = self.hints.named(HubArguments.__module__, HubArguments.__name__)
-        typed = self.hints.named("typing", "TypedDict")
         return [
-            *(f"class _{self.short}Inputs({typed}, total=False):", *self._entries(named), ""),
-            *(f"class _{self.short}Parts({typed}, total=False):", *self._entries(self._parts()), ""),
-            *(f"class _{self.short}PartsAndHub(_{self.short}Parts, {hub}, total=False): ...", ""),
-            *self._outputs(),
+            *self._table("Inputs"),
+            *self._table("Parts"),
+            *(f"class {self._helper('PartsAndHub')}({self._helper('Parts')}, {hub}, total=False): ...", ""),
+            *(self._outputs() if self._owner_of_outputs() is self else ()),
         ]
 
+    def _table(self, table: Table) -> list[str]:
+        """The names and types of what is given by name; what a whole family takes stands in the family's module."""
+        typed, shared = self.hints.named("typing", "TypedDict"), self._shared(table)
+        own = {name: text for name, text in self._given(table).items() if name not in shared}
+        base = self._helper(f"Shared{table}", self.family) if shared else typed
+        lines = [f"class {self._helper(table)}({base}, total=False):", *self._entries(own), ""]
+        if shared and self.family is None:
+            lines = [f"class {base}({typed}, total=False):", *self._entries(shared), "", *lines]
+        return lines
+
+    def _helper(self, table: str, owner: PipelineFace | None = None) -> str:
+        """The name of a helper class; one of another module has to be imported from there."""
+        owner = owner or self
+        name = f"_{owner.short}{table}"
+        return self.hints.named(owner.kind.__module__, name) if owner.kind.__module__ != self.kind.__module__ else name
+
+    def _given(self, table: Table) -> dict[str, str]:
+        """Name -> type and default of what is given by name: to a call, or to the class."""
+        if table == "Parts":
+            return self._parts()
+        by_hand = self._by_hand()
+        return {name: text for name, text in self._inputs().items() if name not in by_hand}
+
+    def _shared(self, table: Table) -> dict[str, str]:
+        """What all pipelines made from one class take by name, in the same way: it is written once."""
+        if self.family is not None:
+            shared = self.family._shared(table)
+            return shared if shared.items() <= self._given(table).items() else {}
+        shared, made_of_it = self._given(table), [kind for kind in self.pipelines if kind in _derived(self.kind)]
+        for kind in made_of_it:
+            taken = PipelineFace(kind, Types())._given(table)
+            shared = {name: text for name, text in shared.items() if taken.get(name) == text}
+        return shared if made_of_it else {}
+
+    def _owner_of_outputs(self) -> PipelineFace:
+        """The class that first gave the same results."""
+        same = self.family and self.family._results() == self._results()
+        return self.family if self.family and same else self
+
+    def _results(self) -> dict[str | None, dict[str, str]]:
+        """Each form of the results: their names and types."""
+        return {
+            form: {str(param.name): self.hints.text(_in_form(param.type_hint, form)) for param in self.assembly.result}
+            for form in self._forms()
+        }
+
     def _entries(self, named: dict[str, str]) -> list[str]:
-        """Names and types, each with its default behind it; what has none has to be given."""
-        lines = []
+        """Names and types; what has no default has to be given."""
+        written = []
         for name, text in named.items():
             kind, _, default = text.partition(" = ")
-            told = f"  # {default}" if default not in ("", "...", "None") else ""
-            lines.append(
-                f"    {name}: {kind if default else self.hints.named('typing', 'Required') + f'[{kind}]'}{told}"
-            )
-        return lines
+            written.append(f"{name}: {kind if default else self.hints.named('typing', 'Required') + f'[{kind}]'}")
+        return packed(written)
 
     def _outputs(self) -> list[str]:
         """A class for each form that the results can have."""
         base = self.hints.named(PipelineOutput.__module__, PipelineOutput.__name__)
         lines = []
-        for form in self._forms():
-            lines.append(f"class {self._output(form)}({base}):")
-            for param in self.assembly.result:
-                lines.append(f"    {param.name}: {self.hints.text(_in_form(param.type_hint, form))}")
+        for form, results in self._results().items():
+            lines.append(f"class {self._helper(_output(form))}({base}):")
+            lines += packed(f"{name}: {text}" for name, text in results.items())
             lines += [f"    __getattr__: {self.hints.named('typing', 'ClassVar')}[None]  {NO_OTHER_NAME}", ""]
         return lines
 
     def members(self) -> list[str]:
         """What stands in the class besides its own methods."""
-        specs, configs = self.assembly.specs.values(), self.assembly.root.expected_configs
-        never = f"{self.hints.named('typing', 'ClassVar')}[None]  {NO_OTHER_NAME}"
-        lines = [f"    {spec.name}: {self.hints.text(_component_type(spec))}" for spec in specs]
-        lines += [f"    {config.name}: {self.hints.text(_config_type(config.default))}" for config in configs]
-        if not any(base.default_tree() for base in self.kind.__mro__[1:] if hasattr(base, "default_tree")):
-            lines += [f"    __getattr__: {never}", f"    __setattr__: {never}"]
+        inherited = self.family._attributes() if self.family else {}
+        own = {name: text for name, text in self._attributes().items() if inherited.get(name) != text}
+        never = f"{self.hints.named('typing', 'ClassVar')}[None]"
+        lines = [] if self.family else [f"    __getattr__: {never}; __setattr__: {never}  {NO_OTHER_NAME}"]
         lines.append(self._method("__init__", self._declared(self.kind.__init__), "Parts", "None"))
         loading = self._declared(self.kind.from_pretrained)
         lines.append("    @classmethod")
@@ -86,7 +129,15 @@ class PipelineFace:
         lines += self._calls()
         for name, gives in (("run", Run), ("stream", Iterator[Event])):
             lines.append(self._method(name, self._by_hand(), "Inputs", self.hints.text(gives)))
-        return lines
+        return lines + (packed(f"{name}: {text}" for name, text in own.items()) if own else [])
+
+    def _attributes(self) -> dict[str, str]:
+        """Name -> type of the components and config values that a pipeline has."""
+        configs = self.assembly.root.expected_configs
+        return {
+            **{spec.name: self.hints.text(_component_type(spec)) for spec in self.assembly.specs.values()},
+            **{config.name: self.hints.text(_config_type(config.default)) for config in configs},
+        }
 
     def _parts(self) -> dict[str, str]:
         """Name -> type of the components and config values that a pipeline can be given."""
@@ -98,7 +149,8 @@ class PipelineFace:
         """One overload for each thing that a call can give."""
         anything = self.hints.text(Any)
         whole = {"return_dict": "Literal[True] = True", "output": "None = None"}
-        calls = [(self._chosen(form) | whole, self._output(form)) for form in self._forms()]
+        owner = self._owner_of_outputs()
+        calls = [(self._chosen(form) | whole, self._helper(_output(form), owner)) for form in self._forms()]
         calls += [
             ({"return_dict": "Literal[False]", "output": "None = None"}, f"tuple[{anything}, ...]"),
             ({"return_dict": "bool = True", "output": "list[str]"}, f"dict[str, {anything}]"),
@@ -150,9 +202,6 @@ class PipelineFace:
             "output_type": self.hints.text(Literal[same]) + (f" = {param.default!r}" if param.default in same else "")
         }
 
-    def _output(self, form: str | None) -> str:
-        return f"_{self.short}{'' if form is None else form.capitalize()}Output"
-
     def _declared(self, function: Any) -> dict[str, str]:
         """The named parameters of a method, as it declares them."""
         types_of, found = typing.get_type_hints(function), {}
@@ -166,13 +215,35 @@ class PipelineFace:
         """One method; what may be given by position is the first input of a call, and the folder."""
         written = [f"{parameter}: {text}" for parameter, text in parameters.items()]
         written.insert({"__init__": 0, "from_pretrained": 1}.get(name, self._by_position()), "*")
-        rest = f"**{table[:1].lower()}{table[1:]}: {self.hints.named('typing', 'Unpack')}[_{self.short}{table}]"
+        rest = f"**{table[:1].lower()}{table[1:]}: {self.hints.named('typing', 'Unpack')}[{self._helper(table)}]"
         owner = "cls" if name == "from_pretrained" else "self"
         return f"    def {name}({', '.join([owner, *written, rest])}) -> {gives}: ..."
 
     def _by_position(self) -> int:
         """How many inputs of a call may be given without their names."""
         return max(len(self.kind.face.positional), 1)
+
+
+def packed(declarations: Iterable[str]) -> list[str]:
+    """The body of a class: as many declarations in a line as there is room for."""
+    lines: list[str] = []
+    for declaration in declarations:
+        if lines and len(lines[-1]) + len(declaration) < WIDTH:
+            lines[-1] += f"; {declaration}"
+        else:
+            lines.append(f"    {declaration}")
+    return lines or ["    ..."]
+
+
+def _derived(kind: type) -> set[type]:
+    """All classes that are made from one."""
+    children: list[type] = kind.__subclasses__()
+    return {one for child in children for one in (child, *_derived(child))}
+
+
+def _output(form: str | None) -> str:
+    """What the class of results in a form is called."""
+    return f"{'' if form is None else form.capitalize()}Output"
 
 
 def _in_form(hint: Any, form: str | None) -> Any:

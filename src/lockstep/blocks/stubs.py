@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import importlib
 import inspect
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -84,7 +86,7 @@ def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     lines = [f"class {node.name}({bases}):" if bases else f"class {node.name}:"]
     if hasattr(kind, "default_tree") and kind.default_tree() is not None:
-        face = PipelineFace(kind, hints)
+        face = PipelineFace(kind, hints, public_pipelines())
         lines = [*face.helpers(), *lines, *face.members()]
     lines += [_function(part, "    ") for part in node.body if isinstance(part, ast.FunctionDef)]
     if len(lines) == 1:
@@ -99,12 +101,17 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, margin: str) -> str:
     return "\n".join(margin + line for line in ast.unparse(ast.fix_missing_locations(bare)).splitlines())
 
 
-def pipeline_modules() -> list[str]:
-    """The modules that define public pipelines."""
+@functools.cache
+def public_pipelines() -> list[type]:
+    """The public pipelines that have blocks of their own."""
     package = importlib.import_module(PACKAGE)
     classes = [public_class(name, "stubs") for name in package.__all__ if name.endswith("Pipeline")]
-    own = [kind for kind in classes if hasattr(kind, "default_tree") and kind.default_tree() is not None]
-    return sorted({kind.__module__ for kind in own})
+    return [kind for kind in classes if hasattr(kind, "default_tree") and kind.default_tree() is not None]
+
+
+def pipeline_modules() -> list[str]:
+    """The modules that define public pipelines."""
+    return sorted({kind.__module__ for kind in public_pipelines()})
 
 
 def package_stub() -> str:
@@ -117,8 +124,8 @@ def package_stub() -> str:
     lines = ["from typing import TYPE_CHECKING", "", "if TYPE_CHECKING:"]
     lines += [f"    from . import {name} as {name}" for name in modules]
     lines += [f"    from .{package._WHERE[name]} import {name} as {name}" for name in sorted(package._WHERE)]
-    listed = "".join(f'    "{name}",\n' for name in package.__all__)
-    return "\n".join([HEADER, *lines, "", "__version__: str", f"__all__ = [\n{listed}]", ""])
+    listed = textwrap.fill(", ".join(f'"{name}"' for name in package.__all__), 114)
+    return "\n".join([HEADER, *lines, "", "__version__: str", "__all__ = [", textwrap.indent(listed, "    "), "]", ""])
 
 
 def values_stub() -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .console import err, out, print_json
+from .options import AllowPickle, Family, Json, PredictionType, Quiet, Variant
 
 EXAMPLES = """
 Examples:
@@ -28,17 +29,13 @@ def convert(
     to: Annotated[str | None, typer.Option(help="single or folder; what OUT's name says where it is left out.")] = None,
     dtype: Annotated[str, typer.Option(help="keep, float32, bfloat16 or float16.")] = "keep",
     max_shard_size: Annotated[str, typer.Option(help="Of a folder's weights: 10GB, 500MB …")] = "10GB",
-    variant: Annotated[str | None, typer.Option(help="The variant of the folder's files: fp16 …")] = None,
+    variant: Variant = None,
     config: Annotated[Path | None, typer.Option(help="A folder with the configs of a single file.")] = None,
-    family: Annotated[
-        str | None, typer.Option(help="Say which family a single file is: sd1, sd2, sdxl, refiner.")
-    ] = None,
-    prediction_type: Annotated[str | None, typer.Option(help="epsilon or v_prediction, where no tensor tells.")] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    family: Family = None,
+    prediction_type: PredictionType = None,
+    allow_pickle: AllowPickle = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Write a checkpoint anew: a folder as a single file in the original layout, or back, every tensor bit for bit."""
     import torch

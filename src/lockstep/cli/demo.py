@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from .console import err, out, print_json
+from .options import Json, Overwrite
 from .pipelines import DEFAULT_MODEL
 from .targets import Targets
 
@@ -21,9 +22,9 @@ PROMPTS = [
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the sheet goes.")] = Path("out/demo.png"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    overwrite: Overwrite = False,
     seed: Annotated[int, typer.Option(help="Picture k has seed + k.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Draw a sheet of pictures for several prompts with the embedded model."""
     from ..media import contact_sheet, kind_named

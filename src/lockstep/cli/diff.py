@@ -10,6 +10,7 @@ import typer
 
 from .console import err, out, print_json
 from .exit_codes import ExitCode
+from .options import AllowPickle
 
 EXAMPLES = """
 Examples:
@@ -25,9 +26,7 @@ def diff(
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     ignore_casts: Annotated[bool, typer.Option("--ignore-casts", help="Another dtype is no difference.")] = False,
     show: Annotated[int, typer.Option(min=0, help="How many tensors of each kind are listed.")] = 8,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
-    ] = False,
+    allow_pickle: AllowPickle = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with every tensor that differs.")] = False,
 ) -> None:
     """Compare two checkpoints tensor by tensor: same, cast, transposed, permuted, scaled, different."""

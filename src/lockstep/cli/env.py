@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from .. import __version__
 from .console import out, print_json
+from .options import Json
 
 PACKAGES = (
     "torch",
@@ -69,7 +68,7 @@ def _processor() -> str:
         return platform.processor() or "unknown"
 
 
-def env(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def env(json: Json = False) -> None:
     """Show the machine, its fast dtype, devices, attention backends and versions."""
     from rich.table import Table
 

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
+from .options import AllowPickle, Family, Json, Overwrite, PredictionType, Quiet, Variant
 from .pipelines import DEFAULT_MODEL, described, file_options, loaded
 from .targets import Targets
 
@@ -102,7 +103,7 @@ def generate(
             "picture.png or video.mp4 where it is left out; numbered where the name is taken.",
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    overwrite: Overwrite = False,
     fps: Annotated[float | None, typer.Option(help="Frames per second of a video.")] = None,
     count: Annotated[
         int, typer.Option("-n", "--count", min=1, help="Pictures or videos per prompt; number k has seed + k.")
@@ -129,16 +130,10 @@ def generate(
     ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
-    variant: Annotated[str | None, typer.Option(help="The variant of the model's files: fp16, non_ema …")] = None,
-    family: Annotated[
-        str | None, typer.Option(help="Of a checkpoint file, where it is not sure: sd1, sd2, sdxl, refiner.")
-    ] = None,
-    prediction_type: Annotated[
-        str | None, typer.Option(help="Of a checkpoint file, where no tensor tells: epsilon or v_prediction.")
-    ] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
-    ] = False,
+    variant: Variant = None,
+    family: Family = None,
+    prediction_type: PredictionType = None,
+    allow_pickle: AllowPickle = False,
     source: Annotated[
         Path | None, typer.Option("--from", help="A file with one prompt a line: all of them, one picture each.")
     ] = None,
@@ -149,8 +144,8 @@ def generate(
             "foot, as coloured characters elsewhere (LOCKSTEP_PICTURES=kitty, iterm, sixel or blocks overrules)."
         ),
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no preview.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Make pictures or videos from words; the manifest inside each file lets `lockstep replay` make it again."""
     of_file = file_options(family, prediction_type, allow_pickle)

@@ -10,6 +10,7 @@ import typer
 from ..errors import NotFoundError
 from .console import err, out, print_json
 from .exit_codes import ExitCode
+from .options import AllowPickle, Json
 
 EXAMPLES = """
 Examples:
@@ -29,10 +30,8 @@ def inspect(
         bool, typer.Option("--health", help="Read every value: NaN, Inf, zeros, duplicates. Takes as long as reading.")
     ] = False,
     family: Annotated[str | None, typer.Option(help="Say which family it is: sd1, sd2, sdxl, refiner.")] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Unpickle a .ckpt, .pt or .bin (tensors only; nothing else is run).")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    allow_pickle: AllowPickle = False,
+    json: Json = False,
 ) -> None:
     """Tell what a checkpoint is, by which evidence, what is in it and what config its shapes imply."""
     from ..loaders.describe import describe, tree

@@ -10,6 +10,7 @@ import typer
 from ..errors import ReplayError, UnknownNameError
 from .console import out, print_json
 from .exit_codes import ExitCode
+from .options import Json, Overwrite
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def replay(
     file: Annotated[Path, typer.Argument(help="A picture or video that Lockstep wrote.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write what was made again.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over what has that name.")] = False,
+    overwrite: Overwrite = False,
     model: Annotated[str | None, typer.Option("--model", "-m", help="Where the model is now, if it has moved.")] = None,
     moved: Annotated[
         list[str] | None,
@@ -29,7 +30,7 @@ def replay(
             "name: style.safetensors=./loras/style.safetensors",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Make a picture or video again and compare every pixel; a lossy file within the tolerance of its format."""
     from ..blocks.manifest import read_manifest

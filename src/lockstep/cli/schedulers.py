@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
-
-import typer
+from typing import Any, NamedTuple
 
 from ..errors import InputError, UnknownNameError
 from .console import out, print_json
+from .options import Json
 
 
 class Choice(NamedTuple):
@@ -68,7 +67,7 @@ def find_scheduler(name: str) -> tuple[Any, dict[str, Any]]:
     return kind, settings
 
 
-def schedulers(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def schedulers(json: Json = False) -> None:
     """List the schedulers that `generate --scheduler` takes."""
     rows = [_row(kind, found) for kind, found in sorted(classes().items())]
     if json:

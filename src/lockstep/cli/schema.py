@@ -10,6 +10,7 @@ from rich.table import Table
 
 from .console import out, print_json
 from .inputs import SECOND_NAMES, can_be_typed
+from .options import Json
 from .pipelines import DEFAULT_MODEL, described
 
 Model = Annotated[str, typer.Argument(help="A folder, a hub id, or an embedded model.")]
@@ -41,7 +42,7 @@ def option_names(name: str) -> list[str]:
 def schema(
     model: Model = DEFAULT_MODEL,
     workflow: Annotated[str | None, typer.Option(help="Only what this workflow takes.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show the inputs of a model's pipeline: types, defaults, and the workflows that read them."""
     from ..errors import UnknownNameError
@@ -71,7 +72,7 @@ def blocks(
     model: Model = DEFAULT_MODEL,
     workflow: Annotated[str | None, typer.Option(help="The blocks of one workflow, choices made.")] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid diagram.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Draw the blocks of a model's pipeline with what each of them reads and makes."""
     tree = described(model).blocks

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ..errors import FileFormatError
+from ..files import json_object
 
 FOLDER_KEY = "lockstep.folder"
 
@@ -35,17 +36,7 @@ def embedded_files(metadata: Mapping[str, Any]) -> dict[str, str]:
 def embedded_json(metadata: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """One of those files as a JSON object; None where it is not there."""
     text = embedded_files(metadata).get(name)
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise FileFormatError(
-            f"The file {name!r} in the metadata {FOLDER_KEY!r} is not valid JSON: {problem}."
-        ) from None
-    if not isinstance(value, dict):
-        raise FileFormatError(f"The file {name!r} in the metadata {FOLDER_KEY!r} has to hold a JSON object.")
-    return value
+    return None if text is None else json_object(text, f"The file {name!r} in the metadata {FOLDER_KEY!r}")
 
 
 def is_inside(name: str) -> bool:

@@ -13,7 +13,7 @@ import torch
 from .. import files
 from ..errors import WeightsError
 from ..files import ITEM_BITS
-from ..models.weights import DTYPE_NAMES, DTYPES, MadeTensor, MappedFiles, StoredTensor, with_variant
+from ..models.weights import DTYPE_NAMES, DTYPES, MadeTensor, MappedFiles, StoredTensor, split, with_variant
 
 BUFFER = 16 * 2**20
 Report = Callable[[int], None]  # told how many bytes of the target were written
@@ -90,20 +90,6 @@ def _write(name: str, tensor: StoredTensor, opened: MappedFiles, dtype: torch.dt
     file.write(value.contiguous().view(-1).view(torch.uint8).numpy().data if value.numel() else b"")
 
 
-def shards(stored: Mapping[str, StoredTensor], dtype: torch.dtype | None, limit: int) -> list[dict[str, StoredTensor]]:
-    """The tensors in groups that fit the limit (a tensor that is larger stands alone)."""
-    groups: list[dict[str, StoredTensor]] = [{}]
-    filled = 0
-    for name, tensor in stored.items():
-        size = num_bytes(tensor, dtype)
-        if groups[-1] and filled + size > limit:
-            groups.append({})
-            filled = 0
-        groups[-1][name] = tensor
-        filled += size
-    return groups
-
-
 def write_weights(
     folder: Path,
     weights_name: str,
@@ -115,7 +101,8 @@ def write_weights(
     variant: str | None = None,
 ) -> None:
     """A model's weights in its folder: one file, or shards with an index."""
-    groups, base = shards(stored, dtype, limit), with_variant(weights_name, variant)
+    groups = split(stored, lambda tensor: num_bytes(tensor, dtype), limit)
+    base = with_variant(weights_name, variant)
     if len(groups) == 1:
         write_safetensors(folder / base, stored, dtype=dtype, report=report)
         return

@@ -19,17 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigError, WeightsError
-from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor
+from ..models.weights import DTYPES, MadeTensor, MappedFiles, Row, StoredTensor
 from . import operations
 from .operations import Operation
 
-Row = Sequence[Any]  # (theirs, ours) or (theirs, ours, operations); each side a name or several
 PLACEHOLDER = re.compile(r"\{(\w+|\*)?\}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError, InputError
+from ..files import json_object
 
 Describe = Callable[[Path], Mapping[str, Any]]  # the manifest of a medium that is written into this folder
 KEY = "lockstep"  # the name of the manifest where a file gives its texts names
@@ -36,12 +37,7 @@ def from_text(text: str | None, path: Path) -> dict[str, Any]:
         raise FileFormatError(
             f"The manifest in {path} has {len(text)} characters; {MAX_LENGTH} are the most it can have."
         )
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise FileFormatError(f"The manifest in {path} is damaged: {problem}.") from None
-    if not isinstance(record, dict):
-        raise FileFormatError(f"The manifest in {path} is damaged: a {type(record).__name__}, not an object.")
+    record = json_object(text, f"The manifest in {path} is damaged: it")
     _check_depth(record, path)
     return record
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
 from .. import attention
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnknownNameError, UnsupportedError
 from ..notes import say_once
 
 
@@ -82,3 +82,19 @@ class AttentionSwitches(nn.Module):
         """Give every attention the processor that it was made with."""
         for module in self._attentions().values():
             module.set_processor(None)
+
+    def check_processor_kwargs(self, argument: str, kwargs: Mapping[str, Any] | None) -> None:
+        """Every key has to be one that the attention processors take: nothing is dropped."""
+        if not kwargs:
+            return
+        owner = type(self).__name__
+        for module in self._attentions().values():
+            known = module.processor_keywords
+            for key in kwargs if known is not None else ():
+                if key == "scale" and key not in known:
+                    raise InputError(
+                        f"{owner}: {argument}['scale'] has no effect here. Set the weight of a LoRA with "
+                        "`set_adapters(names, weights)`, before the call."
+                    )
+                if key not in known:
+                    raise UnknownNameError(f"{argument} key for {owner}", key, known)

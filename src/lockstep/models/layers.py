@@ -93,6 +93,43 @@ class TimestepEmbedding(nn.Module):
         return sample if self.post_act is None else self.post_act(sample)
 
 
+class GEGLU(nn.Module):
+    """Half of a projection gated by the exact GELU of the other half (arXiv:2002.05202)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(width, 2 * hidden)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        hidden_states, gate = self.proj(hidden_states).chunk(2, dim=-1)
+        return hidden_states * F.gelu(gate)
+
+
+class TanhGELU(nn.Module):
+    """A projection and the tanh approximation of GELU (arXiv:1606.08415)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(width, hidden)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return F.gelu(self.proj(hidden_states), approximate="tanh")
+
+
+class FeedForward(nn.Module):
+    """A projection to a larger width (four times, where it is not said) and back; gated, or with a plain GELU."""
+
+    def __init__(self, width: int, hidden: int | None = None, *, gated: bool = True) -> None:
+        super().__init__()
+        hidden = 4 * width if hidden is None else hidden
+        # The published files number these 0 and 2; 1 was a dropout that no published model uses.
+        first = GEGLU(width, hidden) if gated else TanhGELU(width, hidden)
+        self.net = nn.ModuleList([first, nn.Identity(), nn.Linear(hidden, width)])
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.net[2](self.net[0](hidden_states))
+
+
 class ResnetBlock2D(nn.Module):
     """Norm, activation, convolution, twice, around a shortcut; the time embedding enters between (arXiv:2006.11239)."""
 

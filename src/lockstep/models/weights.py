@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -22,6 +22,8 @@ from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError
 from ..files import TensorInfo
 
+T = TypeVar("T")
+Row = tuple[Any, ...]  # of a weight map: (theirs, ours) or (theirs, ours, operations); each side a name or several
 DTYPES = {
     "BOOL": torch.bool, "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32, "I64": torch.int64,
     "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64,
@@ -239,7 +241,7 @@ def save_weights(
     pickled: bool = False,
 ) -> list[Path]:
     """Write the tensors into a folder as one file, or as shards with an index; as a pickle only where that is asked."""
-    shards = _split(tensors, parse_size(max_shard_size))
+    shards = split(tensors, lambda tensor: tensor.nbytes, parse_size(max_shard_size))
     weights_name = pickle_name(weights_name) if pickled else weights_name
     base = with_variant(weights_name, variant)
     stem, _, ending = base.rpartition(".")
@@ -253,7 +255,7 @@ def save_weights(
             save_tensors(plain, folder / name, {"format": "pt"})
     if len(shards) > 1:
         weight_map = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
-        total = sum(t.numel() * t.element_size() for t in tensors.values())
+        total = sum(tensor.nbytes for tensor in tensors.values())
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         files.write_text(
             folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n"
@@ -271,17 +273,18 @@ def save_tensors(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict
             raise OSError(int(said[1]), str(problem)) if said else problem from None
 
 
-def _split(tensors: Mapping[str, torch.Tensor], limit: int) -> list[dict[str, torch.Tensor]]:
-    shards: list[dict[str, torch.Tensor]] = [{}]
+def split(tensors: Mapping[str, T], size_of: Callable[[T], int], limit: int) -> list[dict[str, T]]:
+    """The tensors in groups that fit the limit (a tensor that is larger stands alone)."""
+    groups: list[dict[str, T]] = [{}]
     filled = 0
     for name, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
-        if shards[-1] and filled + size > limit:
-            shards.append({})
+        size = size_of(tensor)
+        if groups[-1] and filled + size > limit:
+            groups.append({})
             filled = 0
-        shards[-1][name] = tensor
+        groups[-1][name] = tensor
         filled += size
-    return shards
+    return groups
 
 
 def remove_earlier(folder: Path, weights_name: str, variant: str | None) -> None:

@@ -38,7 +38,6 @@ class DPMSolverSinglestepScheduler(DPMSolverScheduler):
         self._check_order()
         check_algorithm(type(self).__name__, algorithm, final_sigmas_type, prediction_type)
         self._prepare()
-        self._restart()
 
     def _restart(self) -> None:
         super()._restart()

@@ -121,6 +121,7 @@ class EDMDPMSolverMultistepScheduler(EDMScheduler, MultistepMixin):
     """DPM-Solver++ multistep, plain or as an SDE, where alpha is 1."""
 
     needs_grid = True
+    history = OutputHistory()
 
     @register_to_config
     def __init__(
@@ -136,11 +137,7 @@ class EDMDPMSolverMultistepScheduler(EDMScheduler, MultistepMixin):
         self._check_edm()
         sigmas = self._sigmas_along(torch.linspace(0, 1, num_train_timesteps))
         self.timesteps, self.sigmas = self.precondition_noise(sigmas), torch.cat([sigmas, torch.zeros(1)])
-        self.history = OutputHistory()
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = OutputHistory()
+        self._restart()
 
     def _index_off_grid(self, timestep: float | Tensor) -> int:
         return len(self.timesteps) - 1

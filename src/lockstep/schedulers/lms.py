@@ -26,6 +26,8 @@ class SlopeHistory:
 class LMSDiscreteScheduler(SigmaSpaceScheduler):
     """Adams-Bashforth on an uneven grid, of order four by default."""
 
+    history = SlopeHistory()
+
     @register_to_config
     def __init__(
         self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
@@ -35,10 +37,6 @@ class LMSDiscreteScheduler(SigmaSpaceScheduler):
     ) -> None:  # fmt: skip
         self._build_training_noise()
         self.set_timesteps(num_train_timesteps)
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = SlopeHistory()
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:

@@ -47,7 +47,7 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
     needs_grid = True
     prediction_types = ("epsilon", "sample", "v_prediction", "flow_prediction")
     rounds_karras_timesteps = True
-    history: OutputHistory
+    history = OutputHistory()
 
     def _prepare(self) -> None:
         """What every `__init__` of this family does after checking its own values."""
@@ -60,16 +60,12 @@ class LogSNRScheduler(SigmaGridMixin, VariancePreservingScheduler):
         num_train = self.config.num_train_timesteps
         self.sigmas = torch.from_numpy(training_sigmas(self.alphas_cumprod)[::-1].copy())
         self.timesteps = torch.arange(num_train - 1, -1, -1, dtype=torch.float32)
-        self.history = OutputHistory()
+        self._restart()
 
     @property
     def _respaces_flow(self) -> bool:
         """Whether a respaced grid can be turned into one of flow matching."""
         return False
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = OutputHistory()
 
     def _index_off_grid(self, timestep: float | Tensor) -> int:
         return len(self.timesteps) - 1  # rounding to whole timesteps can lose the one that was asked for

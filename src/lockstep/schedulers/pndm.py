@@ -33,6 +33,7 @@ class PNDMScheduler(TrainedTimestepScheduler):
     """Pseudo linear multistep; `skip_prk_steps` is PLMS, the default of Stable Diffusion 1."""
 
     prediction_types = ("epsilon", "v_prediction")
+    history = PNDMHistory()
 
     @register_to_config
     def __init__(
@@ -45,11 +46,7 @@ class PNDMScheduler(TrainedTimestepScheduler):
         self.final_alpha_cumprod = torch.tensor(1.0) if set_alpha_to_one else self.alphas_cumprod[0]
         self.timesteps = torch.arange(num_train_timesteps - 1, -1, -1)
         self.prk_timesteps = self.plms_timesteps = np.array([], dtype=np.int64)
-        self.history = PNDMHistory()
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = PNDMHistory()
+        self._restart()
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:

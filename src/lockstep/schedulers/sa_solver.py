@@ -38,7 +38,7 @@ def tau_in_the_middle(timestep: Any) -> float:
 class SASolverScheduler(LogSNRScheduler):
     """Predictor and corrector of orders 1 to 4, in x0 (`data_prediction`) or in eps (`noise_prediction`)."""
 
-    history: AdamsHistory
+    history = AdamsHistory()
     add_noise = VariancePreservingScheduler.add_noise  # by the training timestep, not by the place in the grid
 
     @register_to_config
@@ -66,11 +66,6 @@ class SASolverScheduler(LogSNRScheduler):
         self.predict_x0 = algorithm_type == "data_prediction"
         self.tau_func = tau_in_the_middle if tau_func is None else tau_func
         self._prepare()
-        self.history = AdamsHistory()
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = AdamsHistory()
 
     @lays_grid
     def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:

@@ -59,6 +59,7 @@ class SchedulerMixin(ConfigMixin):
     num_inference_steps: int | None = None
     timesteps: Tensor
     sigmas: Tensor
+    history: object = None  # what a run remembers of its steps: an empty one here, which every run begins anew
     _step_index: int | None = None
     _begin_index: int | None = None
 
@@ -153,8 +154,10 @@ class SchedulerMixin(ConfigMixin):
         return run
 
     def _restart(self) -> None:
-        """Forget the place and the history; subclasses that keep a history extend this."""
+        """Forget the place and the history; subclasses that keep more than a history extend this."""
         self._step_index = None
+        if self.history is not None:
+            self.history = type(self.history)()
 
     @property
     def step_index(self) -> int | None:

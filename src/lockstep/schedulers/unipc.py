@@ -34,7 +34,7 @@ class UniPCHistory(OutputHistory):
 class UniPCMultistepScheduler(LogSNRScheduler):
     """UniPC with B(h) = h (bh1) or e^h - 1 (bh2), in x0 or in eps."""
 
-    history: UniPCHistory
+    history = UniPCHistory()
 
     @register_to_config
     def __init__(
@@ -66,15 +66,10 @@ class UniPCMultistepScheduler(LogSNRScheduler):
         if solver_order < 1:
             raise ConfigError(f"UniPCMultistepScheduler: solver_order wants at least 1, got {solver_order}.")
         self._prepare()
-        self.history = UniPCHistory()
 
     @property
     def _respaces_flow(self) -> bool:
         return True
-
-    def _restart(self) -> None:
-        super()._restart()
-        self.history = UniPCHistory()
 
     @lays_grid
     def set_timesteps(

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from fixtures.candle.make_weights import values, write
 from helpers import assert_close, relative_l2, slow
-from lockstep.models.layers import Timesteps
-from lockstep.models.unets.unet_2d_blocks import GEGLU, UpBlock2D
+from lockstep.models.layers import GEGLU, Timesteps
+from lockstep.models.unets.unet_2d_blocks import UpBlock2D
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.schedulers.ddim import DDIMScheduler
 

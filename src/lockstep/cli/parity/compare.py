@@ -51,14 +51,8 @@ def record(
         "run.trace"
     ),
     library: Library = "lockstep",
-    prompt: Prompt = RunRecipe.prompt,
-    negative_prompt: Negative = None,
-    seed: Seed = 0,
-    steps: Steps = 4,
-    guidance_scale: Guidance = None,
-    height: Height = None,
-    width: Width = None,
-    dtype: Dtype = "float32",
+    prompt: Prompt = RunRecipe.prompt, negative_prompt: Negative = None, seed: Seed = 0, steps: Steps = 4,
+    guidance_scale: Guidance = None, height: Height = None, width: Width = None, dtype: Dtype = "float32",
     level: Level = "module+ops",
     keep: Annotated[
         list[str] | None, typer.Option(help="sketch (2 KB a value), full, or PATTERN=full; repeat for more.")
@@ -70,7 +64,7 @@ def record(
         Path | None, typer.Option(help="Of a MODEL.onnx: a .safetensors or .npz file with its inputs by name.")
     ] = None,
     json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run a model once and write down everything it computes, without editing it."""
     if model.endswith(".onnx"):
         return _record_onnx(Path(model), inputs, output, json)
@@ -286,31 +280,21 @@ def prove(
     ] = None,
     reference_library: Annotated[str, typer.Option(help="What runs the reference's folder.")] = "diffusers",
     library: Annotated[str, typer.Option(help="What runs the candidate's folder.")] = "lockstep",
-    prompt: Prompt = RunRecipe.prompt,
-    negative_prompt: Negative = None,
-    seed: Seed = 0,
-    steps: Steps = 4,
-    guidance_scale: Guidance = None,
-    height: Height = None,
-    width: Width = None,
-    dtype: Dtype = "float32",
+    prompt: Prompt = RunRecipe.prompt, negative_prompt: Negative = None, seed: Seed = 0, steps: Steps = 4,
+    guidance_scale: Guidance = None, height: Height = None, width: Width = None, dtype: Dtype = "float32",
     level: Level = "module+ops",
     runs: Floors = DEFAULT_FLOOR,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces, floor and reports.")] = Path(
         "out/parity"
     ),
-    map: Map = None,
-    html: Html = None,
-    junit: Junit = None,
-    json: Json = False,
-    strict: Strict = False,
+    map: Map = None, html: Html = None, junit: Junit = None, json: Json = False, strict: Strict = False,
     rounding: Annotated[
         bool, typer.Option("--rounding", help="Also look for the cause of differences inside the floor.")
     ] = False,
     evaluations: Evaluations = 3000,
     without: Without = None,
     verbose: Verbose = False,
-) -> None:
+) -> None:  # fmt: skip
     """Record both sides, measure the floor, compare, and name the cause: the whole proof in one command."""
     asked = RunRecipe(
         reference, reference_library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level

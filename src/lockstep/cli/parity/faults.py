@@ -39,20 +39,13 @@ def mutate(
     fault: Annotated[str | None, typer.Option(help="Which fault; all are listed if left out.")] = None,
     at: Annotated[str, typer.Option("--at", help="Pattern of module paths; the middle one that fits is taken.")] = "*",
     library: Library = "lockstep",
-    prompt: Prompt = RunRecipe.prompt,
-    seed: Seed = 0,
-    steps: Steps = 2,
-    guidance_scale: Guidance = None,
-    height: Height = None,
-    width: Width = None,
-    dtype: Dtype = "float32",
-    runs: Floors = DEFAULT_FLOOR,
+    prompt: Prompt = RunRecipe.prompt, seed: Seed = 0, steps: Steps = 2, guidance_scale: Guidance = None,
+    height: Height = None, width: Width = None, dtype: Dtype = "float32", runs: Floors = DEFAULT_FLOOR,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for traces, floor and report.")] = Path(
         "out/mutate"
     ),
-    html: Html = None,
-    json: Json = False,
-) -> None:
+    html: Html = None, json: Json = False,
+) -> None:  # fmt: skip
     """Plant one fault in a copy of a model and prove it against the original: is it found where it was planted?"""
     from ...parity.report import to_terminal, write_html
     from ...parity.report.parts import build

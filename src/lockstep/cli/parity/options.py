@@ -11,6 +11,7 @@ import typer
 
 from ...errors import FileFormatError, InputError, NotFoundError
 from ..exit_codes import ExitCode, explained
+from ..options import Json as Json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,7 +46,6 @@ Level = Annotated[str, typer.Option(help="module, or module+ops for the operatio
 Floors = Annotated[
     str, typer.Option("--runs", help="Re-runs of the reference: fp64, ulp, rerun, batch, threads:N, sdpa:math …")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write the report as one self-contained page.")]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Write the report as JUnit XML.")]
 Strict = Annotated[bool, typer.Option("--strict", help="NOISE is a failure too (exit code 10).")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Row = tuple[Any, ...]
+from ..weights import Row
 
 
 def encoder_rows() -> list[Row]:

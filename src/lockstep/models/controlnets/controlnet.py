@@ -19,9 +19,10 @@ from torch.nn import functional as F
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError, UnsupportedError
 from ...outputs import Output, output_or_tuple
+from ..inputs import check_tensor
 from ..unets.unet_2d_condition import UNet2DConditionModel
 from ..unets.unet_2d_config import plan_unet
-from ..unets.unet_2d_encoder import UNet2DEncoder, check_tensor, mask_to_bias
+from ..unets.unet_2d_encoder import UNet2DEncoder, mask_to_bias
 
 Tensor = torch.Tensor
 COPIED_MODULES = ("conv_in", "time_embedding", "class_embedding", "add_embedding", "down_blocks", "mid_block")

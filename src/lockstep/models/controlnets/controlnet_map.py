@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..unets.unet_2d_condition_map import Row, conditions, layers_per_block, middle, way_down
+from ..unets.unet_2d_condition_map import conditions, layers_per_block, middle, way_down
+from ..weights import Row
 
 
 def controlnet_rows(config: Mapping[str, Any]) -> list[Row]:

@@ -33,15 +33,9 @@ class MultiControlNetModel(CalledAsForward):
 
     @output_or_tuple
     def forward(
-        self,
-        sample: Tensor,
-        timestep: Tensor | float | int,
-        encoder_hidden_states: Tensor | None,
-        controlnet_cond: Sequence[Tensor],
-        conditioning_scale: Sequence[float],
-        return_dict: bool = True,
-        **shared: Any,
-    ) -> ControlNetOutput | tuple[tuple[Tensor, ...], Tensor]:
+        self, sample: Tensor, timestep: Tensor | float | int, encoder_hidden_states: Tensor | None,
+        controlnet_cond: Sequence[Tensor], conditioning_scale: Sequence[float], return_dict: bool = True, **shared: Any,
+    ) -> ControlNetOutput | tuple[tuple[Tensor, ...], Tensor]:  # fmt: skip
         """The sum of all residuals: picture k and scale k go to net k."""
         residuals = [
             net(sample, timestep, encoder_hidden_states, picture, scale, return_dict=False, **shared)

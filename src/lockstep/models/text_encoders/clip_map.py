@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Row = tuple[Any, ...]
+from ..weights import Row
+
 LAYER = {
     "ln_1.{}": "layer_norm1.{}",
     "ln_2.{}": "layer_norm2.{}",

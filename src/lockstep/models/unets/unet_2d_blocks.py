@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
-from ..layers import Downsample2D, ResnetBlock2D, Upsample2D
+from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
 Tensor = torch.Tensor
@@ -139,30 +138,6 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
             attention_mask=attention_mask,
             **processor_kwargs,
         )
-
-
-class GEGLU(nn.Module):
-    """Half of a projection gated by the exact GELU of the other half (arXiv:2002.05202)."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.proj = nn.Linear(width, 2 * hidden)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        hidden_states, gate = self.proj(hidden_states).chunk(2, dim=-1)
-        return hidden_states * F.gelu(gate)
-
-
-class FeedForward(nn.Module):
-    """Gated projection to four times the width and back."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        # The published files number these 0 and 2; 1 was a dropout that no published model uses.
-        self.net = nn.ModuleList([GEGLU(width, 4 * width), nn.Identity(), nn.Linear(4 * width, width)])
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.net[2](self.net[0](hidden_states))
 
 
 class BasicTransformerBlock(nn.Module):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-Row = tuple[Any, ...]
+from ..weights import Row
 
 RESNET = {
     "in_layers.0": "norm1",

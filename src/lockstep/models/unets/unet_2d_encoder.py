@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin
 from ...errors import ConfigError, InputError, UnknownNameError
+from ..inputs import check_tensor
 from ..layers import Downsample2D, TimestepEmbedding, Timesteps, get_activation
 from ..modeling import ModelMixin
 from .unet_2d_blocks import CrossAttnDownBlock2D, DownBlock2D, UNetMidBlock2D, UNetMidBlock2DCrossAttn
@@ -21,7 +21,6 @@ from .unet_2d_config import K_DOWN_BLOCKS, UNetPlan
 from .unet_2d_k_blocks import KDownBlock2D
 
 Tensor = torch.Tensor
-COMPUTE_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class FourierTimesteps(nn.Module):
@@ -131,14 +130,9 @@ class UNet2DEncoder(ModelMixin):
             self.mid_block = UNetMidBlock2DCrossAttn(channels[-1], plan.resnet, transformer, scale)
 
     def embed_conditions(
-        self,
-        sample: Tensor,
-        timestep: Tensor | float | int,
-        encoder_hidden_states: Tensor | None,
-        class_labels: Tensor | None,
-        timestep_cond: Tensor | None,
-        added_cond_kwargs: Mapping[str, Tensor] | None,
-    ) -> Tensor:
+        self, sample: Tensor, timestep: Tensor | float | int, encoder_hidden_states: Tensor | None,
+        class_labels: Tensor | None, timestep_cond: Tensor | None, added_cond_kwargs: Mapping[str, Tensor] | None,
+    ) -> Tensor:  # fmt: skip
         """Time, class and pooled text as one vector per sample."""
         timesteps = timestep if isinstance(timestep, Tensor) else torch.tensor([timestep], device=sample.device)
         timesteps = timesteps.to(sample.device).reshape(-1).expand(sample.shape[0])
@@ -204,7 +198,7 @@ class UNet2DEncoder(ModelMixin):
         if timestep_cond is not None and timestep_cond.shape[-1] != wanted:
             raise InputError(f"{owner}: timestep_cond has to be {wanted} wide, got {timestep_cond.shape[-1]}.")
         self.check_attention_mask(owner, attention_mask, sample, encoder_hidden_states)
-        self.check_processor_kwargs(owner, cross_attention_kwargs)
+        self.check_processor_kwargs("cross_attention_kwargs", cross_attention_kwargs)
 
     def check_text(self, owner: str, text: Tensor | None, mask: Tensor | None, sample: Tensor) -> None:
         batch = sample.shape[0]
@@ -284,22 +278,6 @@ class UNet2DEncoder(ModelMixin):
                     counts.add(text_tokens if layer.only_cross_attention else rows * columns)
         return counts
 
-    def check_processor_kwargs(self, owner: str, kwargs: Mapping[str, Any] | None) -> None:
-        """Every key has to be one that the attention processors take: nothing is dropped."""
-        if not kwargs:
-            return
-        for module in self.modules():
-            if not isinstance(module, AttentionModuleMixin) or module.processor_keywords is None:
-                continue
-            for key in kwargs:
-                if key == "scale" and key not in module.processor_keywords:
-                    raise InputError(
-                        f"{owner}: cross_attention_kwargs['scale'] has no effect here. Set the weight of a LoRA with "
-                        "`set_adapters(names, weights)`, before the call."
-                    )
-                if key not in module.processor_keywords:
-                    raise UnknownNameError(f"cross_attention_kwargs key for {owner}", key, module.processor_keywords)
-
 
 def mask_to_bias(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """A mask (1 keep, 0 leave out) as a bias on the scores; -10000 as published, so an all-zero row stays finite."""
@@ -312,21 +290,6 @@ def check_sample(owner: str, sample: Tensor, in_channels: int, weights_dtype: to
         raise InputError(
             f"{owner}: sample has to be (batch, {in_channels}, height, width), got {tuple(sample.shape)}; "
             f"these weights take {in_channels} channels."
-        )
-
-
-def check_tensor(
-    owner: str, name: str, value: Tensor, weights_dtype: torch.dtype, device: torch.device | None = None
-) -> None:
-    """A tensor of the weights' dtype (unless autocast takes care of that) that is where the sample is."""
-    if not isinstance(value, Tensor):
-        raise InputError(f"{owner}: {name} has to be a tensor, got {type(value).__name__}.")
-    if device is not None and value.device != device:
-        raise InputError(f"{owner}: {name} is on {value.device}, the sample is on {device}. Move one of them.")
-    computes = weights_dtype in COMPUTE_DTYPES  # weights stored in another dtype are converted layer by layer
-    if computes and value.dtype != weights_dtype and not torch.is_autocast_enabled(value.device.type):
-        raise InputError(
-            f"{owner}: {name} is {value.dtype}, the weights are {weights_dtype}. Convert one: {name}.to(model.dtype)."
         )
 
 

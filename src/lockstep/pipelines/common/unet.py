@@ -6,12 +6,23 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, BlockView, ModularPipelineBlocks, needs
+from ...blocks import (
+    AutoPipelineBlocks,
+    BlockView,
+    ComponentSpec,
+    ModularPipelineBlocks,
+    SequentialPipelineBlocks,
+    needs,
+)
+from ...models.autoencoders.autoencoder_kl import AutoencoderKL
+from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
+from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
 from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, with_control
 
 Tensor = torch.Tensor
 
@@ -135,3 +146,13 @@ class AutoPredict(AutoPipelineBlocks):
     block_classes = [PredictWithControl, PredictWithUNet]
     block_names = ["with_control", "plain"]
     block_trigger_inputs = ["control_image", None]
+
+
+class UNetPipelineBlocks(SequentialPipelineBlocks):
+    """What the families of UNets have in common: who plays which role, and what they can be asked for."""
+
+    roles = {
+        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
+        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
+    }
+    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)

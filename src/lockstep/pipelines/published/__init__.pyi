@@ -30,7 +30,17 @@ from lockstep.pipelines.published.table import AUTO, PUBLISHED
 from lockstep.pipelines.stable_diffusion.depth import DepthEstimator
 from lockstep.pipelines.stable_diffusion.depth import PictureReader
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
+from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionNpOutput
+from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionPilOutput
+from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionPtOutput
+from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionSharedInputs
+from lockstep.pipelines.stable_diffusion.pipeline import _StableDiffusionSharedParts
 from lockstep.pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline
+from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLNpOutput
+from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLPilOutput
+from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLPtOutput
+from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLSharedInputs
+from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLSharedParts
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from numpy import ndarray
@@ -46,72 +56,25 @@ import torch
 
 def __getattr__(name: str) -> Any:
     ...
-class _StableDiffusionImg2ImgInputs(TypedDict, total=False):
-    clip_skip: int | None
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
 
-class _StableDiffusionImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
-class _StableDiffusionImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -121,71 +84,25 @@ class StableDiffusionImg2ImgPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.8, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionInpaintInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    clip_skip: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['inpainting'] | None
 
-class _StableDiffusionInpaintParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
-class _StableDiffusionInpaintPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionInpaintNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionInpaintPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionInpaintParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInpaintPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionInpaintPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionInpaintNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionInpaintPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -195,77 +112,28 @@ class StableDiffusionInpaintPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInpaintInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionControlNetInputs(TypedDict, total=False):
-    clip_skip: int | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['controlnet_text2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionControlNetParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
+class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
-class _StableDiffusionControlNetPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionControlNetPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionControlNetNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionControlNetPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -275,79 +143,29 @@ class StableDiffusionControlNetPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionControlNetImg2ImgInputs(TypedDict, total=False):
-    clip_skip: int | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 0.8
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['controlnet_image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionControlNetImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
+class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
-class _StableDiffusionControlNetImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionControlNetImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionControlNetImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionControlNetImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -357,79 +175,29 @@ class StableDiffusionControlNetImg2ImgPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionControlNetInpaintInputs(TypedDict, total=False):
-    clip_skip: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 0.5
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['controlnet_inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_inpainting'] | None
 
-class _StableDiffusionControlNetInpaintParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
+class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
-class _StableDiffusionControlNetInpaintPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetInpaintNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionControlNetInpaintPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionControlNetInpaintParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionControlNetInpaintPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionControlNetInpaintPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionControlNetInpaintNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionControlNetInpaintPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -439,72 +207,26 @@ class StableDiffusionControlNetInpaintPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionControlNetInpaintInputs]) -> Iterator[Event]: ...
 
-class _LatentConsistencyModelInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    clip_skip: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['text2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _LatentConsistencyModelParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
-class _LatentConsistencyModelPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _LatentConsistencyModelNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _LatentConsistencyModelPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class LatentConsistencyModelPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_LatentConsistencyModelParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _LatentConsistencyModelPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _LatentConsistencyModelNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _LatentConsistencyModelPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -514,74 +236,26 @@ class LatentConsistencyModelPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 4, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelInputs]) -> Iterator[Event]: ...
 
-class _LatentConsistencyModelImg2ImgInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    clip_skip: int | None
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None; height: int | None; width: int | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
 
-class _LatentConsistencyModelImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
-class _LatentConsistencyModelImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _LatentConsistencyModelImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _LatentConsistencyModelImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_LatentConsistencyModelImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LatentConsistencyModelImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _LatentConsistencyModelImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _LatentConsistencyModelImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _LatentConsistencyModelImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -591,85 +265,25 @@ class LatentConsistencyModelImg2ImgPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 4, strength: float = 0.8, original_inference_steps: int | None = None, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 8.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LatentConsistencyModelImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLImg2ImgInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionXLImg2ImgInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None; height: int | None
+    width: int | None; workflow: Literal['image2image'] | None
 
-class _StableDiffusionXLImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
+class _StableDiffusionXLImg2ImgParts(_StableDiffusionXLSharedParts, total=False):
+    ...
 
 class _StableDiffusionXLImg2ImgPartsAndHub(_StableDiffusionXLImg2ImgParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -679,83 +293,25 @@ class StableDiffusionXLImg2ImgPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.3, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLInpaintInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionXLInpaintInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     workflow: Literal['inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionXLInpaintParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
+class _StableDiffusionXLInpaintParts(_StableDiffusionXLSharedParts, total=False):
+    ...
 
 class _StableDiffusionXLInpaintPartsAndHub(_StableDiffusionXLInpaintParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLInpaintPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLInpaintNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLInpaintPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLInpaintParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInpaintPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLInpaintPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLInpaintNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLInpaintPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -765,90 +321,27 @@ class StableDiffusionXLInpaintPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float = 7.5, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInpaintInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLControlNetInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionXLControlNetInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     workflow: Literal['controlnet_text2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionXLControlNetParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
+class _StableDiffusionXLControlNetParts(_StableDiffusionXLSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
 
 class _StableDiffusionXLControlNetPartsAndHub(_StableDiffusionXLControlNetParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLControlNetPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLControlNetPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLControlNetNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLControlNetPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -858,94 +351,28 @@ class StableDiffusionXLControlNetPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLControlNetImg2ImgInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 0.8
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    denoising_start: float | None
-    denoising_end: float | None
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['controlnet_image2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionXLControlNetImg2ImgInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    denoising_start: float | None; denoising_end: float | None; workflow: Literal['controlnet_image2image'] | None
 
-class _StableDiffusionXLControlNetImg2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
+class _StableDiffusionXLControlNetImg2ImgParts(_StableDiffusionXLSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
 
 class _StableDiffusionXLControlNetImg2ImgPartsAndHub(_StableDiffusionXLControlNetImg2ImgParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLControlNetImg2ImgPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetImg2ImgNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetImg2ImgPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetImg2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetImg2ImgPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLControlNetImg2ImgPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLControlNetImg2ImgNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLControlNetImg2ImgPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -955,92 +382,28 @@ class StableDiffusionXLControlNetImg2ImgPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetImg2ImgInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLControlNetInpaintInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['controlnet_inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionXLControlNetInpaintInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
+    controlnet_conditioning_scale: float | Sequence[float]; control_guidance_start: float | Sequence[float]
+    control_guidance_end: float | Sequence[float]; guess_mode: bool
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    masked_image_latents: torch.Tensor | None; workflow: Literal['controlnet_inpainting'] | None
 
-class _StableDiffusionXLControlNetInpaintParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
+class _StableDiffusionXLControlNetInpaintParts(_StableDiffusionXLSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
 
 class _StableDiffusionXLControlNetInpaintPartsAndHub(_StableDiffusionXLControlNetInpaintParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLControlNetInpaintPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetInpaintNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLControlNetInpaintPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLControlNetInpaintParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLControlNetInpaintPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLControlNetInpaintPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLControlNetInpaintNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLControlNetInpaintPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -1050,74 +413,27 @@ class StableDiffusionXLControlNetInpaintPipeline(StableDiffusionXLPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.9999, num_inference_steps: int = 50, denoising_start: float | None = None, denoising_end: float | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLControlNetInpaintInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionInstructPix2PixInputs(TypedDict, total=False):
-    clip_skip: int | None
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; height: int | None; width: int | None
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['editing'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionInstructPix2PixParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
 
-class _StableDiffusionInstructPix2PixPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionInstructPix2PixNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionInstructPix2PixPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionInstructPix2PixParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionInstructPix2PixPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionInstructPix2PixPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -1127,85 +443,25 @@ class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 100, guidance_scale: float | None = None, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInstructPix2PixInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionXLInstructPix2PixInputs(TypedDict, total=False):
-    clip_skip: int | None
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionXLInstructPix2PixInputs(_StableDiffusionXLSharedInputs, total=False):
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     workflow: Literal['editing'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionXLInstructPix2PixParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    force_zeros_for_empty_prompt: bool
+class _StableDiffusionXLInstructPix2PixParts(_StableDiffusionXLSharedParts, total=False):
     is_cosxl_edit: bool
-    requires_aesthetics_score: bool
 
 class _StableDiffusionXLInstructPix2PixPartsAndHub(_StableDiffusionXLInstructPix2PixParts, HubArguments, total=False): ...
 
-class _StableDiffusionXLInstructPix2PixPilOutput(PipelineOutput):
-    images: list[Image]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLInstructPix2PixNpOutput(PipelineOutput):
-    images: ndarray
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionXLInstructPix2PixPtOutput(PipelineOutput):
-    images: torch.Tensor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    force_zeros_for_empty_prompt: bool
-    is_cosxl_edit: bool
-    requires_aesthetics_score: bool
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLInstructPix2PixParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['editing'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLInstructPix2PixPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLInstructPix2PixPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> _StableDiffusionXLPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -1214,77 +470,29 @@ class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, num_inference_steps: int = 100, denoising_end: float | None = None, guidance_scale: float = 5.0, image_guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInstructPix2PixInputs]) -> Iterator[Event]: ...
+    is_cosxl_edit: bool
 
-class _StableDiffusionUpscaleInputs(TypedDict, total=False):
-    clip_skip: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['upscaling'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
+    long_prompts: Literal['pieces', 'cut']; workflow: Literal['upscaling'] | None
 
-class _StableDiffusionUpscaleParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    low_res_scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
-    max_noise_level: int
+class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
+    low_res_scheduler: SchedulerMixin | None; safety_checker: StableDiffusionSafetyChecker | None
+    feature_extractor: CLIPImageProcessor | None; max_noise_level: int
 
 class _StableDiffusionUpscalePartsAndHub(_StableDiffusionUpscaleParts, HubArguments, total=False): ...
 
-class _StableDiffusionUpscalePilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionUpscaleNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
-class _StableDiffusionUpscalePtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-
 class StableDiffusionUpscalePipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    low_res_scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
-    max_noise_level: int
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionUpscaleParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionUpscalePartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscalePilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscaleNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionUpscalePtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> _StableDiffusionPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> tuple[Any, ...]: ...
     @overload
@@ -1293,36 +501,15 @@ class StableDiffusionUpscalePipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, noise_level: int = 20, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionUpscaleInputs]) -> Iterator[Event]: ...
+    low_res_scheduler: SchedulerMixin; max_noise_level: int
 
-class _StableDiffusionLatentUpscaleInputs(TypedDict, total=False):
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
-    workflow: Literal['upscaling'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
+class _StableDiffusionLatentUpscaleInputs(_StableDiffusionSharedInputs, total=False):
+    height: int | None; width: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    sigmas: torch.Tensor | Sequence[float] | None; pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None; workflow: Literal['upscaling'] | None
 
-class _StableDiffusionLatentUpscaleParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    scheduler: SchedulerMixin | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    unet: UNet2DConditionModel | None
+class _StableDiffusionLatentUpscaleParts(_StableDiffusionSharedParts, total=False):
+    ...
 
 class _StableDiffusionLatentUpscalePartsAndHub(_StableDiffusionLatentUpscaleParts, HubArguments, total=False): ...
 
@@ -1339,12 +526,6 @@ class _StableDiffusionLatentUpscalePtOutput(PipelineOutput):
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
-    unet: UNet2DConditionModel
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionLatentUpscaleParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['upscaling'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionLatentUpscalePartsAndHub]) -> Self: ...
@@ -1363,38 +544,14 @@ class StableDiffusionLatentUpscalePipeline(StableDiffusionPipeline):
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., num_inference_steps: int = 75, guidance_scale: float = 9.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionLatentUpscaleInputs]) -> Iterator[Event]: ...
 
-class _StableDiffusionDepth2ImgInputs(TypedDict, total=False):
-    clip_skip: int | None
-    height: int | None
-    width: int | None
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
-    sigmas: torch.Tensor | Sequence[float] | None
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False):
+    clip_skip: int | None; height: int | None; width: int | None
+    timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
     workflow: Literal['depth2image'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionDepth2ImgParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    depth_estimator: DepthEstimator | None
-    feature_extractor: PictureReader | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
+class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
+    depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None
 
 class _StableDiffusionDepth2ImgPartsAndHub(_StableDiffusionDepth2ImgParts, HubArguments, total=False): ...
 
@@ -1411,14 +568,6 @@ class _StableDiffusionDepth2ImgPtOutput(PipelineOutput):
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    depth_estimator: DepthEstimator
-    feature_extractor: PictureReader
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionDepth2ImgParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['depth2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionDepth2ImgPartsAndHub]) -> Self: ...
@@ -1436,6 +585,7 @@ class StableDiffusionDepth2ImgPipeline(StableDiffusionPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., depth_map: torch.Tensor | None = None, strength: float = 0.8, num_inference_steps: int = 50, guidance_scale: float | None = None, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionDepth2ImgInputs]) -> Iterator[Event]: ...
+    depth_estimator: DepthEstimator; feature_extractor: PictureReader
 
 class AutoPipelineForText2Image(AutoPipeline):
     ...

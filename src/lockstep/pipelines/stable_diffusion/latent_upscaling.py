@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import interpolate
 
-from ...blocks import BlockView, InputParam, OutputParam, SequentialPipelineBlocks, needs
+from ...blocks import BlockView, InputParam, SequentialPipelineBlocks, needs
 from ...errors import InputError
 from ...guiders import Condition
 from ..common.beside import PrepareLatentsBeside

@@ -43,76 +43,49 @@ from typing import Unpack
 from typing import overload
 import torch
 
-class _StableDiffusionInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    clip_skip: int | None
+class _StableDiffusionSharedInputs(TypedDict, total=False):
+    num_images_per_prompt: int; guidance_rescale: float; eta: float
+    generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool
+    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool
+
+class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; clip_skip: int | None
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
-    strength: float | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+    strength: float | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    cross_attention_kwargs: dict[str, Any] | None; masked_image_latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
+class _StableDiffusionSharedParts(TypedDict, total=False):
+    guider: BaseGuidance | None; unet: UNet2DConditionModel | None; tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None; vae: AutoencoderKL | AutoencoderTiny | None; scheduler: SchedulerMixin | None
+
+class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    safety_checker: StableDiffusionSafetyChecker | None
-    feature_extractor: CLIPImageProcessor | None
+    safety_checker: StableDiffusionSafetyChecker | None; feature_extractor: CLIPImageProcessor | None
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
 
 class _StableDiffusionPilOutput(PipelineOutput):
-    images: list[Image]
-    nsfw_content_detected: list[bool]
+    images: list[Image]; nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionNpOutput(PipelineOutput):
-    images: ndarray
-    nsfw_content_detected: list[bool]
+    images: ndarray; nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class _StableDiffusionPtOutput(PipelineOutput):
-    images: torch.Tensor
-    nsfw_content_detected: list[bool]
+    images: torch.Tensor; nsfw_content_detected: list[bool]
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    safety_checker: StableDiffusionSafetyChecker
-    feature_extractor: CLIPImageProcessor
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionPartsAndHub]) -> Self: ...
@@ -130,5 +103,8 @@ class StableDiffusionPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionInputs]) -> Iterator[Event]: ...
+    guider: BaseGuidance; unet: UNet2DConditionModel; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel
+    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin; safety_checker: StableDiffusionSafetyChecker; feature_extractor: CLIPImageProcessor
     def encode_prompt(self, prompt: str | list[str] | None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
         ...

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import torch
 
-from ...blocks import BlockView, ComponentSpec, SequentialPipelineBlocks, needs
+from ...blocks import BlockView, needs
 from ...guiders import Condition
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
-from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ..common.control import CONTROL, AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.painting import AutoPasteCrop, StartPainting
 from ..common.start import StartFromImage, StartFromNoise
-from ..common.unet import AutoPredict, EmbedGuidance, PredictWithControl, PredictWithUNet, SetUNetGuidance
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, with_control
+from ..common.unet import (
+    AutoPredict,
+    EmbedGuidance,
+    PredictWithControl,
+    PredictWithUNet,
+    SetUNetGuidance,
+    UNetPipelineBlocks,
+)
+from ..common.workflows import AutoStart
 from .before_denoise import (
     AddNoiseUnlessStarted,
     AutoDescribeSizes,
@@ -56,14 +60,10 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
     inputs = [*PredictXL.inputs, *CONTROL]
 
 
-class StableDiffusionXLBlocks(SequentialPipelineBlocks):
+class StableDiffusionXLBlocks(UNetPipelineBlocks):
     """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
-    roles = {
-        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
     block_classes = {
         "guidance": SetUNetGuidance,
         "text_encoder": EncodePrompt,
@@ -82,4 +82,3 @@ class StableDiffusionXLBlocks(SequentialPipelineBlocks):
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images"]
-    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)

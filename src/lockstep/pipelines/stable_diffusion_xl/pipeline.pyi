@@ -40,61 +40,37 @@ from typing import Unpack
 from typing import overload
 import torch
 
-class _StableDiffusionXLInputs(TypedDict, total=False):
-    negative_prompt: str | Sequence[str] | None
-    negative_prompt_2: str | Sequence[str] | None
-    clip_skip: int | None
+class _StableDiffusionXLSharedInputs(TypedDict, total=False):
+    clip_skip: int | None; num_images_per_prompt: int; original_size: tuple[int, int] | None
+    target_size: tuple[int, int] | None; crops_coords_top_left: tuple[int, int]
+    negative_original_size: tuple[int, int] | None; negative_target_size: tuple[int, int] | None
+    negative_crops_coords_top_left: tuple[int, int]; aesthetic_score: float; negative_aesthetic_score: float
+    guidance_rescale: float; eta: float; generator: torch.Generator | Sequence[torch.Generator] | None
+    cross_attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
+    negative_prompt_embeds: torch.Tensor | None; pooled_prompt_embeds: torch.Tensor | None
+    negative_pooled_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
+    long_prompts: Literal['pieces', 'cut']; batch_guidance: bool; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
+
+class _StableDiffusionXLInputs(_StableDiffusionXLSharedInputs, total=False):
+    negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
-    strength: float | None
-    padding_mask_crop: int | None
-    controlnet_conditioning_scale: float | Sequence[float]  # 1.0
-    control_guidance_start: float | Sequence[float]  # 0.0
-    control_guidance_end: float | Sequence[float]  # 1.0
-    guess_mode: bool  # False
-    num_images_per_prompt: int  # 1
-    original_size: tuple[int, int] | None
-    target_size: tuple[int, int] | None
-    crops_coords_top_left: tuple[int, int]  # (0, 0)
-    negative_original_size: tuple[int, int] | None
-    negative_target_size: tuple[int, int] | None
-    negative_crops_coords_top_left: tuple[int, int]  # (0, 0)
-    aesthetic_score: float  # 6.0
-    negative_aesthetic_score: float  # 2.5
-    guidance_scale: float | None
-    guidance_rescale: float  # 0.0
-    eta: float  # 0.0
-    denoising_start: float | None
-    generator: torch.Generator | Sequence[torch.Generator] | None
-    cross_attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None
-    pooled_prompt_embeds: torch.Tensor | None
-    negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None
-    masked_image_latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']  # 'pieces'
-    batch_guidance: bool  # True
-    seed: int | list[int] | None
+    strength: float | None; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
+    guidance_scale: float | None; denoising_start: float | None; masked_image_latents: torch.Tensor | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool  # False
 
-class _StableDiffusionXLParts(TypedDict, total=False):
-    guider: BaseGuidance | None
-    unet: UNet2DConditionModel | None
-    tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None
-    tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None
+class _StableDiffusionXLSharedParts(TypedDict, total=False):
+    guider: BaseGuidance | None; unet: UNet2DConditionModel | None; tokenizer: CLIPTokenizer | None
+    text_encoder: CLIPTextModel | None; tokenizer_2: CLIPTokenizer | None
+    text_encoder_2: CLIPTextModelWithProjection | None; vae: AutoencoderKL | AutoencoderTiny | None
+    scheduler: SchedulerMixin | None; force_zeros_for_empty_prompt: bool; requires_aesthetics_score: bool
+
+class _StableDiffusionXLParts(_StableDiffusionXLSharedParts, total=False):
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
 
 class _StableDiffusionXLPartsAndHub(_StableDiffusionXLParts, HubArguments, total=False): ...
 
@@ -111,19 +87,7 @@ class _StableDiffusionXLPtOutput(PipelineOutput):
     __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionXLPipeline(PicturePipeline):
-    guider: BaseGuidance
-    unet: UNet2DConditionModel
-    tokenizer: CLIPTokenizer
-    text_encoder: CLIPTextModel
-    tokenizer_2: CLIPTokenizer
-    text_encoder_2: CLIPTextModelWithProjection
-    controlnet: ControlNetModel | MultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
-    force_zeros_for_empty_prompt: bool
-    requires_aesthetics_score: bool
-    __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-    __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+    __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusionXLParts]) -> None: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusionXLPartsAndHub]) -> Self: ...
@@ -141,5 +105,9 @@ class StableDiffusionXLPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionXLInputs]) -> Any: ...
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, denoising_end: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusionXLInputs]) -> Iterator[Event]: ...
+    guider: BaseGuidance; unet: UNet2DConditionModel; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel
+    tokenizer_2: CLIPTokenizer; text_encoder_2: CLIPTextModelWithProjection
+    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
+    scheduler: SchedulerMixin; force_zeros_for_empty_prompt: bool; requires_aesthetics_score: bool
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, negative_prompt_2: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
         ...

@@ -8,33 +8,23 @@ import numpy as np
 
 from ....errors import InputError, UnknownNameError
 
-COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (222, 36, 40),
-    "orange": (246, 132, 24),
-    "yellow": (252, 208, 36),
-    "green": (52, 164, 66),
-    "blue": (40, 104, 222),
-    "purple": (138, 66, 200),
-    "pink": (244, 118, 178),
-    "brown": (128, 80, 44),
-    "gray": (136, 136, 140),
-    "black": (44, 44, 48),
-    "turquoise": (32, 186, 178),
+Colour = tuple[int, int, int]
+# Of an object, and of a background: paler, so that the object stands out; black stays black.
+TONES: dict[str, tuple[Colour, Colour]] = {
+    "red": ((222, 36, 40), (228, 92, 88)),
+    "orange": ((246, 132, 24), (250, 172, 92)),
+    "yellow": ((252, 208, 36), (253, 226, 122)),
+    "green": ((52, 164, 66), (128, 202, 128)),
+    "blue": ((40, 104, 222), (116, 170, 240)),
+    "purple": ((138, 66, 200), (178, 136, 224)),
+    "pink": ((244, 118, 178), (250, 186, 212)),
+    "brown": ((128, 80, 44), (156, 118, 88)),
+    "gray": ((136, 136, 140), (176, 176, 180)),
+    "black": ((44, 44, 48), (30, 30, 34)),
+    "turquoise": ((32, 186, 178), (124, 216, 210)),
 }
-# Paler than the object colours, so that the object stands out; black stays black.
-BACKGROUNDS: dict[str, tuple[int, int, int]] = {
-    "red": (228, 92, 88),
-    "orange": (250, 172, 92),
-    "yellow": (253, 226, 122),
-    "green": (128, 202, 128),
-    "blue": (116, 170, 240),
-    "purple": (178, 136, 224),
-    "pink": (250, 186, 212),
-    "brown": (156, 118, 88),
-    "gray": (176, 176, 180),
-    "black": (30, 30, 34),
-    "turquoise": (124, 216, 210),
-}
+COLOURS: dict[str, Colour] = {name: of_object for name, (of_object, _) in TONES.items()}
+BACKGROUNDS: dict[str, Colour] = {name: of_background for name, (_, of_background) in TONES.items()}
 WHITE = (255, 255, 255)
 NEUTRALS = ("black", "gray", "white")
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)

@@ -1,0 +1,32 @@
+"""Rotary position embeddings (RoFormer, arXiv:2104.09864) over several axes: time or index, row, column.
+
+Axes: L tokens, K width of a head. A table is a pair of cosines and sines, LK each, in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+Tensor = torch.Tensor
+Table = tuple[Tensor, Tensor]
+
+
+def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000.0) -> Table:
+    """Cosines and sines for positions (tokens, axes); axis i turns `widths[i]` of a head's numbers, pair by pair."""
+    exact = torch.float32 if positions.device.type == "mps" else torch.float64
+    angles = []
+    for axis, width in enumerate(widths):
+        frequencies = 1.0 / theta ** (torch.arange(0, width, 2, dtype=exact, device=positions.device) / width)
+        angles.append(torch.outer(positions[:, axis].to(exact), frequencies))
+    pairs = torch.cat(angles, dim=1).repeat_interleave(2, dim=1)
+    return pairs.cos().float(), pairs.sin().float()
+
+
+def rotate(x_BLHK: Tensor, table: Table) -> Tensor:
+    """Turn each pair of neighbouring numbers (2i, 2i + 1) by its angle, in fp32."""
+    cos, sin = (part[None, :, None, :].to(x_BLHK.device) for part in table)
+    even, odd = x_BLHK.unflatten(-1, (-1, 2)).unbind(-1)
+    turned = torch.stack([-odd, even], dim=-1).flatten(3)
+    return (x_BLHK.float() * cos + turned.float() * sin).to(x_BLHK.dtype)

@@ -1,0 +1,256 @@
+"""The transformers of Flux and Stable Diffusion 3 beside diffusers' with the same weights."""
+
+import json
+from pathlib import Path
+
+import diffusers
+import pytest
+import torch
+
+from helpers import assert_close, relative_l2
+from lockstep import FluxTransformer2DModel, SD3Transformer2DModel
+from lockstep.errors import ConfigError, InputError
+from models.testing import (
+    AttentionTesterMixin,
+    BaseModelTesterConfig,
+    LoraTesterMixin,
+    MemoryTesterMixin,
+    ModelTesterMixin,
+    TorchCompileTesterMixin,
+    TrainingTesterMixin,
+)
+
+PUBLISHED = Path(__file__).parents[2] / "fixtures" / "transformer_configs"
+FLUX = {
+    "in_channels": 8, "num_layers": 2, "num_single_layers": 3, "attention_head_dim": 12, "num_attention_heads": 2,
+    "joint_attention_dim": 16, "pooled_projection_dim": 10, "axes_dims_rope": (4, 4, 4),
+}  # fmt: skip
+SD3 = {
+    "sample_size": 8, "in_channels": 4, "out_channels": 4, "num_layers": 3, "attention_head_dim": 8,
+    "num_attention_heads": 2, "joint_attention_dim": 16, "caption_projection_dim": 16, "pooled_projection_dim": 10,
+    "pos_embed_max_size": 12,
+}  # fmt: skip
+FLUX_CONFIGS = {
+    "schnell": FLUX,
+    "dev": {**FLUX, "guidance_embeds": True},
+    "Fill": {**FLUX, "in_channels": 24, "out_channels": 8, "guidance_embeds": True},
+    "more axes than places": {**FLUX, "axes_dims_rope": (2, 6, 4), "num_single_layers": 1},
+}
+SD3_CONFIGS = {
+    "3 medium": SD3,
+    "3.5 large": {**SD3, "qk_norm": "rms_norm"},
+    "3.5 medium": {**SD3, "qk_norm": "rms_norm", "dual_attention_layers": (0, 1)},
+    "every layer dual": {**SD3, "dual_attention_layers": (0, 1, 2)},
+}
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def flux_inputs(config, batch=2, rows=3, columns=5, text=6):
+    """A picture of rows × columns tokens; odd sizes, other places than 0 for the text too."""
+    ids = torch.zeros(rows, columns, 3)
+    ids[..., 1] += torch.arange(rows)[:, None]
+    ids[..., 2] += torch.arange(columns)[None]
+    inputs = {
+        "hidden_states": drawn(batch, rows * columns, config["in_channels"]),
+        "encoder_hidden_states": drawn(batch, text, config["joint_attention_dim"], seed=1),
+        "pooled_projections": drawn(batch, config["pooled_projection_dim"], seed=2),
+        "timestep": torch.linspace(0.2, 0.9, batch),
+        "img_ids": ids.flatten(0, 1),
+        "txt_ids": torch.zeros(text, 3),
+    }
+    if config.get("guidance_embeds"):
+        inputs["guidance"] = torch.full((batch,), 3.5)
+    return inputs
+
+
+def sd3_inputs(config, batch=2, rows=6, columns=10, text=5):
+    return {
+        "hidden_states": drawn(batch, config["in_channels"], rows, columns),
+        "encoder_hidden_states": drawn(batch, text, config["joint_attention_dim"], seed=1),
+        "pooled_projections": drawn(batch, config["pooled_projection_dim"], seed=2),
+        "timestep": torch.linspace(200.0, 900.0, batch),
+    }
+
+
+CASES = [
+    *[(FluxTransformer2DModel, diffusers.FluxTransformer2DModel, c, flux_inputs) for c in FLUX_CONFIGS.values()],
+    *[(SD3Transformer2DModel, diffusers.SD3Transformer2DModel, c, sd3_inputs) for c in SD3_CONFIGS.values()],
+]
+NAMES = [*FLUX_CONFIGS, *SD3_CONFIGS]
+
+
+def sides(kind, reference, config, seed=0):
+    """Both models with the same random weights."""
+
+    class Config(BaseModelTesterConfig):
+        model_class = kind
+
+        def init_dict(self):
+            return config
+
+    ours, theirs = Config().model(seed), reference(**config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    return ours, theirs
+
+
+def outputs_of_modules(model, inputs):
+    """What each module gave, by its path; blocks, norms, attentions, layers."""
+    seen, handles = {}, []
+    for path, module in model.named_modules():
+        handles.append(module.register_forward_hook(lambda m, a, out, path=path: seen.__setitem__(path, out)))
+    model(**inputs)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def flat(output):
+    if isinstance(output, torch.Tensor):
+        return [output]
+    return [] if output is None else [tensor for part in output for tensor in flat(part)]
+
+
+@pytest.mark.parametrize(("kind", "reference", "config", "inputs"), CASES, ids=NAMES)
+def test_every_module_and_gradient(kind, reference, config, inputs):
+    ours, theirs = sides(kind, reference, config)
+    mine, wanted = (outputs_of_modules(side, inputs(config)) for side in (ours, theirs))
+    compared = 0
+    for path, output in mine.items():
+        if not path or path not in wanted:
+            continue
+        for index, (got, other) in enumerate(zip(flat(output), flat(wanted[path]), strict=True)):
+            if got.shape != other.shape:  # theirs has the heads before the tokens
+                other = other.transpose(1, 2)
+            assert_close(got, other, 1e-5, f"{path} [{index}]")
+            compared += 1
+    blocks = [path for path in mine if "blocks." in path and path.count(".") == 1]
+    assert len(blocks) == len([path for path in wanted if path in blocks]) > 0
+    assert compared > 20 * len(blocks)
+    weights = torch.linspace(-1, 1, mine[""][0].numel()).view_as(mine[""][0])
+    for seen in (mine, wanted):
+        assert_close(seen[""][0], wanted[""][0], 1e-5, "output")
+        (seen[""][0] * weights).sum().backward()
+    others = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        if others[name].grad is None or float(others[name].grad.norm()) < 1e-4:  # a bias that moves all keys alike
+            continue
+        assert_close(parameter.grad, others[name].grad, 1e-4, f"gradient of {name}")
+
+
+@pytest.mark.parametrize("residuals", [1, 2, 3])
+def test_residuals_of_a_controlnet(residuals):
+    ours, theirs = sides(*CASES[1][:3])
+    inputs = flux_inputs(FLUX_CONFIGS["dev"])
+    parts = [drawn(2, 15, 24, seed=k) for k in range(residuals)]
+    for more in (
+        {"controlnet_block_samples": parts},
+        {"controlnet_single_block_samples": parts},
+        {"controlnet_block_samples": parts, "controlnet_blocks_repeat": True},
+    ):
+        with torch.no_grad():
+            assert_close(ours(**inputs, **more)[0], theirs(**inputs, **more)[0])
+    ours, theirs = sides(SD3Transformer2DModel, diffusers.SD3Transformer2DModel, SD3)
+    inputs, parts = sd3_inputs(SD3), [drawn(2, 15, 16, seed=k) for k in range(residuals)]
+    for more in ({"block_controlnet_hidden_states": parts}, {"skip_layers": [1]}, {"skip_layers": [0, 1]}):
+        with torch.no_grad():
+            assert_close(ours(**inputs, **more)[0], theirs(**inputs, **more)[0])
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.json")), ids=lambda path: path.stem)
+def test_names_and_shapes_of_published_configs(path):
+    config = json.loads(path.read_text())
+    kind = config["_class_name"]
+    import lockstep
+
+    ours = getattr(lockstep, kind).on_meta(config)
+    with torch.device("meta"):
+        theirs = getattr(diffusers, kind).from_config(config)
+    shapes = [{name: tuple(t.shape) for name, t in side.state_dict().items()} for side in (ours, theirs)]
+    assert shapes[0] == shapes[1]
+
+
+def test_the_table_of_positions_is_the_published_one():
+    for config in ({**SD3, "pos_embed_max_size": 24, "sample_size": 32}, SD3):
+        ours, theirs = SD3Transformer2DModel(**config), diffusers.SD3Transformer2DModel(**config)
+        assert torch.equal(ours.pos_embed.pos_embed, theirs.pos_embed.pos_embed)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("kind", "reference", "config", "inputs"), CASES[1:7:3], ids=[NAMES[1], NAMES[4]])
+def test_half_precision_is_as_far_from_fp32_as_theirs(kind, reference, config, inputs, dtype):
+    ours, theirs = sides(kind, reference, config)
+    with torch.no_grad():
+        exact = ours(**inputs(config))[0]
+        half = {n: v.to(dtype) if n not in ("img_ids", "txt_ids") else v for n, v in inputs(config).items()}
+        got, wanted = ours.to(dtype)(**half)[0], theirs.to(dtype)(**half)[0]
+    assert relative_l2(got, exact) <= 1.2 * relative_l2(wanted, exact)
+
+
+def test_what_does_not_fit_is_named():
+    with pytest.raises(ConfigError, match=r"axes_dims_rope.*12"):
+        FluxTransformer2DModel(**{**FLUX, "axes_dims_rope": (4, 4, 2)})
+    with pytest.raises(ConfigError, match="qk_norm"):
+        SD3Transformer2DModel(**{**SD3, "qk_norm": "layer_norm"})
+    with pytest.raises(ConfigError, match=r"caption_projection_dim.*16"):
+        SD3Transformer2DModel(**{**SD3, "caption_projection_dim": 20})
+    model, inputs = FluxTransformer2DModel(**FLUX), flux_inputs(FLUX)
+    for name, value, word in (
+        ("hidden_states", drawn(2, 15, 7), "channels 8"),
+        ("encoder_hidden_states", drawn(2, 6, 15), "width 16"),
+        ("pooled_projections", drawn(2, 9), "width 10"),
+        ("pooled_projections", drawn(2, 10).double(), "float64"),
+        ("timestep", torch.ones(3), "3 values"),
+        ("img_ids", torch.zeros(14, 3), r"\(15, 3\)"),
+        ("guidance", torch.ones(2), "guidance_embeds"),
+        ("joint_attention_kwargs", {"scale": 1.0}, "set_adapters"),
+    ):
+        with pytest.raises(InputError, match=word):
+            model(**{**inputs, name: value})
+    with pytest.raises(InputError, match="guidance is missing"):
+        FluxTransformer2DModel(**FLUX_CONFIGS["dev"])(**inputs)
+    model, inputs = SD3Transformer2DModel(**SD3), sd3_inputs(SD3)
+    for side in (7, 26):
+        with pytest.raises(InputError, match=r"multiple of 2 up to 24"):
+            model(**{**inputs, "hidden_states": drawn(2, 4, side, 6)})
+
+
+class FluxConfig(BaseModelTesterConfig):
+    model_class, reference_class = FluxTransformer2DModel, diffusers.FluxTransformer2DModel
+
+    def init_dict(self):
+        return FLUX_CONFIGS["dev"]
+
+    def inputs(self):
+        return flux_inputs(FLUX_CONFIGS["dev"])
+
+
+class SD3Config(BaseModelTesterConfig):
+    model_class, reference_class = SD3Transformer2DModel, diffusers.SD3Transformer2DModel
+
+    def init_dict(self):
+        return SD3_CONFIGS["3.5 medium"]
+
+    def inputs(self):
+        return sd3_inputs(SD3_CONFIGS["3.5 medium"])
+
+
+class Everything(
+    ModelTesterMixin,
+    MemoryTesterMixin,
+    AttentionTesterMixin,
+    LoraTesterMixin,
+    TrainingTesterMixin,
+    TorchCompileTesterMixin,
+):
+    """All that every model is asked for."""
+
+
+class TestFluxTransformer2DModel(FluxConfig, Everything):
+    pass
+
+
+class TestSD3Transformer2DModel(SD3Config, Everything):
+    pass
