@@ -40,6 +40,7 @@ from ..models.modeling import resolve_device
 from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
+from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
 from .single_file import open_index, take_file_options
@@ -70,7 +71,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
@@ -86,6 +87,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
+        self._located: dict[str, ComponentSpec] = {}  # where those came from that were loaded
         self._outlines: dict[str, Any] = {}  # of components that are not loaded
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
@@ -328,6 +330,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
             raise InputError(f"Component {name!r} wants {wanted}, got {foreign.shown(plain, wanted)}.")
         with self._lock:
             self._unloaded.pop(name, None)
+            self._located.pop(name, None)
             self._outlines.pop(name, None)
             self._from_index.discard(name)
             self._elsewhere.pop(name, None)
@@ -352,6 +355,8 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
             self._config[name] = value
         elif name in callbacks.SETTABLE:
             self._current.set(name, value)
+        elif value is None and name in NEVER_HAD:
+            pass  # one that this pipeline does not have is none already
         elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
             raise UnknownNameError("component", name, self._specs)
         else:
@@ -367,7 +372,14 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
                 logger.info("Loaded %s as %s from %s.", name, type(loaded).__name__, where)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
+                self._located[name] = spec
             return self._components[name]
+
+    def _let_go(self, name: str) -> None:
+        """Put a loaded component back to where it came from."""
+        with self._lock:
+            self._unloaded[name] = self._located.pop(name)
+            self._components[name] = None
 
     def load_components(
         self,
@@ -381,6 +393,8 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin):
         wanted = dtype if dtype is not None else torch_dtype
         self._load_options |= {} if wanted is None else {"dtype": wanted}
         names = [names] if isinstance(names, str) else names
+        if names is not None and workflow is not None:
+            raise InputError("load_components wants 'names' or 'workflow', not both: a workflow names its components.")
         if workflow is not None:
             names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
         for name in list(self._unloaded) if names is None else names:

@@ -50,7 +50,8 @@ def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
 
 def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
     """Every component in a folder of its own, and the index."""
-    held = {name: part for name, part in pipe.all_components.items() if part is not None and name in pipe.component_names}
+    parts, names = pipe.all_components.items(), pipe.component_names
+    held = {name: part for name, part in parts if part is not None and name in names}
     for name, component in held.items():
         of_models = options if isinstance(component, torch.nn.Module) else {}
         getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)

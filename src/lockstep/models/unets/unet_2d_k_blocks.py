@@ -1,7 +1,7 @@
 """The blocks of the UNets of k-diffusion, which the latent upscaler is: every norm is told the time.
 
-Axes as in unet_2d_blocks: a feature map is BCYX, a token sequence BLD, `temb` (the time embedding) BD. A level keeps one
-skip alone, its last, and the coarsest level none.
+Axes as in unet_2d_blocks: a feature map is BCYX, a token sequence BLD, `temb` (the time embedding) BD. A level keeps
+one skip alone, its last, and the coarsest level none.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class KUpBlock2D(nn.Module):
         self.num_skips = 0 if coarsest else 1
         widths_in = [channels * (1 + self.num_skips)] + [channels] * (num_layers - 1)
         widths_out = [channels] * (num_layers - 1) + [next_channels]
-        # the last resnet narrows in its second convolution where there is attention, and in its first where there is none
+        # the last resnet narrows in its second convolution where there is attention, else in its first
         middles = widths_out if transformer is None else [channels] * num_layers
         self.resnets = nn.ModuleList(
             KResnetBlock2D(*widths, channels // GROUP, resnet)

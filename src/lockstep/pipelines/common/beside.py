@@ -1,4 +1,4 @@
-"""Denoisers that read a picture beside the latents, in further channels: to edit it, to enlarge it, to keep its depth."""
+"""Denoisers that read a picture beside the latents, in further channels: to edit or enlarge it, to keep its depth."""
 
 from __future__ import annotations
 

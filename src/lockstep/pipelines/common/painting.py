@@ -21,7 +21,7 @@ from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
 from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import check_memory, check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
-from .start import first_noise, to_latents
+from .start import check_adds_noise, first_noise, to_latents
 from .timesteps import SetTimestepsForPainting
 
 Tensor = torch.Tensor
@@ -51,6 +51,7 @@ class PreparePainting(ModularPipelineBlocks):
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         self.check_channels(components)
+        check_adds_noise(components.scheduler)
         if inputs.padding_mask_crop is not None and any(
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):

@@ -68,6 +68,7 @@ class AutoPipeline:
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, **options: Any) -> DiffusionPipeline:
         """The pipeline of a folder, hub id or single file for this task."""
+        refuse_perturbed(options)
         hub = {key: value for key, value in options.items() if key in HUB_ARGUMENTS}
         found = open_index(name_or_path, take_file_options(name_or_path, dict(options)), hub)
         steered = options.get("controlnet") is not None or (found.entries.get("controlnet") or [None, None])[1]
@@ -78,6 +79,7 @@ class AutoPipeline:
     @classmethod
     def from_pipe(cls, pipe: Any, **changes: Any) -> DiffusionPipeline:
         """The same components, for this task."""
+        refuse_perturbed(changes)
         held = {**getattr(pipe, "components", {}), **changes}
         return cls._class_for(type(pipe).__name__, held.get("controlnet") is not None).from_pipe(pipe, **changes)
 
@@ -91,6 +93,16 @@ class AutoPipeline:
                 f"it knows: {', '.join(sorted(PUBLISHED))}."
             )
         return public_class(found, cls.__name__)
+
+
+def refuse_perturbed(options: dict[str, Any]) -> None:
+    """Perturbed attention is a guider of any pipeline here, not a pipeline of its own."""
+    if options.pop("enable_pag", False):
+        raise UnsupportedError(
+            "enable_pag=True names pipelines that are not needed here: set the guider of any pipeline, "
+            "pipe.guider = PerturbedAttentionGuidance(…)."
+        )
+    options.pop("pag_applied_layers", None)
 
 
 def automatic_class(name: str) -> type[AutoPipeline]:

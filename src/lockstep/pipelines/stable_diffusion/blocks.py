@@ -6,7 +6,7 @@ from ..common.control import AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.painting import AutoPasteCrop
-from ..common.safety import CheckSafety
+from ..common.safety import CheckRequiredSafety
 from ..common.unet import AutoPredict, EmbedGuidance, SetUNetGuidance, UNetPipelineBlocks
 from ..common.workflows import AutoStart
 from .encoders import EncodePrompt
@@ -24,7 +24,7 @@ class StableDiffusionBlocks(UNetPipelineBlocks):
         "start": AutoStart,
         "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict),
         "decode": Decode,
-        "safety": CheckSafety,
+        "safety": CheckRequiredSafety,
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images", "nsfw_content_detected"]

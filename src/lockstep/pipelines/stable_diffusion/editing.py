@@ -12,7 +12,7 @@ from ..common.beside import PredictBeside, PrepareLatentsBeside
 from ..common.decode import Decode
 from ..common.denoise import Denoise
 from ..common.parts import GUIDER, Components
-from ..common.safety import CheckSafety
+from ..common.safety import CheckRequiredSafety
 from ..common.sizes import repeated
 from ..common.start import EncodeImage
 from ..common.timesteps import SetTimesteps
@@ -86,7 +86,7 @@ class InstructPix2PixBlocks(SequentialPipelineBlocks):
         "start": StartEditing,
         "denoise": Denoise.with_parts(predict=PredictEdited),
         "decode": Decode,
-        "safety": CheckSafety,
+        "safety": CheckRequiredSafety,
     }
     outputs = ["images", "nsfw_content_detected"]
     workflows = {"editing": ["image"]}
