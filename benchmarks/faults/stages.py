@@ -72,7 +72,7 @@ class Stages:
         self.scheduler, self.guider = scheduler, guider
 
     def encode(self, image: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-        mean, _ = self.vae.quant_conv(self.vae.encoder(2 * image - 1)).chunk(2, dim=1)
+        mean, logvar = self.vae.quant_conv(self.vae.encoder(2 * image - 1)).chunk(2, dim=1)  # noqa: RUF059  (a fault reads it)
         return mean * self.vae.scaling_factor
 
     def denoise(self, latents: torch.Tensor, context: torch.Tensor) -> torch.Tensor:

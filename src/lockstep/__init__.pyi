@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
     from .models.vision.clip_pictures import CLIPImageProcessor as CLIPImageProcessor
@@ -65,9 +66,17 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchEulerDiscreteScheduler as FlowMatchEulerDiscreteScheduler
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
+    from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxFillPipeline as FluxFillPipeline
+    from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
+    from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
+    from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
+    from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
     from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
+    from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
     from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
@@ -97,6 +106,10 @@ if TYPE_CHECKING:
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
+    from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
+    from .pipelines.published import StableDiffusion3InpaintPipeline as StableDiffusion3InpaintPipeline
+    from .pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline as StableDiffusion3Pipeline
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
     from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
@@ -127,6 +140,7 @@ if TYPE_CHECKING:
     from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
+    from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -136,22 +150,25 @@ __version__: str
 __all__ = [
     "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
     "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
-    "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel", "CLIPTextModelWithProjection",
-    "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection", "CMStochasticIterativeScheduler",
-    "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance", "CogVideoXDDIMScheduler",
-    "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec",
-    "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler",
-    "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DepthToImageBlocks",
-    "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
-    "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
-    "FlowMatchLCMScheduler", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
+    "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
+    "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
+    "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
+    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin",
+    "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler",
+    "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
+    "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
+    "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
+    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
+    "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
     "HeunDiscreteScheduler", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
     "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
     "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
     "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
     "ModularPipelineBlocks", "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance",
     "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusionBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline",
+    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionBlocks",
     "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
     "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
     "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
@@ -161,6 +178,6 @@ __all__ = [
     "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T5EncoderModel", "T5Tokenizer",
     "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
-    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "attention_backend",
-    "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
+    "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

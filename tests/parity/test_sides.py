@@ -1,5 +1,6 @@
 """What a side of a proof may be: the port's trace, a program that raises, a compiled model."""
 
+import importlib
 import json
 
 import pytest
@@ -106,15 +107,24 @@ def test_a_function_that_cannot_build_is_told_in_a_sentence(files, capsys, tmp_p
     assert "ValueError: no such size (unbuilt.py:2)" in capsys.readouterr().err
 
 
-def test_ctrl_c_gives_what_was_found_until_then(files, tmp_path, capsys, monkeypatch):
-    from lockstep.parity.causes import diagnosis
+@pytest.mark.parametrize(
+    ("where", "found"), [("probe.Probe.attempt", "norm_eps"), ("whole_run.WholeRun.compared_again", "unknown")]
+)
+def test_ctrl_c_gives_what_was_found_until_then(files, tmp_path, capsys, monkeypatch, where, found):
+    """After the first hypothesis one fits already; while the whole run is repeated nothing is proven yet."""
+    module, owner, method = where.split(".")
+    cls = getattr(importlib.import_module(f"lockstep.parity.causes.{module}"), owner)
+    original = getattr(cls, method)
 
-    def interrupted(*args, **kwargs):
+    def interrupted(self, *args, **kwargs):
+        if method == "attempt":
+            original(self, *args, **kwargs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(diagnosis, "diagnose", interrupted)
+    monkeypatch.setattr(cls, method, interrupted)
     code, told, err = prove(capsys, f"{files}/reference.py:build", f"{files}/port.py:build", "-o", tmp_path)
     assert (code, told["verdict"]) == (ExitCode.BUG, "BUG")
+    assert told["causes"][0]["name"] == found
     assert "interrupted" in err
 
 

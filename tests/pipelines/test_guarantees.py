@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import lockstep as library
 from helpers import assert_close
 from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
-from pipelines import tiny, toy_family
+from pipelines import tiny, tiny_flow, toy_family
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Family:
     denoiser: str
     layer: str  # a layer of the denoiser, for a LoRA
     scheduler: str  # one that draws noise at each step
+    latents: str = "[1, 4, 8, 8]"  # the shape of latents where no size is given
+    guided: dict = field(default_factory=dict)  # arguments that turn guidance on, where it is off without them
 
 
 def save_toy(folder):
@@ -54,6 +56,11 @@ FAMILIES = {
         library.StableDiffusionXLPipeline, "unet", ATTENTION, "EulerAncestralDiscreteScheduler",
     ),
     "toy": Family(save_toy, toy_family.ToyPipeline, "transformer", "blocks.0.out", "FlowMatchEulerDiscreteScheduler"),
+    "flux": Family(
+        tiny_flow.save_flux,
+        library.FluxPipeline, "transformer", "transformer_blocks.0.attn.to_q", "FlowMatchEulerDiscreteScheduler",
+        latents="[1, 4096, 16]", guided={"true_cfg_scale": 3.0, "negative_prompt": "blue"},
+    ),
 }  # fmt: skip
 SMALL = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4}
 LATENT = {**SMALL, "output_type": "latent"}
@@ -179,8 +186,11 @@ def test_other_guiders_take_the_place_of_the_first(pipe, guider):
     assert not torch.allclose(pipe(**LATENT, seed=1).images, plain)
 
 
-def test_guidance_in_one_batch_or_one_by_one(pipe):
-    assert_close(pipe(**LATENT, seed=1, batch_guidance=False).images, pipe(**LATENT, seed=1).images, 1e-5)
+def test_guidance_in_one_batch_or_one_by_one(pipe, family):
+    guided = {**LATENT, **family.guided, "seed": 1}
+    together = pipe(**guided)
+    assert together.state.negative_prompt_embeds is not None
+    assert_close(pipe(**guided, batch_guidance=False).images, together.images, 1e-5)
     off = pipe(**LATENT, seed=1, guidance_scale=1.0)
     assert off.state.negative_prompt_embeds is None
 
@@ -193,12 +203,13 @@ def test_guidance_in_one_batch_or_one_by_one(pipe):
         ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
         ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "image"]),
         ({"prompt": ["x", "y"], "negative_prompt": ["z"]}, InputError, ["2", "1"]),
-        ({"prompt": "x", "image": picture(), "strength": 0.01}, InputError, ["strength", "no step"]),
-        ({"prompt": "x", "latents": torch.zeros(1, 4, 3, 3)}, InputError, ["[1, 4, 8, 8]", "[1, 4, 3, 3]"]),
+        ({"prompt": "x", "image": picture(), "strength": 0.0}, InputError, ["strength", "no step"]),
+        ({"prompt": "x", "latents": torch.zeros(1, 4, 3, 3)}, InputError, ["LATENTS", "[1, 4, 3, 3]"]),
         ({"prompt": "x", "image": [picture()] * 2}, InputError, ["'image' has 2", "1 samples"]),
     ],
 )
-def test_mistakes_are_named_before_any_model_runs(pipe, arguments, error, words):
+def test_mistakes_are_named_before_any_model_runs(pipe, family, arguments, error, words):
+    words = [word.replace("LATENTS", family.latents) for word in words]
     for name in pipe.model_names:
         getattr(pipe, name).register_forward_pre_hook(lambda *_: pytest.fail("a model ran"))
     with pytest.raises(error) as caught:

@@ -46,6 +46,7 @@ class NamedValues:
     negative_aesthetic_score: float
     num_inference_steps: int
     guidance_scale: float | Any
+    true_cfg_scale: float | Any
     guidance_rescale: float
     timesteps: torch.Tensor | Any
     sigmas: torch.Tensor | list[float] | Any
@@ -55,6 +56,7 @@ class NamedValues:
     generator: torch.Generator | list[torch.Generator] | Any
     seed: int | list[int] | Any
     cross_attention_kwargs: dict[str, Any] | Any
+    joint_attention_kwargs: dict[str, Any] | Any
     attention_kwargs: dict[str, Any] | Any
     output_type: Literal['pil', 'np', 'pt', 'latent']
     prompt_embeds: torch.Tensor | Any
@@ -72,6 +74,7 @@ class NamedValues:
     dtype: torch.dtype | Any
     latents: torch.Tensor | Any
     noise: torch.Tensor | Any
+    img_ids: torch.Tensor | Any
     image_latents: torch.Tensor | Any
     video_latents: torch.Tensor | Any
     mask: torch.Tensor | Any

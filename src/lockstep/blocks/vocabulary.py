@@ -108,6 +108,11 @@ SAMPLING = {
     "guidance_scale": Value(
         float, "How strongly the prediction follows the prompt; 1 is without guidance.", range={"minimum": 0.0}
     ),
+    "true_cfg_scale": Value(
+        float,
+        "Scale of guidance by a negative prompt, beside the one that the model was taught.",
+        range={"minimum": 0.0},
+    ),
     "guidance_rescale": Value(
         float, "How much of the guided prediction's spread is undone (arXiv:2305.08891).", 0.0, range=FRACTION
     ),
@@ -127,6 +132,7 @@ SAMPLING = {
         int | list[int], "Sample k of the batch takes its noise from seed + k; a list gives each sample its own."
     ),
     "cross_attention_kwargs": Value(dict[str, Any], "Further arguments for the attention processors."),
+    "joint_attention_kwargs": Value(dict[str, Any], "Further arguments for the attention processors."),
     "attention_kwargs": Value(dict[str, Any], "Further arguments for the attention processors."),
     "output_type": Value(Literal["pil", "np", "pt", "latent"], "Form of the result.", default="pil"),
 }
@@ -154,6 +160,7 @@ CONDITIONS = {
 LATENTS = {
     "latents": Value(torch.Tensor, "The picture as the denoiser sees it; noise at first."),
     "noise": Value(torch.Tensor, "The noise that was added to the start picture."),
+    "img_ids": Value(torch.Tensor, "The place of each token of the picture: index, row, column."),
     "image_latents": Value(torch.Tensor, "The start picture, encoded.", required=True),
     "video_latents": Value(torch.Tensor, "The start video, encoded."),
     "mask": Value(torch.Tensor, "The mask at the size of the latents."),

@@ -313,9 +313,9 @@ class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForwar
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the floating-point parameters, or where they are cast for it, the one that they compute in."""
-        return self._computes_in or next(
-            (p.dtype for p in self.parameters() if p.is_floating_point()), torch.get_default_dtype()
-        )
+        named = [(name, p.dtype) for name, p in self.named_parameters() if p.is_floating_point()]
+        free = (dtype for name, dtype in named if not any(re.search(p, name) for p in self.keep_in_fp32))
+        return self._computes_in or next(free, named[0][1] if named else torch.get_default_dtype())
 
     @property
     def device(self) -> torch.device:

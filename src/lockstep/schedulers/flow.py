@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,16 @@ from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas, shift_sigmas
 from .spacing import check_num_steps, check_num_train, explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
+
+# the two sizes between which a shift by the size of the picture is linear, and its strength there (FLUX.1)
+SHIFT_BY_TOKENS = {"base_image_seq_len": 256, "max_image_seq_len": 4096, "base_shift": 0.5, "max_shift": 1.15}
+
+
+def mu_for_tokens(config: Mapping[str, Any], tokens: int) -> float:
+    """The mu of a picture of so many tokens: linear between a config's two sizes."""
+    few, many, low, high = (config.get(name, default) for name, default in SHIFT_BY_TOKENS.items())
+    slope = (high - low) / (many - few)
+    return float(tokens * slope + (low - slope * few))
 
 
 class FlowMatchScheduler(SigmaGridMixin):
@@ -68,10 +78,8 @@ class ShiftedFlowScheduler(FlowMatchScheduler):
         self._shift = shift
 
     def mu_for(self, image_seq_len: int) -> float:
-        """The mu of a picture of so many tokens: linear between the config's two sizes (FLUX.1)."""
-        config = self.config
-        slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
-        return float(image_seq_len * slope + (config.base_shift - slope * config.base_image_seq_len))
+        """The mu of a picture of so many tokens."""
+        return mu_for_tokens(self.config, image_seq_len)
 
     @lays_grid
     def set_timesteps(

@@ -164,7 +164,8 @@ def test_the_run_in_float64_does_not_hold_the_model_twice(tmp_path):
     held, widths = [], []
 
     def watch(module, args, result):
-        held.append({p.dtype for p in model.parameters()})
+        with torch._C.DisableTorchFunction():  # what they are, not what the model is told
+            held.append({p.dtype for p in model.parameters()})
         widths.append(result.dtype)
 
     with torch.no_grad(), record(model, tmp_path / "ref.trace"):
@@ -174,3 +175,16 @@ def test_the_run_in_float64_does_not_hold_the_model_twice(tmp_path):
     assert held == [{torch.float32}]
     assert widths == [torch.float64]
     assert 0 < measured.value("-|model|out").f < 1e-6
+
+
+def test_a_model_that_asks_for_the_dtype_of_its_weights_is_told_what_it_computes_in(tmp_path):
+    class Strict(torch.nn.Linear):
+        def forward(self, x):
+            assert x.dtype == self.weight.dtype, "convert one"
+            return super().forward(x)
+
+    model, x = Strict(8, 8), torch.randn(2, 8)
+    with torch.no_grad(), record(model, tmp_path / "t.trace"):
+        model(x)
+    assert floor(model, tmp_path / "t.trace", runs=("fp64",), call=lambda: model(x)).runs
+    assert model.weight.dtype == torch.float32

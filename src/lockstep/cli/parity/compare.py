@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,7 @@ from .options import (
 )  # fmt: skip
 from .runs import RunRecipe, Side, both, load
 
+TOLD_EVERY = 30.0  # seconds, where there is no terminal
 FULL_ELEMENTS = 1 << 26  # that a second recording may keep whole: 256 MB in float32
 
 
@@ -215,14 +217,18 @@ def name_causes(
     live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
-    try:
-        with err.status("looking for the cause") as status:
+    with err.status("looking for the cause") as status:
+        told = time.monotonic()
 
-            def tell(words: str) -> None:
-                status.update(f"looking for the cause: {escape(words)}")
+        def tell(words: str) -> None:
+            nonlocal told
+            status.update(f"looking for the cause: {escape(words)}")
+            if not err.is_terminal and time.monotonic() - told > TOLD_EVERY:  # a log has no line that changes
+                told = time.monotonic()
+                err.print(f"[dim]looking for the cause: {escape(words)}[/]", highlight=False)
 
-            diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
-    except KeyboardInterrupt:
+        diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
+    if comparison.search is not None and comparison.search.interrupted:
         err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
 
 

@@ -30,9 +30,11 @@ from .parts import (
     DecoderOutput,
     GroupNorm,
     Linear,
+    Tiles,
     check_latents,
     check_pixels,
     compute_dtype,
+    in_tiles,
 )
 
 NORM_EPS = 1e-6
@@ -400,34 +402,11 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         return self.decoder(latents if self.post_quant_conv is None else self.post_quant_conv(latents))
 
     def _tiled(self, run: Callable[[Tensor], Tensor], whole: Tensor, size_in: int, size_out: int) -> Tensor:
-        """Run on overlapping tiles; each is blended with the one above, then with the one to its left."""
-        stride = int(size_in * (1 - self.tile_overlap_factor))
+        """Run on overlapping square tiles that are blended together."""
         blend = int(size_out * self.tile_overlap_factor)
-        kept = size_out - blend
-        rows: list[Tensor] = []
-        above: list[Tensor] = []
-        for top in range(0, whole.shape[-2], stride):
-            row: list[Tensor] = []
-            for column, left in enumerate(range(0, whole.shape[-1], stride)):
-                tile = run(whole[..., top : top + size_in, left : left + size_in])
-                if above:
-                    tile = _blend(above[column], tile, blend, dim=-2)
-                if row:
-                    tile = _blend(row[-1], tile, blend, dim=-1)
-                row.append(tile)
-            rows.append(torch.cat([tile[..., :kept, :kept] for tile in row], dim=-1))
-            above = row
-        return torch.cat(rows, dim=-2)
-
-
-def _blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
-    """`after`, with its first positions along a dimension fading in from the last ones of `before`."""
-    extent = min(before.shape[dim], after.shape[dim], extent)
-    fade_in = torch.arange(extent, dtype=torch.float64) / max(extent, 1)  # not every device has float64
-    fade_in = fade_in.unsqueeze(-1) if dim == -2 else fade_in
-    old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after)
-    new = after.narrow(dim, 0, extent) * fade_in.to(after)
-    return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
+        stride = int(size_in * (1 - self.tile_overlap_factor))
+        tiles = Tiles((size_in, size_in), (stride, stride), (size_out - blend, size_out - blend), (blend, blend))
+        return in_tiles(lambda tile, _: run(tile), whole, tiles)
 
 
 def _as_matrix(name: str, tensor: StoredTensor) -> StoredTensor:

@@ -54,7 +54,7 @@ def compute_dtype(weights: torch.dtype, force_upcast: bool) -> torch.dtype:
 
 def check_pixels(owner: str, pixels: Tensor, channels: int, factor: int) -> None:
     """Refuse pictures that cannot become whole latents."""
-    _check_layout(owner, "pictures", pixels, channels, "(batch, channels, height, width)")
+    check_layout(owner, "pictures", pixels, channels, "(batch, channels, height, width)")
     height, width = pixels.shape[-2:]
     if height % factor or width % factor or not height or not width:
         fitting = tuple(max(factor, size // factor * factor) for size in (height, width))
@@ -66,15 +66,15 @@ def check_pixels(owner: str, pixels: Tensor, channels: int, factor: int) -> None
 
 def check_latents(owner: str, latents: Tensor, channels: int) -> None:
     """Refuse latents of another layout or width."""
-    _check_layout(owner, "latents", latents, channels, "(batch, channels, latent height, latent width)")
+    check_layout(owner, "latents", latents, channels, "(batch, channels, latent height, latent width)")
     if 0 in latents.shape[-2:]:
         raise InputError(f"{owner} wants latents of at least one row and column, got {tuple(latents.shape)}.")
 
 
-def _check_layout(owner: str, what: str, value: Tensor, channels: int, layout: str) -> None:
+def check_layout(owner: str, what: str, value: Tensor, channels: int, layout: str) -> None:
     if not isinstance(value, Tensor):
         raise InputError(f"{owner} wants {what} as a tensor of shape {layout}, got {type(value).__name__}.")
-    if value.ndim != 4:
+    if value.ndim != layout.count(",") + 1:
         raise InputError(f"{owner} wants {what} of shape {layout}, got {value.ndim} axes: {tuple(value.shape)}.")
     if value.shape[1] != channels:
         raise InputError(
@@ -85,6 +85,45 @@ def _check_layout(owner: str, what: str, value: Tensor, channels: int, layout: s
 
 def _per_channel(values: Sequence[float], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=like.dtype, device=like.device).view(1, -1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Overlapping tiles, each number for rows and for columns: the size and stride of what goes in, and of what comes
+    out how much of each is kept and how much is faded into it."""
+
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    kept: tuple[int, int]
+    blend: tuple[int, int]
+
+
+def in_tiles(run: Callable[[Tensor, tuple[int, int]], Tensor], whole: Tensor, tiles: Tiles) -> Tensor:
+    """`run(tile, place)` on each tile; it is blended with the one above, then with the one to its left."""
+    rows: list[Tensor] = []
+    above: list[Tensor] = []
+    for top in range(0, whole.shape[-2], tiles.stride[0]):
+        row: list[Tensor] = []
+        for column, left in enumerate(range(0, whole.shape[-1], tiles.stride[1])):
+            tile = run(whole[..., top : top + tiles.size[0], left : left + tiles.size[1]], (top, left))
+            if above:
+                tile = blend(above[column], tile, tiles.blend[0], dim=-2)
+            if row:
+                tile = blend(row[-1], tile, tiles.blend[1], dim=-1)
+            row.append(tile)
+        rows.append(torch.cat([tile[..., : tiles.kept[0], : tiles.kept[1]] for tile in row], dim=-1))
+        above = row
+    return torch.cat(rows, dim=-2)
+
+
+def blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
+    """`after`, with its first positions along a dimension fading in from the last ones of `before`."""
+    extent = min(before.shape[dim], after.shape[dim], extent)
+    fade_in = torch.arange(extent, dtype=torch.float64) / max(extent, 1)  # not every device has float64
+    fade_in = fade_in.unsqueeze(-1) if dim == -2 else fade_in
+    old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after)
+    new = after.narrow(dim, 0, extent) * fade_in.to(after)
+    return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
 
 
 class AutoencoderMixin:

@@ -248,17 +248,3 @@ class TokenModel(ModelMixin):
         if timestep.numel() not in (1, batch):
             raise InputError(f"{owner}: timestep has {timestep.numel()} values for {batch} samples; give 1 or {batch}.")
         self.check_processor_kwargs("joint_attention_kwargs", kwargs)
-
-
-def pack(latents_BCYX: Tensor, patch: int = 2) -> Tensor:
-    """Squares of latents as tokens, row by row; a token's numbers are by channel, then row, then column."""
-    batch, channels, rows, columns = latents_BCYX.shape
-    grid = latents_BCYX.reshape(batch, channels, rows // patch, patch, columns // patch, patch)
-    return grid.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch**2)
-
-
-def unpack(tokens: Tensor, rows: int, columns: int, patch: int = 2) -> Tensor:
-    """The latents of so many rows and columns that were packed."""
-    batch, _, width = tokens.shape
-    grid = tokens.reshape(batch, rows // patch, columns // patch, width // patch**2, patch, patch)
-    return grid.permute(0, 3, 1, 4, 2, 5).reshape(batch, -1, rows, columns)

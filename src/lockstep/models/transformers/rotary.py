@@ -25,8 +25,8 @@ def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000
 
 
 def rotate(x_BLHK: Tensor, table: Table) -> Tensor:
-    """Turn each pair of neighbouring numbers (2i, 2i + 1) by its angle, in fp32."""
-    cos, sin = (part[None, :, None, :].to(x_BLHK.device) for part in table)
+    """Turn each pair of neighbouring numbers (2i, 2i + 1) by its angle, in fp32; a table may differ by sample (BLK)."""
+    cos, sin = (part.unsqueeze(-2).to(x_BLHK.device) for part in table)
     even, odd = x_BLHK.unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([-odd, even], dim=-1).flatten(3)
     return (x_BLHK.float() * cos + turned.float() * sin).to(x_BLHK.dtype)

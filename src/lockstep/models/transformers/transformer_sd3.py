@@ -142,6 +142,11 @@ class SD3Conditions(TokenModel):
 class SD3Transformer2DModel(SD3Conditions, ConfigMixin):
     """Predicts the flow from noisy latents, a time and a text."""
 
+    @property
+    def largest_size(self) -> int:
+        """Latents along a side for which there are positions."""
+        return self.config["pos_embed_max_size"] * self.config["patch_size"]
+
     @register_to_config
     def __init__(
         self, sample_size: int = 128, patch_size: int = 2, in_channels: int = 16, num_layers: int = 18,

@@ -1,7 +1,7 @@
 """The blocks of the UNets of k-diffusion, which the latent upscaler is: every norm is told the time.
 
-Axes as in unet_2d_blocks: a feature map is BCYX, a token sequence BLD, `temb` (the time embedding) BD. A level keeps
-one skip alone, its last, and the coarsest level none.
+Axes as in unet_2d_blocks: a feature map is BCYX, a token sequence BLD, `temb` (the time embedding) BD. A level
+keeps one skip alone, its last, and the coarsest level none.
 """
 
 from __future__ import annotations

@@ -66,7 +66,13 @@ def diagnose(
             across = sides[0][0] if turned else sides[1][0]
             late = partial(_spent, log, evaluations * shared)
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
-    comparison.causes = together(comparison, _searched(comparison, searches, limit, rounding, log), recorded)
+    causes: list[Cause] = []
+    try:
+        causes = _searched(comparison, searches, limit, rounding, log)
+    except KeyboardInterrupt:
+        log.interrupted = True
+        causes = max((search.found for search in searches), key=_standing, default=[])
+    comparison.causes = together(comparison, causes, recorded)
     return comparison.causes
 
 

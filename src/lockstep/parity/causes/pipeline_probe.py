@@ -91,8 +91,10 @@ class PipelineProbe(Probe):
 
     @staticmethod
     @contextmanager
-    def edited(live: Any, edits: Iterable[Edit], observe: Any = None) -> Iterator[None]:
-        """Edits in force on the models, the schedulers and the code between them."""
+    def edited(
+        live: Any, edits: Iterable[Edit], observe: Any = None, modules: dict[str, nn.Module] | None = None
+    ) -> Iterator[None]:
+        """Edits in force on the models (on some of their `modules`), the schedulers and the code between them."""
         edits = list(edits)
         changes = [c for e in edits for c in e.changes if isinstance(c, SchedulerChange)]
         with ExitStack() as stack:
@@ -103,7 +105,7 @@ class PipelineProbe(Probe):
             stack.enter_context(
                 states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
             )
-            inside = Edited(live.parts.named_modules(), edits, observe)
+            inside = Edited(modules or live.parts.named_modules(), edits, observe)
             inside.frames = PipelineFrames(_places(live))
             for name, scheduler in live.parts.schedulers.items():
                 arounds = {
@@ -154,12 +156,14 @@ class PipelineProbe(Probe):
                 name=self.live.name,
                 adjust=adjust,
             )
+            modules = self.modules
             if self._between_modules(edits):
                 self._remembered.in_force(stack, writing=observe is not None)
                 if observe is None:
                     recorder._target.__class__ = _RootsAlone
+                    modules = dict(self.live.parts.modules) if self._between_modules(self.held) else modules
             try:
-                with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None):
+                with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None, modules):
                     self.live.run(self.own)
             except Reached as reached:
                 return reached.value

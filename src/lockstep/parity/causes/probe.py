@@ -25,6 +25,7 @@ from .remembered import Remembered
 FIT_STEPS = 8
 SIGNED = ("scale", "sign")  # quantities that may be fitted to a negative number
 FIT_NEAR = 1e-3  # relative step of the slope
+SPECIFIC = 3  # rank from which a hypothesis describes more than one fault
 COST_UNIT = 1 << 22  # weights
 EXACT = 1.0  # times the rounding prior: a residual that nothing can be better than
 
@@ -72,11 +73,19 @@ class Trial:
         return self.checked and self.whole and near and (self.residual == 0 or not self.fitted)
 
     @property
+    def _floor(self) -> float:
+        return max(self.goal.node.floor or 0.0, self.goal.node.prior)
+
+    @property
     def accepted(self) -> bool:
         """Under the threshold, and either a tenth of what it was or down at the floor itself."""
-        floor = max(self.goal.node.floor or 0.0, self.goal.node.prior)
         far = self.residual <= 0.1 * self.goal.before
-        return self.residual <= self.goal.tau and (far or self.residual <= min(2 * floor, 0.5 * self.goal.before))
+        return self.residual <= self.goal.tau and (far or self.residual <= min(2 * self._floor, 0.5 * self.goal.before))
+
+    @property
+    def at_the_floor(self) -> bool:
+        """True if a specific hypothesis leaves no more than another library's rounding does."""
+        return self.edit.rank < SPECIFIC and self.residual <= min(2 * self._floor, 0.1 * self.goal.before)
 
     @property
     def order(self) -> tuple[float, ...]:
@@ -324,11 +333,22 @@ class Probe:
             if trial is not None:
                 trial.fitted = not _is_round(value)
             if trial is None or best.exact:
-                return best
+                return self._as_written(best)
             settled = trial.residual > 0.9 * best.residual
             best = min(best, trial, key=lambda t: t.residual)
             if settled and _ > 1:
                 break
+        return self._as_written(best)
+
+    def _as_written(self, best: Trial) -> Trial:
+        """The number that a person would have written, where it does as well as the one that was fitted."""
+        value, refit = best.edit.parameter, best.edit.refit
+        if not value or refit is None or not best.fitted or not math.isfinite(value):
+            return best
+        for digits in (2, 3, 4):
+            trial = self.attempt(refit(float(f"{value:.{digits}g}")))
+            if trial is not None and trial.residual <= max(best.residual, self.goal.node.prior):
+                return trial
         return best
 
     def screen(self, edit: Edit) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -42,6 +43,7 @@ from .whole_run import WholeRun
 
 TRIALS = 1500  # of one stage
 AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bit
+AFTER_FLOOR = 240.0  # more evaluations once a specific one is down at the floor: rivals, but not all there are
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
 PROMISING = 0.2  # of the error: what a factor may leave to first order
 FITTED = 6  # quantities that are fitted, the most promising first
@@ -60,12 +62,13 @@ class CauseSearch(RecordedCalls):
         self.whole = WholeRun(live, own, foreign, turned, floor, map, log)
         self.held: list[Edit] = []
         self.explained: Comparison | None = None  # the comparison with everything that is held in force
+        self.found: list[Cause] = []
         self.runs = 0
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
         """The first cause, then with it in force the next one, until nothing is over the floor."""
         self.whole.without = comparison.without
-        found: list[Cause] = []
+        found = self.found  # stored as they are found: an interrupt ends the search, not the answer
         current: Comparison | None = comparison
         while current is not None and current.first is not None and len(found) < limit:
             known = begun if not found else from_facts(self, current)
@@ -215,16 +218,7 @@ class CauseSearch(RecordedCalls):
         if survey is None:
             return
         for stage in self._stages(probe, survey, focus, deep, comparison):
-            left = TRIALS
-            for edit in stage:
-                if not left or self.late():
-                    break
-                if edit.name == "timestep_dtype" and not _about_time(probe):
-                    continue
-                trial = probe.attempt(edit)
-                if trial is not None and trial.accepted and trial.residual == 0:
-                    left = min(left, AFTER_EXACT)
-                left -= 1
+            self._try_stage(probe, stage)
             if not any(t.accepted for t in probe.trials):
                 for family in families(probe.trials)[:FITTED]:
                     if not self.late():
@@ -236,6 +230,19 @@ class CauseSearch(RecordedCalls):
                 break
         self.runs += probe.runs
 
+    def _try_stage(self, probe: Any, stage: Iterable[Edit]) -> None:
+        left, most = TRIALS, math.inf
+        for edit in stage:
+            if not left or self.log.spent > most or self.late():
+                break
+            if edit.name == "timestep_dtype" and not _about_time(probe):
+                continue
+            trial = probe.attempt(edit)
+            if trial is not None and trial.accepted:
+                left = min(left, AFTER_EXACT) if trial.residual == 0 else left
+                most = min(most, self.log.spent + AFTER_FLOOR) if trial.at_the_floor else most
+            left -= 1
+
     def _stages(
         self, probe: Any, survey: Any, focus: Site | None, deep: bool, comparison: Comparison
     ) -> Iterator[Iterable[Edit]]:
@@ -245,8 +252,7 @@ class CauseSearch(RecordedCalls):
             yield number_edits(self.live.parts.schedulers)
             yield own_frame_edits(probe, survey, focus)
             yield root_edits(probe)
-            if probe.key.path in self.modules:  # between the models nothing inside of them can be the cause
-                yield deep_edits(probe.everywhere, singly=False)
+            yield deep_edits(self._unwatched(probe), singly=False)
             yield operand_edits(probe, survey)
             return
         yield attribute_edits(probe, differing)
@@ -262,6 +268,15 @@ class CauseSearch(RecordedCalls):
         yield self._fitted_scales(probe, survey)
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)
+
+    def _unwatched(self, probe: PipelineProbe) -> Survey:
+        """Operations inside of models whose results the other side's trace does not show; between models that it does
+        show nothing inside of them can be the cause."""
+        if probe.key.path in self.modules:
+            return probe.everywhere
+        shown = {entry.key.path.partition(".")[0] for entry in self.foreign.entries if not entry.key.is_input}
+        sites = probe.everywhere.sites
+        return Survey({site: example for site, example in sites.items() if site.path.partition(".")[0] not in shown})
 
     def _fitted_scales(self, probe: Probe, survey: Survey) -> Iterator[Edit]:
         """Values that only a factor is missing from, with the factor fitted."""

@@ -7,10 +7,9 @@ from typing import Any
 from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Standing, Status
 from .edits import Edit
 from .judgement import Judgement
-from .probe import Trial
+from .probe import SPECIFIC, Trial
 
 LISTED = 3  # rivals that are named
-SPECIFIC = 3  # rank from which a hypothesis describes more than one fault
 # What an edit of the candidate leaves out, the candidate does too much.
 _TURNED = {"left_out": "extra_step", "call_twice": "call_left_out", "call_left_out": "call_twice"}
 

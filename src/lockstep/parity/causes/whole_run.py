@@ -96,6 +96,7 @@ class WholeRun:
     def _closing(self, edit: Edit, held: list[Edit]) -> Iterator[Closing]:
         label = (*[e.label() for e in held], edit.label())
         if label not in self._known:
+            self.log.say(f"the whole run with {edit.name}")
             again = self.compared_again([*held, edit])
             over = again is not None and again.verdict in OPEN and again.first is not None
             reach = again.first.order if over and again is not None and again.first is not None else NEVER

@@ -205,9 +205,12 @@ class SearchLog:
     def trying(self, name: str, at: str) -> None:
         """One more hypothesis; now and then somebody is told."""
         self.tried[name] = self.tried.get(name, 0) + 1
-        count = sum(self.tried.values())
-        if self.tell is not None and count % 20 == 1:
-            self.tell(f"{count} hypotheses tried, now {name} at {at}")
+        if sum(self.tried.values()) % 20 == 1:
+            self.say(f"now {name} at {at}")
+
+    def say(self, words: str) -> None:
+        if self.tell is not None:
+            self.tell(f"{sum(self.tried.values())} hypotheses tried, {words}")
 
     def add(self, failed: FailedHypothesis) -> None:
         for known in self.failed_hypotheses:

@@ -215,13 +215,16 @@ class _Upcast(TorchFunctionMode):
 
     _SMALLER = (torch.float32, torch.float16, torch.bfloat16)
     _CASTS = ("float", "half", "bfloat16")
+    _DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__"):
-            return func(*args, **(kwargs or {}))
+            found = func(*args, **(kwargs or {}))
+            # weights are raised where they are used: a model that asks for their dtype is told what it computes in
+            return self._raise(found) if func == self._DTYPE and isinstance(args[0], nn.Parameter) else found
         if name in self._CASTS:
             return args[0].double()
         args = tuple(self._raise(value) for value in args)

@@ -18,7 +18,7 @@ from ...blocks import (
 from ...errors import InputError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
-from .parts import AUTOENCODER_OUTLINE, Components
+from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from .sizes import check_size, picture_processor, repeated
 
 Tensor = torch.Tensor
@@ -33,7 +33,7 @@ CONTROL: list[Any] = [
 class PrepareControl(ModularPipelineBlocks):
     """The control picture of each net. Its size is that of the picture to make, unless one is given."""
 
-    expected_components = [CONTROLNET, AUTOENCODER_OUTLINE]
+    expected_components = [CONTROLNET, AUTOENCODER_OUTLINE, DENOISER_OUTLINE]
     inputs = [
         InputParam.template("control_image", required=True),
         *needs("prompt_embeds"),

@@ -11,7 +11,8 @@ import torch
 from ...blocks import BlockView, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...images import VaeImageProcessor
-from .parts import AUTOENCODER, Components
+from .parts import AUTOENCODER, DENOISER_OUTLINE, Components
+from .sizes import latent_size, unpacked
 
 
 class Decode(ModularPipelineBlocks):
@@ -47,3 +48,13 @@ class Decode(ModularPipelineBlocks):
     def finished(self, pixels: torch.Tensor, output_type: str) -> Any:
         """Pixels in [-1, 1] as pictures."""
         return VaeImageProcessor(do_convert_rgb=True).postprocess(pixels, output_type=output_type)
+
+
+class DecodePacked(Decode):
+    """The same for latents that lie as tokens."""
+
+    expected_components = [*Decode.expected_components, DENOISER_OUTLINE]
+    inputs = [*Decode.inputs, "height", "width"]
+
+    def unpacked(self, components: Components, state: BlockView) -> torch.Tensor:
+        return unpacked(components.denoiser, state.latents, *latent_size(components, state))

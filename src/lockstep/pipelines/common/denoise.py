@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ...guiders import Condition, predict_branches
+from ...guiders import Condition, GuiderOutput, predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -45,11 +45,15 @@ class Predict(ModularPipelineBlocks):
             return self.denoise(components, state, t, inputs, repeats)
 
         predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = components.guider(branches)[0]
+        state.noise_pred = self.mixed(components, state, t, components.guider(branches))
 
     def conditions(self, state: BlockView) -> dict[str, Condition]:
         """What differs between the branches: with the prompt, and without it."""
         return {"encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds)}
+
+    def mixed(self, components: Components, state: BlockView, t: Tensor, guided: GuiderOutput) -> Tensor:
+        """What the guider made of the branches; a family that adds to it does so here."""
+        return guided.pred
 
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
@@ -61,6 +65,22 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+class PredictWithPooled(Predict):
+    """The same for denoisers that read a pooled vector beside the text."""
+
+    inputs = [
+        *Predict.inputs,
+        *needs("pooled_prompt_embeds"),
+        *["negative_pooled_prompt_embeds", "joint_attention_kwargs"],
+    ]
+
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
+        return {
+            **super().conditions(state),
+            "pooled_projections": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),
+        }
 
 
 class SchedulerStep(ModularPipelineBlocks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from ...errors import InputError, UnsupportedError
 from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
+from .prompts import ENCODED
+from .sizes import packed_side, unpacked
 
-ENCODED = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
 
 
@@ -31,7 +33,7 @@ class PicturePipeline(DiffusionPipeline):
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
-        vae = self._autoencoder
+        vae, latents = self._autoencoder, self._unpacked(latents)
         largest = max(latents.shape[-2:])
         if largest > PREVIEW_SIDE:
             latents = interpolate(latents.float(), scale_factor=PREVIEW_SIDE / largest, mode="area")
@@ -39,6 +41,17 @@ class PicturePipeline(DiffusionPipeline):
         decoded = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
         pictures: Any = VaeImageProcessor().postprocess(decoded.float(), output_type="pil")
         return pictures
+
+    def _unpacked(self, latents: torch.Tensor) -> torch.Tensor:
+        """Latents that lie as tokens as the autoencoder takes them: of the run's size, else of a square."""
+        denoiser = self.outline(self.assembly.players["denoiser"][0])
+        if packed_side(denoiser) == 1:
+            return latents
+        run, factor = self._current.run, self._autoencoder.spatial_scale_factor
+        square = math.isqrt(latents.shape[1]) * packed_side(denoiser)
+        given = [None if run is None else run.state.get(name) for name in ("height", "width")]
+        rows, columns = (square if side is None else side // factor for side in given)
+        return unpacked(denoiser, latents, rows, columns)
 
     def encoded(
         self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]

@@ -20,19 +20,23 @@ from ...blocks import (
 from ...errors import InputError
 from ...images import VaeImageProcessor, mask_processor
 from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_memory, check_size, latent_size, picture_processor, pixel_size, repeated, scale_factor
-from .start import check_adds_noise, first_noise, to_latents
+from .sizes import (
+    check_memory,
+    check_size,
+    latent_size,
+    packed,
+    picture_processor,
+    pixel_size,
+    repeated,
+    size_step,
+)
+from .start import check_adds_noise, first_noise, reads_more, to_latents
 from .timesteps import SetTimestepsForPainting
 
 Tensor = torch.Tensor
 CROP_BOX = OutputParam(
     "crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in."
 )
-
-
-def sees_mask(denoiser: Any) -> bool:
-    """Whether the denoiser reads the mask and the masked picture beside the latents; else the rest is kept for it."""
-    return denoiser.config.in_channels > denoiser.config.out_channels
 
 
 class PreparePainting(ModularPipelineBlocks):
@@ -63,16 +67,23 @@ class PreparePainting(ModularPipelineBlocks):
 
     def __call__(self, components: Components, state: BlockView) -> None:
         pixels, mask, state.crop_box = self.pixels(components, state)
-        if state.strength < 1.0 or not sees_mask(components.denoiser):
-            state.image_latents = to_latents(components, pixels, state)
-        else:
-            state.image_latents = None
+        state.image_latents = None
+        if self.encodes_picture(components, state):
+            state.image_latents = packed(components.denoiser, to_latents(components, pixels, state))
         self.start(components, state)
         given = state.masked_image_latents
         masked = given if given is not None else pixels * (mask < 0.5)
-        state.masked_image_latents = to_latents(components, masked, state)
-        size = latent_size(components, state)
-        state.mask = repeated(interpolate(mask, size=size), len(state.latents), "mask_image").to(state.latents)
+        state.masked_image_latents = packed(components.denoiser, to_latents(components, masked, state))
+        rows = repeated(self.small(components, mask, state), len(state.latents), "mask_image")
+        state.mask = packed(components.denoiser, rows).to(state.latents)
+
+    def encodes_picture(self, components: Components, state: BlockView) -> bool:
+        """Whether what stays is needed as latents: not by a denoiser that sees it and starts from pure noise."""
+        return state.strength < 1.0 or not reads_more(components.denoiser)
+
+    def small(self, components: Components, mask: Tensor, state: BlockView) -> Tensor:
+        """The mask at the size of the latents."""
+        return interpolate(mask, size=latent_size(components, state))
 
     @staticmethod
     def check_channels(components: Components) -> None:
@@ -88,7 +99,7 @@ class PreparePainting(ModularPipelineBlocks):
     ) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
         """Picture and mask at the size to paint, and the part of the picture that they show."""
         height, width = pixel_size(components, state)
-        masks, pictures = mask_processor(scale_factor(components)), picture_processor(components)
+        masks, pictures = mask_processor(size_step(components)), picture_processor(components)
         box, options = None, dict[str, Any](height=height, width=width)
         if state.padding_mask_crop is not None:
             mask: Any = state.mask_image  # one PIL picture: `check` refuses others here
@@ -102,12 +113,12 @@ class PreparePainting(ModularPipelineBlocks):
         size = latent_size(components, state)
         shape = (len(state.prompt_embeds), components.autoencoder.latent_channels, *size)
         given = state.latents is not None
-        state.noise = first_noise(shape, state, components.device)
+        state.noise = first_noise(components, shape, state)
         if state.strength == 1.0 or given:
             state.latents = state.noise * components.scheduler.init_noise_sigma
         else:
             state.latents = components.scheduler.add_noise(
-                state.image_latents, state.noise, state.timesteps[:1].repeat(shape[0])
+                state.image_latents, state.noise, state.timesteps[:1].repeat(len(state.noise))
             )
 
 
@@ -126,7 +137,7 @@ class AppendMask(ModularPipelineBlocks):
     outputs = ["model_input"]
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        wide = sees_mask(components.denoiser)
+        wide = reads_more(components.denoiser)
         parts = [state.model_input, state.mask, state.masked_image_latents] if wide else [state.model_input]
         state.model_input = torch.cat(parts, dim=1)
 
@@ -139,7 +150,7 @@ class KeepUnmasked(ModularPipelineBlocks):
     outputs = ["latents"]
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        if sees_mask(components.denoiser):  # it keeps the rest by itself
+        if reads_more(components.denoiser):  # it keeps the rest by itself
             state.latents = state.latents
             return
         kept = state.image_latents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -13,6 +13,8 @@ from ...errors import InputError, UnsupportedError
 from .parts import GUIDER, Components
 
 Tensor = torch.Tensor
+MOST_TOKENS = 512  # that T5 was taught, and a prompt may have
+ENCODED = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 
 
 class EncodeText(ModularPipelineBlocks):
@@ -32,14 +34,19 @@ class EncodeText(ModularPipelineBlocks):
 
     @property
     def encoders(self) -> list[str]:
-        return [spec.name for spec in self.expected_components if spec.optional]
+        return [spec.name for spec in self.expected_components if spec.optional and not spec.role]
+
+    @property
+    def required_encoders(self) -> Sequence[str]:
+        """Those of them without which words cannot be encoded."""
+        return self.encoders
 
     def unneeded(self, inputs: BlockView) -> Collection[str]:
         return self.encoders if all_ready(inputs) else ()
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
-        check_encoders(components, inputs, *self.encoders)
+        check_encoders(components, inputs, *self.required_encoders)
         warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
 
     def __call__(self, components: Components, state: BlockView) -> None:
@@ -57,6 +64,62 @@ class EncodeText(ModularPipelineBlocks):
     def encode(self, components: Components, texts: list[str]) -> Tensor:
         """The embeddings of a list of texts, a row each."""
         raise UnsupportedError(f"{type(self).__name__} does not define encode(self, components, texts).")
+
+
+class EncodeTextAndPooled(EncodeText):
+    """The same with one vector per prompt besides; further encoders can be given texts of their own (`prompt_2` …).
+
+    A family says how columns of texts, one for each encoder, are encoded.
+    """
+
+    further: ClassVar[tuple[str, ...]] = ("_2",)  # endings of the prompts for the encoders after the first
+    inputs = [
+        *EncodeText.inputs,
+        *["prompt_2", "negative_prompt_2", "max_sequence_length"],
+        *[InputParam.template(name, required=False, given=True) for name in ENCODED[2:]],
+    ]
+    outputs = list(ENCODED)
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        rows = num_rows(inputs.prompt, inputs.prompt_embeds)
+        for name in (f"{kind}{ending}" for kind in ("prompt", "negative_prompt") for ending in self.further):
+            if isinstance(inputs[name], (list, tuple)) and len(inputs[name]) != rows:
+                raise InputError(f"{name!r} needs one text for each of {rows} prompts, got {len(inputs[name])}.")
+        for name in ENCODED[:2]:
+            pooled = name.replace("prompt_embeds", "pooled_prompt_embeds")
+            if inputs[name] is not None and inputs[pooled] is None:
+                raise InputError(f"Ready {name!r} need {pooled!r} of the same encoders beside them.")
+        if inputs.max_sequence_length > MOST_TOKENS:
+            raise InputError(f"'max_sequence_length' is at most {MOST_TOKENS}, got {inputs.max_sequence_length}.")
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
+        positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
+        if positive is None:
+            columns = [prompts, *(texts_for(state[f"prompt{ending}"], prompts) for ending in self.further)]
+            positive, pooled = self.encode_columns(components, state, columns, negative=False)
+        negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
+        if not components.guider.needs_unconditional:
+            negative = negative_pooled = None
+        elif negative is None:
+            columns = [negatives, *(texts_for(state[f"negative_prompt{ending}"], negatives) for ending in self.further)]
+            negative, negative_pooled = self.encode_columns(components, state, columns, negative=True)
+        for name, rows in zip(ENCODED, (positive, negative, pooled, negative_pooled), strict=True):
+            state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
+
+    def encode_columns(
+        self, components: Components, state: BlockView, columns: list[list[str]]
+    ) -> tuple[Tensor, Tensor]:
+        """The embeddings and the pooled vectors of columns of texts, a row each."""
+        raise UnsupportedError(
+            f"{type(self).__name__} does not define encode_columns(self, components, state, columns)."
+        )
+
+
+def texts_for(own: str | Sequence[str] | None, first: list[str]) -> list[str]:
+    """The texts for a further encoder: its own where given, else the first one's."""
+    return [own] * len(first) if isinstance(own, str) and own else list(own or first)
 
 
 def check_prompts(inputs: BlockView) -> None:

@@ -29,26 +29,40 @@ def scale_factor(components: Components) -> int:
     return components.autoencoder.spatial_scale_factor
 
 
+def token_side(denoiser: Any) -> int:
+    """Latents along the side of a token, for denoisers that read squares of them; a pixel of latents for others."""
+    patch = denoiser.config.get("patch_size") or 1
+    return packed_side(denoiser) * (patch if isinstance(patch, int) else patch[-1])
+
+
+def size_step(components: Components) -> int:
+    """What a height or width in pixels is a multiple of."""
+    return scale_factor(components) * token_side(components.denoiser)
+
+
 def picture_processor(components: Components, **options: Any) -> VaeImageProcessor:
     """Pictures to what the autoencoder takes."""
-    return VaeImageProcessor(**{"vae_scale_factor": scale_factor(components), "do_convert_rgb": True, **options})
+    return VaeImageProcessor(**{"vae_scale_factor": size_step(components), "do_convert_rgb": True, **options})
 
 
 def check_size(components: Components, inputs: BlockView) -> None:
-    """A height and a width that the autoencoder can divide."""
+    """A height and a width that autoencoder and denoiser can divide, no larger than the denoiser knows positions."""
+    most = getattr(components.denoiser, "largest_size", None)
     for name in ("height", "width"):
         value = getattr(inputs, name)
-        factor = scale_factor(components) if isinstance(value, int) else 1
-        if isinstance(value, int) and value % factor:
-            near = max(round(value / factor), 1) * factor
-            raise InputError(
-                f"{name!r} has to be a multiple of {factor} for this autoencoder, got {value}; {near} is near."
-            )
+        if not isinstance(value, int):
+            continue
+        step = size_step(components)
+        if value % step:
+            near = max(round(value / step), 1) * step
+            raise InputError(f"{name!r} has to be a multiple of {step} for this model, got {value}; {near} is near.")
+        if most is not None and value > most * scale_factor(components):
+            raise InputError(f"{name!r} is at most {most * scale_factor(components)} for this denoiser, got {value}.")
 
 
 def trained_size(components: Components) -> tuple[int | None, int | None]:
-    """Height and width, in latents, that the denoiser was trained at."""
-    trained = components.denoiser.config.get("sample_size")
+    """Height and width, in latents, that the denoiser was trained at: by its config, or by its class."""
+    trained = components.denoiser.config.get("sample_size") or getattr(components.denoiser, "trained_size", None)
     return (trained, trained) if isinstance(trained, int) or trained is None else tuple(trained)
 
 
@@ -67,6 +81,41 @@ def pixel_size(components: Components, state: BlockView) -> tuple[int, int]:
     """The same in pixels."""
     height, width = latent_size(components, state)
     return height * scale_factor(components), width * scale_factor(components)
+
+
+def num_tokens(components: Components, state: BlockView) -> int:
+    """How many tokens the denoiser reads for a picture of this size, as far as it is known before the run."""
+    rows, columns = trained_size(components) if LATER in (state.height, state.width) else latent_size(components, state)
+    return (rows or 1) * (columns or 1) // token_side(components.denoiser) ** 2
+
+
+def packed_side(denoiser: Any) -> int:
+    """The side of the squares of latents that lie as one token each, where a denoiser's latents are packed; else 1."""
+    return getattr(denoiser, "packed_side", 1)
+
+
+def latent_channels(denoiser: Any) -> int:
+    """Channels of the latents: what the denoiser makes. It may read more beside them."""
+    read = denoiser.config.in_channels
+    return min(read, denoiser.config.get("out_channels") or read) // packed_side(denoiser) ** 2
+
+
+def packed(denoiser: Any, latents: Tensor) -> Tensor:
+    """The autoencoder's latents as they are denoised: squares of them as tokens, by channel, row and column."""
+    side = packed_side(denoiser)
+    if side == 1:
+        return latents
+    grid = latents.unflatten(3, (-1, side)).unflatten(2, (-1, side))
+    return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def unpacked(denoiser: Any, latents: Tensor, rows: int, columns: int) -> Tensor:
+    """Latents that are denoised as the autoencoder takes them."""
+    side = packed_side(denoiser)
+    if side == 1:
+        return latents
+    grid = latents.unflatten(2, (-1, side, side)).unflatten(1, (rows // side, columns // side))
+    return grid.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
 
 
 def check_memory(components: Components, height: int, width: int) -> None:

@@ -10,7 +10,18 @@ from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, Seque
 from ...errors import InputError
 from ...schedulers import SchedulerMixin
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_memory, check_picture, check_size, given_size, latent_size, picture_processor, repeated
+from .sizes import (
+    check_memory,
+    check_picture,
+    check_size,
+    given_size,
+    latent_channels,
+    latent_size,
+    packed,
+    picture_processor,
+    pixel_size,
+    repeated,
+)
 from .timesteps import SetTimesteps, SetTimestepsByStrength
 
 Tensor = torch.Tensor
@@ -29,11 +40,11 @@ class PrepareLatents(ModularPipelineBlocks):
         if LATER not in (inputs.height, inputs.width):
             check_memory(components, *latent_size(components, inputs))
         if isinstance(inputs.latents, Tensor) and inputs.height is not LATER:
-            check_latents(inputs.latents, self.shape(components, inputs, len(inputs.latents)))
+            check_latents(components, inputs.latents, self.shape(components, inputs, len(inputs.latents)))
 
     def __call__(self, components: Components, state: BlockView) -> None:
         shape = self.shape(components, state, len(state.prompt_embeds))
-        state.latents = first_noise(shape, state, components.device) * components.scheduler.init_noise_sigma
+        state.latents = first_noise(components, shape, state) * components.scheduler.init_noise_sigma
 
     def check_channels(self, components: Components) -> None:
         """The denoiser reads the latents alone."""
@@ -41,7 +52,7 @@ class PrepareLatents(ModularPipelineBlocks):
 
     def shape(self, components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
         """Samples, channels and the latents' own axes; a video has one for time."""
-        return (samples, components.denoiser.config.in_channels, *latent_size(components, state))
+        return (samples, latent_channels(components.denoiser), *latent_size(components, state))
 
 
 class EncodeImage(ModularPipelineBlocks):
@@ -63,6 +74,15 @@ class EncodeImage(ModularPipelineBlocks):
 
     def pixels(self, components: Components, state: BlockView) -> Tensor:
         height, width = given_size(state)
+        return picture_processor(components).preprocess(state.image, height=height, width=width)
+
+
+class EncodeImageAtSize(EncodeImage):
+    """The same; a picture without a size is brought to the one that the denoiser was trained at."""
+
+    def pixels(self, components: Components, state: BlockView) -> Tensor:
+        later = LATER in (state.height, state.width)
+        height, width = given_size(state) if later else pixel_size(components, state)
         return picture_processor(components).preprocess(state.image, height=height, width=width)
 
 
@@ -92,7 +112,8 @@ class AddNoise(ModularPipelineBlocks):
     def noised(self, components: Components, state: BlockView) -> Tensor:
         clean = state.image_latents
         noise = randn_tensor(clean.shape, state.generator, components.device, clean.dtype)
-        return components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
+        noised = components.scheduler.add_noise(clean, noise, state.timesteps[:1].repeat(len(clean)))
+        return packed(components.denoiser, noised)
 
 
 class StartFromNoise(SequentialPipelineBlocks):
@@ -109,13 +130,18 @@ class StartFromImage(SequentialPipelineBlocks):
     block_names = ["timesteps", "encode_image", "latents"]
 
 
+def reads_more(denoiser: Any) -> bool:
+    """Whether a denoiser reads something beside the latents."""
+    made = denoiser.config.get("out_channels")
+    return made is not None and denoiser.config.in_channels > made
+
+
 def check_channels(denoiser: Any) -> None:
     """A denoiser that reads more than it makes wants a mask beside the latents."""
-    wanted, made = denoiser.config.in_channels, denoiser.config.out_channels
-    if wanted > made:
+    if reads_more(denoiser):
         raise InputError(
-            f"This denoiser reads {wanted} channels and makes {made}: it wants more than noise. A painting model "
-            "(9 channels) is given 'image' and 'mask_image'."
+            f"This denoiser reads {denoiser.config.in_channels} channels and makes {denoiser.config.out_channels}: it "
+            "wants more than noise. A painting model is given 'image' and 'mask_image'."
         )
 
 
@@ -128,20 +154,23 @@ def check_adds_noise(scheduler: SchedulerMixin) -> None:
         )
 
 
-def check_latents(latents: Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(latents.shape) != shape:
+def check_latents(components: Components, latents: Tensor, shape: tuple[int, ...]) -> None:
+    """Given latents lie as the denoiser reads them."""
+    wanted = packed(components.denoiser, torch.empty(shape, device="meta")).shape
+    if latents.shape != wanted:
         raise InputError(
-            f"'latents' has to have the shape {list(shape)} for this size and number of pictures, "
+            f"'latents' has to have the shape {list(wanted)} for this size and number of pictures, "
             f"got {list(latents.shape)}."
         )
 
 
-def first_noise(shape: tuple[int, ...], state: BlockView, device: torch.device) -> Tensor:
-    """The given latents, or noise drawn for each sample."""
+def first_noise(components: Components, shape: tuple[int, ...], state: BlockView) -> Tensor:
+    """The given latents, or noise drawn for each sample in the autoencoder's shape, as the denoiser reads it."""
     if state.latents is None:
-        return randn_tensor(shape, state.generator, device, state.prompt_embeds.dtype)
-    check_latents(state.latents, shape)
-    return state.latents.to(device)
+        drawn = randn_tensor(shape, state.generator, components.device, state.prompt_embeds.dtype)
+        return packed(components.denoiser, drawn)
+    check_latents(components, state.latents, shape)
+    return state.latents.to(components.device)
 
 
 def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tensor:

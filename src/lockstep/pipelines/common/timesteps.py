@@ -59,7 +59,7 @@ class SetTimestepsByStrength(SetTimesteps):
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         steps = self.set_grid(components.scheduler.fresh(), components, inputs)
-        if int(steps * inputs.strength) < 1:
+        if self.left_out(steps, inputs.strength) >= steps:
             raise InputError(f"strength={inputs.strength} of {steps} steps leaves no step to run. Raise one of them.")
 
     def __call__(self, components: Components, state: BlockView) -> None:
@@ -70,7 +70,11 @@ class SetTimestepsByStrength(SetTimesteps):
     def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's grid; how many of its timesteps the strength leaves out."""
         steps = self.set_grid(scheduler, components, state)
-        return max(steps - min(int(steps * state.strength), steps), 0) * scheduler.order
+        return self.left_out(steps, state.strength) * scheduler.order
+
+    def left_out(self, steps: int, strength: float) -> int:
+        """How many steps a strength leaves out; a step that is begun is left out too."""
+        return max(steps - min(int(steps * strength), steps), 0)
 
 
 class SetTimestepsForPainting(SetTimestepsByStrength):

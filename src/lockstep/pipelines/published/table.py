@@ -52,11 +52,17 @@ FAMILIES = {
     "upscale": ("UpscaleBlocks", "StableDiffusionPipeline"),
     "latent_upscale": ("LatentUpscaleBlocks", "StableDiffusionPipeline"),
     "depth": ("DepthToImageBlocks", "StableDiffusionPipeline"),
+    "sd3": ("StableDiffusion3Blocks", "StableDiffusion3Pipeline"),
+    "flux": ("FluxBlocks", "FluxPipeline"),
+    "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
 }
 CONTROL_IS_IMAGE = {"image": "control_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
 TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
+FLUX_TEXT = "prompt prompt_2 negative_prompt negative_prompt_2 true_cfg_scale"
+SIGMAS = "num_inference_steps sigmas"
+FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 
 PUBLISHED: dict[str, Row] = {
     "StableDiffusionImg2ImgPipeline": _row(
@@ -167,9 +173,36 @@ PUBLISHED: dict[str, Row] = {
         "depth2image",
         "prompt image depth_map strength num_inference_steps guidance_scale negative_prompt",
     ),
+    "StableDiffusion3Img2ImgPipeline": _row(
+        "sd3", "image2image", f"prompt prompt_2 prompt_3 height width image strength {SIGMAS} guidance_scale"
+    ),
+    "StableDiffusion3InpaintPipeline": _row(
+        "sd3",
+        "inpainting",
+        "prompt prompt_2 prompt_3 image mask_image masked_image_latents height width padding_mask_crop strength "
+        f"{SIGMAS} guidance_scale",
+    ),
+    "FluxImg2ImgPipeline": _row(
+        "flux",
+        "image2image",
+        f"{FLUX_TEXT} image height width strength {FLUX_END}",
+        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+    ),
+    "FluxInpaintPipeline": _row(
+        "flux",
+        "inpainting",
+        f"{FLUX_TEXT} image mask_image masked_image_latents height width padding_mask_crop strength {FLUX_END}",
+        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+    ),
+    "FluxFillPipeline": _row(
+        "flux",
+        "inpainting",
+        f"prompt prompt_2 image mask_image masked_image_latents height width strength {FLUX_END}",
+        defaults={"num_inference_steps": 50, "guidance_scale": 30.0, "strength": 1.0},
+    ),
 }
 # the families' own names, which run every workflow
-WHOLE = {pipeline: blocks for blocks, pipeline in (FAMILIES["sd"], FAMILIES["xl"])}
+WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
         zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
 

@@ -81,7 +81,7 @@ class EstimateDepth(ModularPipelineBlocks):
             raise InputError(f"'depth_map' wants (pictures, rows, columns), got {list(inputs.depth_map.shape)}.")
         if isinstance(inputs.image, Tensor) and inputs.image.shape[-3] != COLOURS:
             raise InputError(
-                f"'image' wants a picture of {COLOURS} colours, which has a depth, got {list(inputs.image.shape)}."
+                f"'image' wants a picture of {COLOURS} colours, to tell its depth, got {list(inputs.image.shape)}."
             )
 
     def __call__(self, components: Components, state: BlockView) -> None:

@@ -13,10 +13,9 @@ from ...notes import say_once
 from ...tokenizers import CLIPTokenizer
 from ..common.clip_text import LONG_PROMPTS, check_clip_skip, pieces_per_row, side_by_side, token_pieces
 from ..common.parts import GUIDER, Components
-from ..common.prompts import EncodeText, as_lists, check_encoders, check_prompts, num_rows, per_picture
+from ..common.prompts import ENCODED, EncodeText, as_lists, check_encoders, check_prompts, num_rows, per_picture
 
 Tensor = torch.Tensor
-EMBEDS = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
 
 
 class EncodePrompt(EncodeText):
@@ -33,9 +32,9 @@ class EncodePrompt(EncodeText):
     inputs = [
         *EncodeText.inputs,
         *["prompt_2", "negative_prompt_2", "clip_skip", LONG_PROMPTS],
-        *[InputParam.template(name, required=False, given=True) for name in EMBEDS[2:]],
+        *[InputParam.template(name, required=False, given=True) for name in ENCODED[2:]],
     ]
-    outputs = list(EMBEDS)
+    outputs = list(ENCODED)
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
@@ -74,7 +73,7 @@ class EncodePrompt(EncodeText):
         elif negative is None:
             negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
         encoded = (positive, negative, pooled, negative_pooled)
-        for name, rows in zip(EMBEDS, encoded, strict=True):
+        for name, rows in zip(ENCODED, encoded, strict=True):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
 
     def encodes_negative(self, components: Components, state: BlockView) -> bool:

@@ -1,0 +1,317 @@
+"""The causal video autoencoder of Wan (arXiv:2503.20314, section 4.1): version 2.1, and 2.2 (residual, patchified).
+
+A video goes through in parts, the first frame alone and then four at a time (one latent each): every convolution over
+time keeps the last frames that it saw, so that the parts come out as the whole would, in memory that does not grow.
+
+Axes: N batch, C channels, T frames, H and W pixels. A tensor without suffix is NCTHW at the resolution of its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...configuration import ConfigMixin, register_to_config
+from ...errors import ConfigError, InputError
+from ...notes import say_once
+from ...outputs import output_or_tuple
+from ..modeling import ModelMixin, check_sizes, checkpointed
+from .autoencoder_kl import AutoencoderKLOutput, DiagonalGaussianDistribution
+from .autoencoder_kl_wan_blocks import (
+    DownsampleBy2,
+    Kept,
+    Memory,
+    WanMidBlock,
+    WanResidualBlock,
+    WanResidualDownBlock,
+    WanResidualUpBlock,
+    WanRMS_norm,
+    WanUpBlock,
+    cube,
+    point,
+)
+from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles
+
+LATENTS_MEAN = (
+    -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
+    0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921,
+)  # fmt: skip
+LATENTS_STD = (
+    2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+    3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160,
+)  # fmt: skip
+FRAMES = 4  # of a part after the first
+
+
+class WanEncoder3d(nn.Module):
+    """A part of a video to the mean and log variance of its latents, and what to remember for the next part."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, widths: list[int], layers: int, in_time: Sequence[bool],
+        dropout: float, is_residual: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.conv_in = cube(in_channels, widths[0])
+        self.down_blocks = nn.ModuleList()
+        for index, (before, width) in enumerate(pairwise(widths)):
+            shrinks = index < len(widths) - 2
+            halves = shrinks and in_time[index]
+            if is_residual:
+                self.down_blocks.append(WanResidualDownBlock(before, width, layers, dropout, shrinks, halves))
+                continue
+            for layer in range(layers):
+                self.down_blocks.append(WanResidualBlock(width if layer else before, width, dropout))
+            if shrinks:
+                self.down_blocks.append(DownsampleBy2(width, halves))
+        self.mid_block = WanMidBlock(widths[-1], dropout)
+        self.norm_out = WanRMS_norm(widths[-1])
+        self.nonlinearity = nn.SiLU()
+        self.conv_out = cube(widths[-1], out_channels)
+
+    def forward(self, pixels: Tensor, kept: Kept = ()) -> tuple[Tensor, list[Tensor]]:
+        memory = Memory(kept)
+        hidden = self.conv_in(pixels, memory)
+        for block in self.down_blocks:
+            hidden = block(hidden, memory)
+        hidden = self.mid_block(hidden, memory)
+        return self.conv_out(self.nonlinearity(self.norm_out(hidden)), memory), memory.after
+
+
+class WanDecoder3d(nn.Module):
+    """One frame of latents to its frames of pixels, and what to remember for the next."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, widths: list[int], layers: int, in_time: Sequence[bool],
+        dropout: float, is_residual: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.conv_in = cube(in_channels, widths[0])
+        self.mid_block = WanMidBlock(widths[0], dropout)
+        self.up_blocks = nn.ModuleList()
+        for index, (before, width) in enumerate(pairwise(widths)):
+            grows = index < len(widths) - 2
+            doubles = grows and in_time[index]
+            if is_residual:
+                self.up_blocks.append(WanResidualUpBlock(before, width, layers, dropout, grows, doubles))
+            else:  # the upsampler before has halved the channels
+                halved = before // 2 if index else before
+                self.up_blocks.append(WanUpBlock(halved, width, layers, dropout, grows, doubles))
+        self.norm_out = WanRMS_norm(widths[-1])
+        self.nonlinearity = nn.SiLU()
+        self.conv_out = cube(widths[-1], out_channels)
+
+    def forward(self, latents: Tensor, kept: Kept = ()) -> tuple[Tensor, list[Tensor]]:
+        memory = Memory(kept)
+        hidden = self.mid_block(self.conv_in(latents, memory), memory)
+        for block in self.up_blocks:
+            hidden = block(hidden, memory)
+        return self.conv_out(self.nonlinearity(self.norm_out(hidden)), memory), memory.after
+
+
+class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
+    """Videos in [-1, 1] to latents and back; four frames and 8 x 8 (2.2: 16 x 16) pixels are one latent."""
+
+    _supports_gradient_checkpointing = True
+    gradient_checkpointing = False
+    tile_sample_min_height = tile_sample_min_width = 256
+    tile_sample_stride_height = tile_sample_stride_width = 192
+
+    @register_to_config
+    def __init__(
+        self, base_dim: int = 96, decoder_base_dim: int | None = None, z_dim: int = 16,
+        dim_mult: tuple[int, ...] = (1, 2, 4, 4), num_res_blocks: int = 2, attn_scales: tuple[float, ...] = (),
+        temperal_downsample: tuple[bool, ...] = (False, True, True), dropout: float = 0.0,
+        latents_mean: tuple[float, ...] = LATENTS_MEAN, latents_std: tuple[float, ...] = LATENTS_STD,
+        is_residual: bool = False, in_channels: int = 3, out_channels: int = 3, patch_size: int | None = None,
+        scale_factor_temporal: int | None = 4, scale_factor_spatial: int | None = 8,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        _check_config(self.config)
+        down = [base_dim * mult for mult in (1, *dim_mult)]
+        up = [(decoder_base_dim or base_dim) * mult for mult in (dim_mult[-1], *dim_mult[::-1])]
+        body = (dropout, is_residual)
+        self.encoder = WanEncoder3d(in_channels, 2 * z_dim, down, num_res_blocks, temperal_downsample, *body)
+        self.quant_conv = point(2 * z_dim, 2 * z_dim)
+        self.post_quant_conv = point(z_dim, z_dim)
+        self.decoder = WanDecoder3d(z_dim, out_channels, up, num_res_blocks, temperal_downsample[::-1], *body)
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        return self.config.scale_factor_spatial or 8
+
+    @property
+    def temporal_scale_factor(self) -> int:
+        return self.config.scale_factor_temporal or 4
+
+    @property
+    def latent_channels(self) -> int:
+        return self.config.z_dim
+
+    def normalize_latents(self, latents: Tensor) -> Tensor:
+        mean, scale = self._statistics(latents)
+        return (latents - mean) * scale
+
+    def denormalize_latents(self, latents: Tensor) -> Tensor:
+        mean, scale = self._statistics(latents)
+        return latents / scale + mean
+
+    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean, and one by the deviation: in that form it is published, and rounded."""
+        mean, std = (
+            torch.tensor(values).view(1, -1, 1, 1, 1).to(like)
+            for values in (self.config.latents_mean, self.config.latents_std)
+        )
+        return mean, 1.0 / std
+
+    def enable_tiling(  # type: ignore[override]
+        self,
+        tile_sample_min_height: int | None = None,
+        tile_sample_min_width: int | None = None,
+        tile_sample_stride_height: int | None = None,
+        tile_sample_stride_width: int | None = None,
+    ) -> None:
+        """Encode and decode in overlapping tiles (sizes and strides in pixels) that are blended together."""
+        for side, size, stride in (
+            ("height", tile_sample_min_height, tile_sample_stride_height),
+            ("width", tile_sample_min_width, tile_sample_stride_width),
+        ):
+            size = size or getattr(self, f"tile_sample_min_{side}")
+            stride = stride or min(getattr(self, f"tile_sample_stride_{side}"), size)
+            factor = self.spatial_scale_factor
+            if size % factor or stride % factor or not factor <= stride <= size:
+                raise InputError(
+                    f"A tile's {side} and stride are multiples of {factor} pixels, the stride no longer than the tile; "
+                    f"got {size} and {stride}."
+                )
+            setattr(self, f"tile_sample_min_{side}", size)
+            setattr(self, f"tile_sample_stride_{side}", stride)
+        self.use_tiling = True
+
+    @output_or_tuple
+    def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
+        """Videos to the posterior of their latents."""
+        self._check_video(x)
+        posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
+        return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
+
+    @output_or_tuple
+    def decode(self, z: Tensor, return_dict: bool = True) -> DecoderOutput | tuple[Tensor]:
+        """Latents to videos."""
+        check_layout("AutoencoderKLWan", "latents", z, self.config.z_dim, "(batch, channels, frames, height, width)")
+        sample = self._by_slice(lambda latents: torch.cat(list(self.decode_stream(latents)), dim=2), z)
+        return DecoderOutput(sample=sample) if return_dict else (sample,)
+
+    def decode_stream(self, z: Tensor) -> Iterator[Tensor]:
+        """Latents to videos, a part after the other as it is ready; the memory does not grow with the video."""
+        patch = self.config.patch_size or 1
+        for frames in self._in_parts(self._decode_part, z.split(1, dim=2), self._decoder_tiles(*z.shape[-2:])):
+            yield unpatchify(frames, patch).clamp(-1.0, 1.0)
+
+    @output_or_tuple
+    def forward(
+        self,
+        sample: Tensor,
+        sample_posterior: bool = False,
+        return_dict: bool = True,
+        generator: torch.Generator | list[torch.Generator] | None = None,
+    ) -> DecoderOutput | tuple[Tensor]:
+        """What remains of videos: encode, take the mode of the posterior or a draw from it, decode."""
+        (posterior,) = self.encode(sample, return_dict=False)
+        latents = posterior.sample(generator) if sample_posterior else posterior.mode()
+        return self.decode(latents, return_dict=return_dict)
+
+    def _encode(self, x: Tensor) -> Tensor:
+        pixels = patchify(x, self.config.patch_size or 1)
+        starts = range(1, x.shape[2] - FRAMES + 1, FRAMES)
+        parts = (pixels[:, :, :1], *(pixels[:, :, start : start + FRAMES] for start in starts))
+        return torch.cat(list(self._in_parts(self._encode_part, parts, self._encoder_tiles(*x.shape[-2:]))), dim=2)
+
+    def _in_parts(
+        self, run: Callable[[Tensor, Kept], tuple[Tensor, list[Tensor]]], parts: Iterable[Tensor], tiles: Tiles
+    ) -> Iterator[Tensor]:
+        """Part after part, each in tiles; every tile remembers its own past."""
+        kept: dict[tuple[int, int], list[Tensor]] = {}
+
+        def run_tile(tile: Tensor, place: tuple[int, int]) -> Tensor:
+            made, kept[place] = run(tile, kept.get(place, ()))
+            return made
+
+        for part in parts:
+            yield in_tiles(run_tile, part, tiles)
+
+    def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
+        moments, kept = checkpointed(self, self.encoder, pixels, kept)
+        return self.quant_conv(moments), kept
+
+    def _decode_part(self, latents: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
+        return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)
+
+    def _encoder_tiles(self, height: int, width: int) -> Tiles:
+        """In the pixels that the encoder sees, after patches were made of them."""
+        factor = self.spatial_scale_factor // (self.config.patch_size or 1)
+        size, stride = self._tile_sizes(height, width)
+        kept = stride[0] // factor, stride[1] // factor
+        return Tiles(size, stride, kept, (size[0] // factor - kept[0], size[1] // factor - kept[1]))
+
+    def _decoder_tiles(self, height: int, width: int) -> Tiles:
+        """In latents; what comes out is not yet unpatched."""
+        factor, patch = self.spatial_scale_factor, self.config.patch_size or 1
+        size, stride = self._tile_sizes(height * factor, width * factor)
+        kept = stride[0] // patch, stride[1] // patch
+        blend = size[0] // patch - kept[0], size[1] // patch - kept[1]
+        return Tiles((size[0] // factor, size[1] // factor), (stride[0] // factor, stride[1] // factor), kept, blend)
+
+    def _tile_sizes(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Size and stride in pixels; one tile for everything where there is no need for more."""
+        size = self.tile_sample_min_height, self.tile_sample_min_width
+        if not self.use_tiling or (height <= size[0] and width <= size[1]):
+            return (height, width), (height, width)
+        return size, (self.tile_sample_stride_height, self.tile_sample_stride_width)
+
+    def _check_video(self, x: Tensor) -> None:
+        channels = self.config.in_channels // (self.config.patch_size or 1) ** 2
+        check_layout("AutoencoderKLWan", "videos", x, channels, "(batch, channels, frames, height, width)")
+        factor = self.spatial_scale_factor
+        if x.shape[-1] % factor or x.shape[-2] % factor or 0 in x.shape:
+            raise InputError(
+                f"AutoencoderKLWan.encode wants height and width divisible by {factor}, got "
+                f"{x.shape[-2]}x{x.shape[-1]}. Resize or crop the video."
+            )
+        left = (x.shape[2] - 1) % FRAMES
+        if left and not torch.compiler.is_compiling():
+            say_once(
+                f"A video of {x.shape[2]} frames is encoded without its last {left}: one frame and then {FRAMES} at a "
+                "time become a latent."
+            )
+
+
+def patchify(x: Tensor, size: int) -> Tensor:
+    """Squares of pixels as channels; columns change slower than rows in them."""
+    cells = x.unflatten(4, (-1, size)).unflatten(3, (-1, size))
+    return cells.permute(0, 1, 6, 4, 2, 3, 5).flatten(1, 3)
+
+
+def unpatchify(x: Tensor, size: int) -> Tensor:
+    """The squares laid out again."""
+    return x.unflatten(1, (-1, size, size)).permute(0, 1, 4, 5, 3, 6, 2).flatten(5, 6).flatten(3, 4)
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    """Refuse values that cannot work together."""
+    owner, mults = "AutoencoderKLWan", config["dim_mult"]
+    check_sizes(owner, config, "base_dim", "decoder_base_dim", "z_dim", "dim_mult", "num_res_blocks", "in_channels")
+    check_sizes(owner, config, "out_channels", "patch_size", "scale_factor_temporal", "scale_factor_spatial")
+    if not mults or len(config["temperal_downsample"]) < len(mults) - 1:
+        raise ConfigError(
+            f"{owner}: temperal_downsample wants a word for each of {len(mults) - 1} steps between the blocks of "
+            f"dim_mult {list(mults)}, got {list(config['temperal_downsample'])}."
+        )
+    if config["attn_scales"]:
+        raise ConfigError(f"{owner}: attn_scales (attention between the down blocks) wants to be empty, as published.")
+    for name in ("latents_mean", "latents_std"):
+        if len(config[name]) != config["z_dim"]:
+            raise ConfigError(f"{owner}: {name} wants a value for each of {config['z_dim']} z_dim, got {config[name]}.")

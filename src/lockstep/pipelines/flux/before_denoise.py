@@ -1,0 +1,173 @@
+"""What FLUX wants before the loop: places of tokens, its grid, what a painting model reads, reference pictures."""
+
+from __future__ import annotations
+
+import torch
+
+from ...blocks import LATER, AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...images import VaeImageProcessor
+from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
+from ..common.painting import PreparePainting
+from ..common.parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
+from ..common.sizes import (
+    check_size,
+    latent_size,
+    packed,
+    packed_side,
+    picture_processor,
+    pixel_size,
+    scale_factor,
+    size_step,
+)
+from ..common.start import reads_more, to_latents
+
+Tensor = torch.Tensor
+STRENGTH = InputParam.template("strength", default=0.6)
+REFERENCE = InputParam("reference_latents", Tensor, description="The tokens of the reference picture.", given=False)
+# width and height that Kontext was trained at
+KONTEXT_SIZES = [
+    *[(672, 1568), (688, 1504), (720, 1456), (752, 1392), (800, 1328), (832, 1248), (880, 1184), (944, 1104)],
+    *[(1024, 1024), (1104, 944), (1184, 880), (1248, 832), (1328, 800), (1392, 752), (1456, 720), (1504, 688)],
+    (1568, 672),
+]
+
+
+class SetFluxTimesteps(SetFlowTimesteps):
+    """Even sigmas from 1, shifted by the size of the picture."""
+
+    even_sigmas = True
+
+
+class SetFluxTimestepsByStrength(SetFlowTimestepsByStrength):
+    """The same grid's end."""
+
+    even_sigmas = True
+    inputs = [*SetFlowTimesteps.inputs, STRENGTH]
+
+
+class PrepareFluxPainting(PreparePainting):
+    """Picture and mask to tokens; a Fill model reads every pixel of the mask."""
+
+    inputs = [*(param for param in PreparePainting.inputs if param.name != "strength"), STRENGTH]
+
+    @staticmethod
+    def check_channels(components: Components) -> None:
+        """Nothing: a Fill model reads six times what it makes, others as much; both can paint."""
+
+    def encodes_picture(self, components: Components, state: BlockView) -> bool:
+        return True  # the published order of the draws has it, whether it is used or not
+
+    def small(self, components: Components, mask: Tensor, state: BlockView) -> Tensor:
+        if reads_more(components.denoiser):  # the pixels of a latent as channels
+            factor = scale_factor(components)
+            grid = mask[:, 0].unflatten(2, (-1, factor)).unflatten(1, (-1, factor))
+            return grid.permute(0, 2, 4, 1, 3).flatten(1, 2)
+        return super().small(components, mask, state).repeat(1, components.autoencoder.latent_channels, 1, 1)
+
+
+class PreparePositions(ModularPipelineBlocks):
+    """The place of every token: the picture's index, its row and its column."""
+
+    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
+    inputs = [*needs("prompt_embeds", "latents"), "height", "width"]
+    outputs = ["img_ids"]
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        side = packed_side(components.denoiser)
+        rows, columns = (size // side for size in latent_size(components, state))
+        state.img_ids = token_places(rows, columns, 0).to(state.prompt_embeds)
+
+
+def token_places(rows: int, columns: int, picture: int) -> Tensor:
+    """(tokens, 3): the index of the picture, row, column."""
+    grid = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
+    return torch.cat([torch.full((len(grid), 1), picture), grid], dim=1)
+
+
+class FitArea(ModularPipelineBlocks):
+    """Height and width of the same proportions with about as many pixels as Kontext was trained at."""
+
+    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
+    inputs = [
+        *["height", "width"],
+        InputParam("max_area", int, default=1024**2, description="Pixels of the picture to make.", minimum=256),
+    ]
+    outputs = ["height", "width"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        check_size(components, inputs)
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        height, width = pixel_size(components, state)
+        step, proportions = size_step(components), width / height
+        sides = round((state.max_area / proportions) ** 0.5), round((state.max_area * proportions) ** 0.5)
+        state.height, state.width = (side // step * step for side in sides)
+
+
+class EncodeReference(ModularPipelineBlocks):
+    """The picture to edit as tokens, at a size that Kontext knows."""
+
+    expected_components = [AUTOENCODER, DENOISER_OUTLINE]
+    inputs = [
+        InputParam.template("image", required=True),
+        *needs("prompt_embeds"),
+        "generator",
+        InputParam("_auto_resize", bool, default=True, description="Bring it to one of the sizes of the training."),
+    ]
+    outputs = [
+        OutputParam("reference_latents", Tensor, "The tokens of the reference picture."),
+        OutputParam("reference_size", tuple[int, int], "Rows and columns of those tokens."),
+    ]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        if inputs.image is not LATER:
+            self.pixels(components, inputs)  # what it refuses, it refuses now
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        latents, side = to_latents(components, self.pixels(components, state), state), packed_side(components.denoiser)
+        state.reference_size = (latents.shape[2] // side, latents.shape[3] // side)
+        state.reference_latents = packed(components.denoiser, latents)
+
+    def pixels(self, components: Components, state: BlockView) -> Tensor:
+        processor, image = picture_processor(components), state.image
+        if isinstance(image, Tensor) and image.ndim == 4 and image.shape[1] == components.autoencoder.latent_channels:
+            return image
+        height, width = self.size(processor, image[0] if isinstance(image, list) else image, state._auto_resize)
+        step = size_step(components)
+        height, width = height // step * step, width // step * step
+        return processor.preprocess(processor.resize(image, height, width), height=height, width=width)
+
+    @staticmethod
+    def size(processor: VaeImageProcessor, image: object, known: bool) -> tuple[int, int]:
+        """Height and width: the picture's, or those of the known size with the nearest proportions."""
+        height, width = processor.get_default_height_width(image)  # type: ignore[arg-type]
+        if known:
+            _, width, height = min((abs(width / height - w / h), w, h) for w, h in KONTEXT_SIZES)
+        return height, width
+
+
+class AppendPlaces(ModularPipelineBlocks):
+    """The reference picture's places behind those of the picture."""
+
+    inputs = [*needs("img_ids"), InputParam("reference_size", tuple[int, int], required=True, given=False)]
+    outputs = ["img_ids"]
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        places = token_places(*state.reference_size, 1).to(state.img_ids)
+        state.img_ids = torch.cat([state.img_ids, places])
+
+
+class AutoReference(AutoPipelineBlocks):
+    """Only where there is a picture to edit."""
+
+    block_classes = [EncodeReference]
+    block_names = ["encode"]
+    block_trigger_inputs = ["image"]
+
+
+class AutoPlaces(AutoPipelineBlocks):
+    """Only where there is a picture to edit."""
+
+    block_classes = [AppendPlaces]
+    block_names = ["append"]
+    block_trigger_inputs = ["image"]

@@ -1,0 +1,90 @@
+"""What is FLUX's own in the loop: what the model is told, and what it reads beside or behind the latents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, needs
+from ..common.denoise import Denoise, DenoiseOrPaint, PredictWithPooled, ScaleModelInput, SchedulerStep
+from ..common.painting import AppendMask, AutoAppendMask
+from ..common.parts import Components
+from ..common.start import reads_more
+from .before_denoise import REFERENCE
+
+Tensor = torch.Tensor
+
+
+class PredictFlux(PredictWithPooled):
+    """The prediction for each branch that the guider asks for, told the guidance scale that the model was taught."""
+
+    inputs = [
+        *PredictWithPooled.inputs,
+        *needs("latents", "img_ids"),
+        InputParam.template("guidance_scale", "what the model was taught", default=3.5),
+    ]
+
+    def denoise(
+        self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
+    ) -> Tensor:
+        sample = torch.cat([state.model_input] * repeats)
+        told = {**inputs, **self.told(components.denoiser, state, t, sample, inputs)}
+        residuals = self.residuals(components, state, sample, told)
+        predicted = components.denoiser(sample, **told, **residuals, return_dict=False)[0]
+        return predicted[:, : state.latents.shape[1]]  # a reference picture's tokens come after the picture's
+
+    @staticmethod
+    def told(model: Any, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]) -> dict[str, Any]:
+        """Time, places and, for a model that was taught it, the guidance scale."""
+        text = inputs["encoder_hidden_states"]
+        scale = torch.full([len(sample)], state.guidance_scale, device=sample.device, dtype=torch.float32)
+        return {
+            "timestep": t.expand(len(sample)).to(sample.dtype) / 1000,
+            "guidance": scale if model.config.guidance_embeds else None,
+            "txt_ids": text.new_zeros(text.shape[1], 3),
+            "img_ids": state.img_ids,
+            "joint_attention_kwargs": state.joint_attention_kwargs,
+        }
+
+    def residuals(
+        self, components: Components, state: BlockView, sample: Tensor, told: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What a ControlNet adds to the blocks."""
+        return {}
+
+
+class AppendFill(AppendMask):
+    """Masked picture and mask beside the latents, for a Fill model."""
+
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        parts = [state.masked_image_latents, state.mask] if reads_more(components.denoiser) else []
+        state.model_input = torch.cat([state.model_input, *parts], dim=2)
+
+
+class AppendReference(ModularPipelineBlocks):
+    """The tokens of the picture to edit behind the latents."""
+
+    inputs = [*needs("model_input"), REFERENCE]
+    outputs = ["model_input"]
+
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        state.model_input = torch.cat([state.model_input, state.reference_latents], dim=1)
+
+
+class AutoAppendReference(AutoPipelineBlocks):
+    """Only where there is a picture to edit."""
+
+    block_classes = [AppendReference]
+    block_names = ["append"]
+    block_trigger_inputs = ["image"]
+
+
+DenoiseFlux = DenoiseOrPaint.with_parts(append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=PredictFlux)
+
+
+class DenoiseKontext(Denoise):
+    """Scale, append what is edited, predict, guide, step: once per timestep."""
+
+    block_classes = [ScaleModelInput, AutoAppendReference, PredictFlux, SchedulerStep]
+    block_names = ["scale", "append_reference", "predict", "step"]

@@ -1,0 +1,71 @@
+"""What is Stable Diffusion 3's own in the loop: what the model is told, and a prediction without some of its layers."""
+
+from __future__ import annotations
+
+import torch
+
+from ...blocks import BlockView, InputParam
+from ...errors import InputError
+from ...guiders import GuiderOutput
+from ..common.denoise import PredictWithPooled
+from ..common.parts import Components
+
+Tensor = torch.Tensor
+SKIPPED = [
+    InputParam(
+        "skip_guidance_layers",
+        list[int],
+        description="Layers to leave out in a further prediction, from which the picture is steered away.",
+    ),
+    InputParam("skip_layer_guidance_scale", float, default=2.8, description="How strongly."),
+    InputParam(
+        "skip_layer_guidance_start", float, 0.01, description="Part of the steps after which.", minimum=0, maximum=1
+    ),
+    InputParam(
+        "skip_layer_guidance_stop", float, 0.2, description="Part of the steps before which.", minimum=0, maximum=1
+    ),
+]
+
+
+class PredictSD3(PredictWithPooled):
+    """The prediction for each branch that the guider asks for; the one with layers left out is added to their mix."""
+
+    inputs = [*PredictWithPooled.inputs, *SKIPPED]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        layers, depth = inputs.skip_guidance_layers, components.denoiser.config.num_layers
+        if layers is None:
+            return
+        if not components.guider.needs_unconditional:
+            raise InputError("'skip_guidance_layers' acts where guidance is on; raise 'guidance_scale' above 1.")
+        if not layers or any(not 0 <= layer < depth for layer in layers):
+            raise InputError(f"'skip_guidance_layers' are numbers from 0 to {depth - 1}, got {layers}.")
+
+    def denoise(
+        self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
+    ) -> Tensor:
+        return self.call(components, state, t, inputs, repeats)
+
+    def call(
+        self,
+        components: Components,
+        state: BlockView,
+        t: Tensor,
+        inputs: dict[str, Tensor],
+        repeats: int,
+        skip_layers: list[int] | None = None,
+    ) -> Tensor:
+        sample = torch.cat([state.model_input] * repeats)
+        kwargs = state.joint_attention_kwargs
+        more = {"joint_attention_kwargs": kwargs, "skip_layers": skip_layers, "return_dict": False}
+        return components.denoiser(sample, timestep=t.expand(len(sample)), **inputs, **more)[0]
+
+    def mixed(self, components: Components, state: BlockView, t: Tensor, guided: GuiderOutput) -> Tensor:
+        layers, step = state.skip_guidance_layers, components.guider.get_state()["step"] / len(state.timesteps)
+        if layers is None or not state.skip_layer_guidance_start < step < state.skip_layer_guidance_stop:
+            return guided.pred
+        inputs = {name: pair[0] for name, pair in self.conditions(state).items()}
+        with components.denoiser.cache_context("skipped_layers"):
+            skipped = self.call(components, state, t, inputs, 1, skip_layers=layers)
+        assert guided.pred_cond is not None
+        return guided.pred + state.skip_layer_guidance_scale * (guided.pred_cond - skipped)
