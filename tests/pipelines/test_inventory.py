@@ -131,6 +131,7 @@ def test_a_scheduler_that_adds_no_noise_starts_from_no_picture(folders):
         pipe.run("a cat", image=picture())
 
 
+@pytest.mark.filterwarnings("ignore:__array_wrap__")  # theirs
 @pytest.mark.parametrize(
     "name", ["HeunDiscreteScheduler", "KDPM2DiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "DPMSolverSDEScheduler"]
 )
@@ -147,3 +148,22 @@ def test_a_grid_of_fewer_trained_timesteps(name):
 @pytest.fixture(autouse=True)
 def nothing_said_yet():
     say_once.cache_clear()
+
+
+def test_a_modular_folder_of_the_reference_is_loaded_and_saved_as_one(folders, tmp_path):
+    theirs = diffusers.ModularPipeline.from_pretrained(str(folders["xl"]))
+    theirs.load_components(names=["unet", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "scheduler"])
+    theirs.save_pretrained(str(tmp_path / "theirs"), overwrite_modular_index=True)
+    ours = lockstep.ModularPipeline.from_pretrained(tmp_path / "theirs")
+    assert type(ours) is lockstep.StableDiffusionXLPipeline
+    ours.set_progress_bar_config(disable=True)
+    before = ours("a cat", **SMALL, seed=1).images
+    ours.save_pretrained(tmp_path / "ours")
+    again = lockstep.ModularPipeline.from_pretrained(tmp_path / "ours")
+    assert (tmp_path / "ours" / "modular_model_index.json").exists()
+    assert np.array_equal(again("a cat", **SMALL, seed=1).images, before)
+
+
+def test_a_manifest_tells_what_it_records(folders):
+    made = loaded("StableDiffusionPipeline", folders["sd1"])("a cat", **SMALL, seed=1)
+    assert {"pipeline", "seed", "weights"} <= set(made.manifest) == set(made.manifest.keys())

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -60,6 +60,13 @@ class Manifest:
 
     def __getitem__(self, name: str) -> Any:
         return self.weights if name == "weights" else _relative(self.record[name], Path().resolve())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.record, "weights"])
+
+    def keys(self) -> list[str]:
+        """The names of what is recorded."""
+        return list(self)
 
     def __repr__(self) -> str:
         return f"Manifest({self.record['pipeline']}, seed={self.record['seed']})"

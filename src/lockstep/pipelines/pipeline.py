@@ -43,6 +43,7 @@ from .corrections import Correction, corrected
 from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
+from .published.table import MODULAR
 from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
@@ -79,6 +80,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
     face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
+    _optional_components: ClassVar[list[str]] = []  # those that scripts may set to None
 
     __call__ = _DerivedCall()
 
@@ -92,6 +94,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
+        self._modular_index = False  # whether it was loaded by a modular index: then it is saved with one
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._elsewhere: dict[str, saving.Stored] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
@@ -546,6 +549,7 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
+        self._modular_index = found.blocks_name is not None
         self._index_class = found.class_name if found.class_name in self.index_names else type(self).__name__
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
@@ -597,6 +601,7 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
+    name = MODULAR.get(name, name)
     if name in pipelines:
         own: type[DiffusionPipeline] = public_class(name, "a pipeline")
         return own

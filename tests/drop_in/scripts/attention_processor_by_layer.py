@@ -13,12 +13,13 @@ class Half:
 
 
 pipe = StableDiffusionXLPipeline.from_pretrained(folders["xl"])
-processors = dict(pipe.unet.attn_processors)
-for name, before in processors.items():
+before = dict(pipe.unet.attn_processors)
+processors = dict(before)
+for name, own in before.items():
     if name.endswith("attn2.processor") and name.startswith("up_blocks"):
-        processors[name] = Half(before)
+        processors[name] = Half(own)
 pipe.unet.set_attn_processor(processors)
 halved = pipe("a cat", height=16, width=16, num_inference_steps=3, generator=torch.manual_seed(4), output_type="np")
-pipe.unet.set_default_attn_processor()
+pipe.unet.set_attn_processor(before)
 plain = pipe("a cat", height=16, width=16, num_inference_steps=3, generator=torch.manual_seed(4), output_type="np")
 pictures = [*halved.images, *plain.images]

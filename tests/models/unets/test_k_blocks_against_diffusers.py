@@ -42,7 +42,7 @@ def test_gradients_are_those_of_the_reference(pair):
         model(*args, **kwargs).sample.square().mean().backward()
     ours, theirs = (dict(model.named_parameters()) for model in pair)
     for name, parameter in theirs.items():
-        if parameter.grad is not None:
+        if parameter.grad is not None and not name.endswith("to_k.bias"):  # which moves all scores alike: rounding
             assert_close(ours[name].grad, parameter.grad, 1e-4, name)
 
 
