@@ -16,7 +16,7 @@ from PIL import Image
 
 import lockstep
 
-SCHEDULERS = ("DDIM", "EulerDiscrete", "DPMSolverMultistep", "UniPCMultistep", "HeunDiscrete")
+SCHEDULERS = ("DDIM", "EulerDiscrete", "DPMSolverMultistep", "UniPCMultistep", "EulerAncestralDiscrete")
 
 
 def picture_hashes() -> dict[str, str]:

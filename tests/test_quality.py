@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tools.quality import __main__ as command
-from tools.quality import blocks, imports, public_types
+from tools.quality import blocks, imports, lengths, public_types
 from tools.quality.findings import Finding
 
 import lockstep
@@ -35,6 +35,13 @@ def written(folder, **files):
         ("schedulers__euler", "def f():\n    import diffusers\n", "a reference for tests only"),
         ("parity__trace", "import os\nfrom .. import files\n", "parity stands beside the library"),
         ("pipelines__flux__blocks", "\nfrom ..stable_diffusion.blocks import Decode\n", "flux may not know stable"),
+        ("media__old", "import importlib\nimportlib.import_module('lockstep.cli')\n", "but media may import only"),
+        ("models__old", "\ncli = __import__('lockstep.cli.app')\n", "imports lockstep.cli.app, but models"),
+        (
+            "models__old",
+            "from importlib import import_module\nimport_module('..serve', '')\n",
+            "imports lockstep.serve",
+        ),
         ("attic__old", "", "package 'attic' is not in the table"),
     ],
 )
@@ -108,6 +115,13 @@ class Loop(LoopSequentialPipelineBlocks):
         return components.vae.items
 
 
+class ReadsByAnotherName(Base):
+    def __call__(self, components, state):
+        parts, values = components, state
+        chosen = parts
+        return chosen.vae, values.latents
+
+
 class ReadsState(Base):
     def unneeded(self, inputs):
         return inputs.output_type
@@ -118,7 +132,9 @@ class WritesState(Base):
         state.prompt_embeds = None
 
 
-@pytest.mark.parametrize("kind", [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, Loop])
+@pytest.mark.parametrize(
+    "kind", [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
+)
 def test_a_block_that_reads_an_undeclared_component_is_found(kind):
     (finding,) = blocks.findings([kind])
     assert f"{kind.__name__} reads components.vae: add ComponentSpec('vae', …)" in finding.message
@@ -212,6 +228,17 @@ def test_a_stub_that_is_out_of_date_is_found(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "__init__.pyi is out of date: run python -m lockstep.blocks.stubs" in told
     assert "named_values.pyi is out of date" in told
+
+
+# ---- lengths ----
+
+
+def test_a_source_that_is_too_long_is_found(tmp_path):
+    root = written(tmp_path, long="x = 1\n" * 501, short="x = 1\n" * 500)
+    (tmp_path / "long.pyi").write_text("x: int\n" * 900)
+    (finding,) = lengths.findings([root])
+    assert finding.path == tmp_path / "long.py"
+    assert "has 501 lines" in finding.message
 
 
 # ---- the command ----

@@ -9,6 +9,7 @@ trace is then within 5e-6.
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -97,7 +98,8 @@ def main() -> int:
         if options.html is not None:
             write_text(options.html, reports.to_html(reports.build(result)))
     print(describe(result))
-    print(f"{time.perf_counter() - began:.0f} s")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{time.perf_counter() - began:.0f} s, {time.process_time():.0f} s of the processor, at most {peak:.0f} MB")
     return 0 if is_explained(result) else 1
 
 

@@ -21,7 +21,7 @@ from lockstep.parity.causes.diagnosis import Live, diagnose
 from lockstep.parity.comparison.results import Standing
 from lockstep.parity.trace.reader import Trace
 
-from . import held_out_models, models
+from . import held_out_models, models, outside_models
 from .baselines import flagged, layer_outputs
 from .pipeline import STEPS, pipeline
 from .planting import Fault, instances
@@ -33,11 +33,14 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP,
     "mmdit": held_out_models.MMDiT, "t5": held_out_models.T5,
+    "sd_unet": outside_models.unet, "kl": outside_models.autoencoder, "clip_text": outside_models.text_encoder,
+    "rotary": outside_models.RotaryTransformer,
 }  # fmt: skip
 PIPELINES: dict[str, Callable[[int], Any]] = {
     "pipeline": pipeline,
     "stages": stages,
     "edm": held_out_models.image_to_image,
+    "euler": outside_models.euler_loop,
 }
 
 
@@ -80,11 +83,11 @@ class Outcome:
 
 def inputs(name: str, seed: int, dtype: torch.dtype) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(1000 + seed)
-    if name in ("clip", "t5"):
+    if name in ("clip", "t5", "clip_text"):
         ids = torch.randint(0, 98, (2, 12), generator=generator)
         ids[0, 7:], ids[1, 10:] = 99, 99
         return (ids,)
-    if name == "vae":
+    if name in ("vae", "kl"):
         return (torch.rand(2, 3, 16, 16, generator=generator).to(dtype),)
     sample, context = torch.randn(2, 4, 8, 8, generator=generator), torch.randn(2, 6, 24, generator=generator)
     return sample.to(dtype), torch.tensor([937.4]), context.to(dtype)

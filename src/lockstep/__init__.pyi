@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .configuration import FrozenDict as FrozenDict
     from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
+    from .images import IPAdapterMaskProcessor as IPAdapterMaskProcessor
     from .schedulers import IPNDMScheduler as IPNDMScheduler
     from .blocks import InputParam as InputParam
     from .pipelines.stable_diffusion.editing import InstructPix2PixBlocks as InstructPix2PixBlocks
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .models.modeling import ModelMixin as ModelMixin
     from .pipelines.pipeline import ModularPipeline as ModularPipeline
     from .blocks import ModularPipelineBlocks as ModularPipelineBlocks
+    from .models.adapters.multi import MultiAdapter as MultiAdapter
     from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
     from .blocks import OutputParam as OutputParam
     from .schedulers import PNDMScheduler as PNDMScheduler
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
     from .pipelines.published import StableDiffusion3InpaintPipeline as StableDiffusion3InpaintPipeline
     from .pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline as StableDiffusion3Pipeline
+    from .pipelines.published import StableDiffusionAdapterPipeline as StableDiffusionAdapterPipeline
     from .pipelines.stable_diffusion.blocks import StableDiffusionBlocks as StableDiffusionBlocks
     from .pipelines.published import StableDiffusionControlNetImg2ImgPipeline as StableDiffusionControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionControlNetInpaintPipeline as StableDiffusionControlNetInpaintPipeline
@@ -122,6 +125,7 @@ if TYPE_CHECKING:
     from .pipelines.stable_diffusion.pipeline import StableDiffusionPipeline as StableDiffusionPipeline
     from .models.vision.safety_checker import StableDiffusionSafetyChecker as StableDiffusionSafetyChecker
     from .pipelines.published import StableDiffusionUpscalePipeline as StableDiffusionUpscalePipeline
+    from .pipelines.published import StableDiffusionXLAdapterPipeline as StableDiffusionXLAdapterPipeline
     from .pipelines.stable_diffusion_xl.blocks import StableDiffusionXLBlocks as StableDiffusionXLBlocks
     from .pipelines.published import StableDiffusionXLControlNetImg2ImgPipeline as StableDiffusionXLControlNetImg2ImgPipeline
     from .pipelines.published import StableDiffusionXLControlNetInpaintPipeline as StableDiffusionXLControlNetInpaintPipeline
@@ -130,6 +134,7 @@ if TYPE_CHECKING:
     from .pipelines.published import StableDiffusionXLInpaintPipeline as StableDiffusionXLInpaintPipeline
     from .pipelines.published import StableDiffusionXLInstructPix2PixPipeline as StableDiffusionXLInstructPix2PixPipeline
     from .pipelines.stable_diffusion_xl.pipeline import StableDiffusionXLPipeline as StableDiffusionXLPipeline
+    from .models.adapters.t2i_adapter import T2IAdapter as T2IAdapter
     from .models.text_encoders.t5 import T5EncoderModel as T5EncoderModel
     from .tokenizers import T5Tokenizer as T5Tokenizer
     from .schedulers import TCDScheduler as TCDScheduler
@@ -161,23 +166,24 @@ __all__ = [
     "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
     "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
     "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
-    "HeunDiscreteScheduler", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
-    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
-    "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
-    "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
-    "ModularPipelineBlocks", "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance",
-    "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline",
-    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionBlocks",
+    "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
+    "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler",
+    "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
+    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
+    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel",
+    "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance",
+    "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
+    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
     "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
     "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
     "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
     "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
-    "StableDiffusionUpscalePipeline", "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
-    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
-    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
-    "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T5EncoderModel", "T5Tokenizer",
-    "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
+    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
+    "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
     "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
     "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -7,7 +7,8 @@ LockstepError
 │   ├── FileFormatError    the file is truncated, malformed or of a refused kind
 │   └── WeightsError       tensors are missing, left over, or of another shape or dtype
 ├── InputError             a call got a value that it cannot use                         (also ValueError)
-│   └── UnknownNameError   the name is not one of the known ones; says which is meant
+│   ├── UnknownNameError   the name is not one of the known ones; says which is meant
+│   └── MachineError       this machine has no such device, or too little memory
 ├── BackendError           an attention backend is not installed or cannot do this call  (also RuntimeError)
 ├── UnsupportedError       this object cannot do what was asked                          (also NotImplementedError)
 ├── WiringError            blocks do not fit together: a value nobody produces, two types for one name
@@ -65,6 +66,10 @@ class UnknownNameError(InputError):
         super().__init__(" ".join(part for part in parts if part))
 
 
+class MachineError(InputError):
+    """This machine has no such device, or too little memory for what was asked."""
+
+
 class BackendError(LockstepError, RuntimeError):
     """An attention backend is not installed or cannot do this call."""
 
@@ -107,6 +112,8 @@ def close_to(name: object, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """`: did you mean 'prompt'?` when something known is close, else a full stop."""
-    close = close_to(name, known)
+    """`: did you mean 'prompt'?` when something known is close or longer by some words, else a full stop."""
+    names, part = list(known), str(name).lower()
+    longer = sorted((one for one in names if len(part) > 2 and part in one.lower()), key=len)
+    close = close_to(name, names) or next(iter(longer), None)
     return f": did you mean {close!r}?" if close else "."

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from PIL import Image, ImageFilter, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from .configuration import ConfigMixin, register_to_config
+from .configuration import ConfigMixin, register_to_config, with_defaults
 from .errors import ConfigError, FileFormatError, InputError, NonFiniteError, NotFoundError, UnknownNameError
 from .notes import say_once
 
 Picture: TypeAlias = "Image.Image | np.ndarray | Tensor"
 Pictures: TypeAlias = "Picture | Sequence[Picture]"  # several of one kind
 Box: TypeAlias = tuple[int, int, int, int]
+Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
@@ -180,7 +181,7 @@ class VaeImageProcessor(ConfigMixin):
         return batch
 
     @staticmethod
-    def normalize(images: Any) -> Any:
+    def normalize(images: Numbers) -> Numbers:
         """[0, 1] to [-1, 1]."""
         return 2.0 * images - 1.0
 
@@ -251,6 +252,14 @@ class VaeImageProcessor(ConfigMixin):
         image = image.convert("RGBA")
         image.alpha_composite(kept.convert("RGBA"))
         return image.convert("RGB")
+
+
+class IPAdapterMaskProcessor(VaeImageProcessor):
+    """Masks for the pictures of IP-Adapters: one channel, 0 or 1, white is where the adapter acts."""
+
+    __init__ = with_defaults(
+        VaeImageProcessor.__init__, do_normalize=False, do_binarize=True, do_convert_grayscale=True
+    )
 
 
 def mask_processor(vae_scale_factor: int = 8) -> VaeImageProcessor:

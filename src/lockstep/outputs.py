@@ -34,7 +34,7 @@ class Output(dict[str, Any]):
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key) if key in self else default
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: str | int | slice) -> Any:
         if isinstance(key, str) and key not in self:
             raise KeyError(key)
         return getattr(self, key) if isinstance(key, str) else self.to_tuple()[key]

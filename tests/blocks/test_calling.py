@@ -24,7 +24,7 @@ from lockstep.errors import InputError, UnknownNameError
             r"'prompt' \(read by block 'text_encoder' \(Encode\)\) wants str or a list of str, got int 3",
         ),
         ({"prompt": ["a", 3]}, InputError, "wants str or a list of str, got list"),
-        ({"prompt": "x", "height": 12}, InputError, r"'height' .* a multiple of 8 \(8 or 16 are near\), got 12"),
+        ({"prompt": "x", "height": 0}, InputError, r"'height' .* at least 1, got 0"),
         ({"prompt": "x", "height": 72}, InputError, "'height' can be 64 at most here, got 72"),
         ({"prompt": "x", "num_inference_steps": 0}, InputError, "at least 1, got 0"),
         ({"prompt": "x", "num_inference_steps": 2.0}, InputError, "wants int, got float 2.0"),

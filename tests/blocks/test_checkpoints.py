@@ -120,6 +120,11 @@ def test_block_paths():
         assert torch.equal(captured(pipe, path)[0].data[value], wanted), path
 
 
+def test_a_mistyped_name_is_told_with_the_step_that_was_asked_for():
+    with pytest.raises(UnknownNameError, match=r"did you mean 'denoise.002.predict'"):
+        tiny.pipeline()("cat", checkpoints={"denoise.2.predct": Checkpoint(save=True)})
+
+
 @pytest.mark.parametrize(
     "name", ["preloop_", "denoise.step", "decode.000", "denoise.000.000", "image_encoder", "nowhere", "after_step_x"]
 )

@@ -69,8 +69,7 @@ def test_strings_in_declarations_are_templates():
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("height", 100, r"a multiple of 8 \(96 or 104 are near\), got 100"),
-        ("height", 0, "at least 8"),
+        ("height", 0, "at least 1, got 0"),
         ("strength", 1.5, "at most 1.0, got 1.5"),
         ("strength", float("nan"), "a finite number, got nan"),
         ("num_inference_steps", 0, "at least 1, got 0"),
@@ -83,6 +82,11 @@ def test_strings_in_declarations_are_templates():
 def test_limits_and_types(name, value, wanted):
     with pytest.raises(InputError, match=wanted):
         InputParam.template(name).check(value, "block")
+
+
+def test_a_multiple_is_told_with_those_that_are_near():
+    with pytest.raises(InputError, match=r"a multiple of 8 \(96 or 104 are near\), got 100"):
+        InputParam("side", int, multiple_of=8).check(100, "block")
 
 
 def test_numpy_numbers_are_numbers():

@@ -91,7 +91,7 @@ def test_undeclared_components_are_refused():
     pipe = tiny.pipeline().replace_block("text_encoder", Sneaky)
     pipe.insert_block("uses", tiny.Encode, after="text_encoder")
     with pytest.raises(
-        WiringError, match=r"Block 'text_encoder' \(Sneaky\) uses the component 'text_encoder'.*declared: none"
+        WiringError, match=r"Block 'text_encoder' \(Sneaky\) reads components.text_encoder, .*Declared: none"
     ):
         pipe("x")
 

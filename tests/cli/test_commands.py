@@ -86,6 +86,8 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
         (["generate", "a cat", "-m", "{folder}", "--hieght", "16"], 2, "did you mean '--height'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
+        (["generate", "a cat", "--guider", "Tangential"], 2, "did you mean 'TangentialClassifierFreeGuidance'"),
+        (["generate", "a cat", "--scheduler", "flow"], 6, "wants a scheduler for diffusion, as its DDIMScheduler is"),
         (["generate", "-m", "{folder}"], 2, "prompt"),
         (["generate", "a cat", "-m", "{folder}", "-o", "cat.bmp"], 2, ".png"),
         (["generate", "a cat", "-m", "{folder}", "--scheduler", "eulre"], 2, "did you mean 'euler'"),
@@ -250,6 +252,14 @@ def test_help_lists_the_inputs_of_the_model_wherever_it_stands(lockstep, folder,
     assert "--guidance-scale, --cfg" in out
     assert "lockstep generate" in out
     assert f"({folder})" in "".join(out.split("\n"))
+
+
+def test_help_and_schema_tell_what_is_true_of_the_model(lockstep):
+    _, out, _ = lockstep("generate", "--help")
+    assert "--timesteps" not in out, "its DDIM takes no grid of timesteps"
+    entries = {entry["name"]: entry for entry in json.loads(lockstep("schema", "--json")[1])["inputs"]}
+    assert entries["num_inference_steps"]["default"] == 12, "as its folder says"
+    assert entries["height"]["multiple_of"] == 8
 
 
 def test_help_for_a_model_that_is_not_there_says_so(lockstep):

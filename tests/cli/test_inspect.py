@@ -1,10 +1,12 @@
 """`lockstep inspect`: what it says, in words and in JSON."""
 
 import json
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
+import lockstep as library
 from loaders import checkpoints as files
 
 
@@ -21,6 +23,17 @@ def test_a_full_size_file_from_its_header_alone(lockstep, tmp_path):
     unet = next(part for part in said["parts"] if part["component"] == "unet")
     assert unet["implied_config"]["block_out_channels"] == [320, 640, 1280, 1280]
     assert unet["differs_from_published"] == []
+
+
+def test_the_file_of_a_model_in_a_folder_is_what_its_folder_says(lockstep):
+    path = next((Path(library.__file__).parent / "embedded" / "emoji" / "unet").glob("*.safetensors"))
+    said = json.loads(lockstep("inspect", path, "--json")[1])
+    assert said["prediction_type"] == "v_prediction"
+    assert said["title"] == "Stable Diffusion 1.x's architecture in sizes of its own"
+    assert said["notes"] == ["prediction_type v_prediction: says scheduler/scheduler_config.json beside it"]
+    (unet,) = said["parts"]
+    assert unet["implied_config"]["block_out_channels"] == [64, 128, 256]
+    assert unet["differs_from_published"] == unet["differs_from_declared"] == []
 
 
 def test_what_differs_from_the_published_config_is_said(lockstep, tmp_path):

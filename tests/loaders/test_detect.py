@@ -188,10 +188,6 @@ def wan(dim, channels, image=False):
             },
             "Stable Diffusion 3, 3.5 medium",
         ),
-        ({"ip_adapter.1.to_k_ip.weight": (320, 768), "image_proj.proj.weight": (3072, 1024)}, "IP-Adapter, plain"),
-        ({"ip_adapter.1.to_k_ip.weight": (320, 768), "image_proj.latents": (1, 16, 768)}, "IP-Adapter, plus"),
-        ({"adapter.body.0.resnets.0.block1.weight": (320, 320, 3, 3)}, "T2I-Adapter, published layout"),
-        ({"body.0.in_conv.weight": (320, 64, 1, 1), "conv_in.weight": (320, 64, 3, 3)}, "T2I-Adapter"),
     ],
 )
 def test_families_that_are_not_loaded_yet_are_named(detected, shapes, title):
@@ -199,6 +195,36 @@ def test_families_that_are_not_loaded_yet_are_named(detected, shapes, title):
     assert result.title == f"{title}: recognised, not supported yet"
     with pytest.raises(UnsupportedError, match="recognised, but Lockstep does not load it yet. Seen: it has"):
         result.require()
+
+
+@pytest.mark.parametrize(
+    ("projection", "kind"),
+    [
+        ({"image_proj.proj.weight": (3072, 1024)}, "plain"),
+        ({"image_proj.latents": (1, 16, 768)}, "plus"),
+        ({"image_proj.proj.3.weight": (768,)}, "full face"),
+        ({"image_proj.norm.weight": (768,), "image_proj.proj.0.weight": (1024, 512)}, "FaceID"),
+    ],
+)
+def test_ip_adapters_are_told_where_they_belong(detected, projection, kind):
+    result = detected({"ip_adapter.1.to_k_ip.weight": (320, 768), **projection})
+    assert (result.kind, result.title) == ("adapter", f"IP-Adapter, {kind}")
+    with pytest.raises(FileFormatError, match="no model but an IP-Adapter.*pipe.load_ip_adapter"):
+        result.require()
+
+
+def test_t2i_adapters_by_their_first_layer(detected):
+    def full(folded, start="", **more):
+        body = {f"{start}body.{k}.block1.weight": (320, 320, 3, 3) for k in range(2)}
+        return {f"{start}conv_in.weight": (320, folded, 3, 3), **body, **more}
+
+    assert detected(full(192)).title == "T2I-Adapter, full_adapter, original layout"
+    assert detected(full(64)).parts[0].config["in_channels"] == 1
+    assert detected(full(768)).title == "T2I-Adapter, full_adapter_xl, original layout"
+    light = {"body.0.in_conv.weight": (80, 192, 1, 1), "body.0.body.0.block1.weight": (80, 80, 3, 3)}
+    result = detected({**light, "body.0.out_conv.weight": (320, 80, 1, 1)})
+    assert [result.kind, result.title] == ["adapter", "T2I-Adapter, light_adapter, original layout"]
+    assert len(result.parts) == 1
 
 
 def test_prediction_type(detected, tmp_path):

@@ -190,7 +190,7 @@ def test_arguments_that_cannot_be_had_are_refused_before_anything_is_read(folder
     for arguments, error in (
         ({"dtype": torch.int8}, "floating point"),
         ({"dtype": "fp16", "torch_dtype": "bf16"}, "two names of one argument"),
-        ({"device": "gpu"}, "'gpu' cannot be used here"),
+        ({"device": "gpu"}, "'gpu' is no device"),
         ({"device": "xla"}, "'xla' cannot be used here"),
         ({"variant": "../fp16"}, "word in a file's name"),
     ):

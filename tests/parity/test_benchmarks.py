@@ -51,12 +51,13 @@ def test_harmless_changes_are_no_bug(clip, name):
 
 def test_the_held_out_faults_can_be_planted():
     """The second list: at least forty faults and twelve controls, each with its names written down."""
-    from benchmarks.faults import held_out
+    from benchmarks.faults import held_out, outside
     from benchmarks.faults.cases import DTYPES, make
 
     assert len(held_out.FAULTS) >= 40
     assert len(held_out.CONTROLS) >= 12
-    for fault in held_out.ALL:
+    assert len(outside.FAULTS) >= 20
+    for fault in [*held_out.ALL, *outside.ALL]:
         changed = fault.plant(make(fault.model, 0, DTYPES["fp32"]))
         assert fault.harmless or (changed and fault.causes), fault.name
     assert len({(fault.model, fault.name) for fault in held_out.ALL}) == len(held_out.ALL)

@@ -64,7 +64,7 @@ NAMED = {
     EPS: ("norm_eps", "eps"),
     GELU: ("gelu_variant", "activation"),
     SCALE: ("attention_scale", "scale", "constant"),
-    RESIDUAL: ("left_out", "residual", "missing", "wrong_operand"),  # something else is added
+    RESIDUAL: ("the residual is missing",),
 }
 
 

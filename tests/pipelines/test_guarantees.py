@@ -171,9 +171,12 @@ def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
     assert len(pipe(**SMALL).images) == 1
 
 
-def test_a_saved_pipeline_is_the_same_pipeline(pipe, tmp_path):
+def test_a_saved_pipeline_is_the_same_pipeline(pipe, family, tmp_path):
     pipe.save_pretrained(tmp_path)
     again = library.DiffusionPipeline.from_pretrained(tmp_path)
+    named = json.loads((tmp_path / "model_index.json").read_text())[family.denoiser]
+    kind = type(getattr(pipe, family.denoiser))
+    assert named == ["diffusers" if kind.__module__.startswith("lockstep.") else kind.__module__, kind.__name__]
     assert torch.equal(again(**LATENT, seed=1).images, pipe(**LATENT, seed=1).images)
 
 
@@ -297,7 +300,7 @@ def test_previews_and_events(pipe):
 
 
 def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeypatch):
-    from lockstep.pipelines.pipeline import brought_class
+    from lockstep.pipelines.finding import brought_class
 
     package = tmp_path / "toy-1.0.dist-info"
     package.mkdir()

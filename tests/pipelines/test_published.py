@@ -15,7 +15,7 @@ from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
 from lockstep.pipelines.published.table import AUTO, PUBLISHED, WHOLE
-from pipelines import tiny
+from pipelines import tiny, tiny_adapters
 from pipelines.test_against_diffusers import mask, picture
 
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
@@ -23,7 +23,7 @@ SMALL = {"conditioning_embedding_out_channels": (8, 16)}
 NAMES = [*WHOLE, *PUBLISHED]
 TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
-NOT_HERE = {"ip_adapter_image", "ip_adapter_image_embeds", "kwargs", "callback", "callback_steps"}
+NOT_HERE = {"kwargs", "callback", "callback_steps"}
 
 SCRIPT = """
 import json, sys
@@ -70,10 +70,21 @@ def control_net(kind, library):
     return theirs.eval()
 
 
+def t2i_adapter(library, seed=50):
+    mine = tiny_adapters.t2i_adapter(seed=seed)
+    if library is lockstep:
+        return mine
+    theirs = diffusers.T2IAdapter.from_config(dict(mine.config))
+    theirs.load_state_dict(mine.state_dict())
+    return theirs.eval()
+
+
 def loaded(library, name, folders, **parts):
     kind = kind_of(name)
     if "ControlNet" in name:
         parts["controlnet"] = control_net(kind, library)
+    if "Adapter" in name:
+        parts["adapter"] = t2i_adapter(library)
     if kind == "depth":
         parts |= tiny.depth_parts()
     pipe = getattr(library, name).from_pretrained(folders[kind], **parts)
@@ -90,12 +101,15 @@ def arguments_for(name):
         given |= {"height": 16, "width": 16}
     if "Inpaint" in name:
         given |= {"mask_image": mask(), "height": 16, "width": 16}
+    if "Adapter" in name:
+        given["image"] = picture(3)
     if "ControlNet" in name:
         argument = "control_image" if "image" in given else "image"
         given |= {argument: picture(3), "height": 16, "width": 16}
     return given
 
 
+@pytest.mark.filterwarnings("ignore:The decode_latents method is deprecated:FutureWarning")  # their own, of their own
 @pytest.mark.filterwarnings("ignore:In CPU autocast")  # theirs
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_call_makes_the_same_picture(name, folders):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import lockstep
 
-from . import imports, public_types
+from . import imports, lengths, public_types
 from .findings import Finding
 
-ROOT = Path(lockstep.__file__).parent
+ROOT, HERE = Path(lockstep.__file__).parent, Path(__file__).parent
 
 
 def undeclared_reads() -> list[Finding]:
@@ -22,6 +22,7 @@ def undeclared_reads() -> list[Finding]:
 
 CHECKS: dict[str, Callable[[], list[Finding]]] = {
     "imports point one way": lambda: imports.findings(ROOT),
+    "no source is too long": lambda: lengths.findings([ROOT, HERE.parent, HERE.parents[1] / "benchmarks"]),
     "no public name is typed Any": lambda: public_types.findings(ROOT),
     "blocks read only what they declare": undeclared_reads,
 }

@@ -96,11 +96,34 @@ def _accesses(kind: type[ModularPipelineBlocks], which: int) -> set[Access]:
             continue
         seen.add((function, parameter))
         tree, path, offset = parsed(function)
-        for node in ast.walk(tree):
-            found |= {Access(path, line + offset, name, writes) for line, name, writes in _uses(node, parameter)}
-            if isinstance(node, ast.Call):
-                waiting += _handed_on(node, parameter, function, kind)
+        for view in _names_of(tree, parameter):
+            for node in ast.walk(tree):
+                found |= {Access(path, line + offset, name, writes) for line, name, writes in _uses(node, view)}
+                if isinstance(node, ast.Call):
+                    waiting += _handed_on(node, view, function, kind)
     return found
+
+
+def _names_of(tree: ast.AST, parameter: str) -> set[str]:
+    """A parameter, and every name that it is given in the function: `c = components`, `a, b = components, state`."""
+    names, before = {parameter}, 0
+    while len(names) > before:
+        before = len(names)
+        for target, value in (pair for node in ast.walk(tree) for pair in _given_names(node)):
+            if isinstance(target, ast.Name) and isinstance(value, ast.Name) and value.id in names:
+                names.add(target.id)
+    return names
+
+
+def _given_names(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment, each with its value."""
+    if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) or node.value is None:
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
 
 
 def _entries(kind: type, which: int) -> Iterator[tuple[types.FunctionType, str]]:

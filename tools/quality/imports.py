@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str] | None] = {
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
 NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
+BY_TEXT = {"import_module", "__import__"}  # functions that import what a text names
 
 
 def findings(root: Path) -> list[Finding]:
@@ -107,4 +108,15 @@ def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
             module = ".".join([*base, *([node.module] if node.module else [])])
             inner = [f"{module}.{alias.name}" for alias in node.names] if module == PACKAGE else [module]
             names += [(node.lineno, name) for name in inner]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_TEXT:
+            text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+            if isinstance(text, str):
+                names.append((node.lineno, _absolute(text, package)))
     return names
+
+
+def _absolute(name: str, package: list[str]) -> str:
+    """A module's name with the dots before it written out."""
+    bare = name.lstrip(".")
+    up = len(name) - len(bare)
+    return ".".join([*package[: len(package) - up + 1], bare]) if up else name

@@ -21,6 +21,9 @@ from .findings import Finding
 from .public_types_exceptions import EXCEPTIONS
 
 SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__getattr__")
+# modules that people import from besides the package itself: what they list in `__all__` is public
+ROOMS = ("attention", "blocks", "guiders", "media", "schedulers", "tokenizers")
+GIVEN = {"PipelineOutput": "blocks.output", "Part": "blocks.output"}  # what people get without naming it
 WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired")
 
 
@@ -36,6 +39,11 @@ class Source:
         """The class or function of this name, if this module defines it."""
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         return next((node for node in self.tree.body if isinstance(node, kinds) and node.name == name), None)
+
+    def listed(self) -> list[str]:
+        """What `__all__` lists."""
+        value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, "__all__")), None)
+        return [] if value is None else list(ast.literal_eval(value))
 
     def origin(self, name: str) -> str | None:
         """`module:name` of what a `from … import` of this module brings under a name."""
@@ -98,7 +106,7 @@ def findings(
     """Every untyped part of a public name that is no exception, and every exception that is none any more."""
     library, met = Library(root), set[str]()
     found: dict[Finding, None] = {}
-    for name, module in (vars(lockstep)["_WHERE"] if where is None else where).items():
+    for name, module in every_public_name(library) if where is None else where.items():
         place = library.find(module, name)
         if place is None:
             raise LookupError(f"{name} is not defined in {module}")
@@ -110,6 +118,16 @@ def findings(
     table = Path(str(sys.modules[f"{__package__}.public_types_exceptions"].__file__))
     stale = [Finding(table, 1, f"{one!r} allows nothing any more: take it out") for one in exceptions if one not in met]
     return sorted(found) + stale
+
+
+def every_public_name(library: Library) -> list[tuple[str, str]]:
+    """Each public class and function with a module that has it: of the package, of its rooms, and what calls give."""
+    names = [*vars(lockstep)["_WHERE"].items(), *GIVEN.items()]
+    for room in ROOMS:
+        source = library.source(room)
+        listed = source.listed() if source else []
+        names += [(name, room) for name in listed if library.find(room, name)]
+    return names
 
 
 def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[str, Finding]]:

@@ -15,6 +15,13 @@ from ..errors import InputError, UnsupportedError
 from .backends import get_backend
 
 
+class AttnProcessorMixin:
+    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, and how tokens are shared out."""
+
+    _attention_backend: str | None = None
+    _parallel_config: object | None = None
+
+
 class AttentionModuleMixin:
     """Processors, fused projections and a backend of its own, for an `nn.Module` with `to_q`, `to_k`, `to_v`.
 
@@ -46,6 +53,11 @@ class AttentionModuleMixin:
     def get_processor(self) -> Callable[..., Any]:
         """The processor in use."""
         return self.processor
+
+    def taken_by_processor(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that its processor takes; others are for other attentions of the model."""
+        keywords = self.processor_keywords
+        return {key: value for key, value in kwargs.items() if keywords is None or key in keywords}
 
     def set_attention_backend(self, name: str | None) -> None:
         """Compute this module's attention on one backend; None goes back to what surrounds it."""

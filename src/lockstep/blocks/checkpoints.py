@@ -130,9 +130,8 @@ class Checkpoints:
         elif inside and self._numbered(plain, loops) == NUMBER.sub(".000", padded):
             made = tuple(dict.fromkeys(made for k in inside for made in self.visits[k].makes))
             return Boundary(f"after:{padded}", inside[-1] + 1, loops, made, self.visits[inside[0]].place)
-        raise UnknownNameError(
-            "checkpoint", name, self.names, "In a path, a loop's name is followed by the number of the step."
-        )
+        advice = "In a path, a loop's name is followed by the number of the step."
+        raise UnknownNameError("checkpoint", name, [_at_steps_of(name, known) for known in self.names], advice)
 
     def _iteration(self, key: str, loop: str) -> Boundary:
         head, body = self._head(loop), self._body(loop)
@@ -293,6 +292,14 @@ def _keeps_samples(value: Any, depth: int = 3) -> bool:
     else:
         parts = list(value.values() if isinstance(value, dict) else getattr(value, "__dict__", {}).values())
     return depth > 0 and any(_keeps_samples(part, depth - 1) for part in parts)
+
+
+def _at_steps_of(name: str, known: str) -> str:
+    """A known name with the numbers of steps that another name has."""
+    asked = iter(re.findall(r"\d+", name))
+    return re.sub(
+        r"(?<=after_step_)\d+|(?<=\.)\d{3}(?=\.|$)", lambda found: next(asked, found[0]).zfill(len(found[0])), known
+    )
 
 
 def snapshot(value: Any) -> Any:

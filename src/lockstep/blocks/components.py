@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..errors import WiringError
+from ..errors import WiringError, did_you_mean
 from .params import ComponentSpec
 
 
@@ -90,12 +90,15 @@ class ComponentsView:
             return pipe.config[name]
         if name.startswith("__"):
             raise AttributeError(name)
-        kind, place = ("component", "expected_components") if name in pipe.component_names else ("value", "")
-        kind, place = ("config", "expected_configs") if name in pipe.config else (kind, place)
-        where = f" in {place}" if place else ""
+        declared = sorted([*self._declared, *configs])
+        spec = f"ConfigSpec({name!r}, …) to expected_configs"
+        if name not in pipe.config:
+            spec = f"ComponentSpec({name!r}, …) to expected_components" + (
+                "" if name in pipe.component_names else f", or {spec}"
+            )
         raise WiringError(
-            f"{self._who()} uses the {kind} {name!r}, which it does not declare{where}; "
-            f"declared: {', '.join(sorted([*self._declared, *configs])) or 'none'}."
+            f"{self._who()} reads components.{name}, which it does not declare{did_you_mean(name, declared)} "
+            f"Declared: {', '.join(declared) or 'none'}. Add {spec}."
         )
 
     def __setattr__(self, name: str, value: Any) -> None:

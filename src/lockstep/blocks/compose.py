@@ -81,14 +81,18 @@ class CompositeBlocks(ModularPipelineBlocks):
         return twin
 
     @classmethod
-    def with_parts(cls, **parts: Block | None) -> type[Self]:
-        """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
-        names, classes = cls._table()
-        table = dict(zip(names, classes, strict=True))
+    def table(cls, **parts: Block | None) -> dict[str, Block]:
+        """The parts by name, with some of them replaced, or left out (None): `block_classes` of a relative."""
+        table = dict(zip(*cls._table(), strict=True))
         for name in parts:
             if name not in table:
                 raise UnknownNameError(f"part of {cls.__name__}", name, table)
-        kept = {name: part for name, part in {**table, **parts}.items() if part is not None}
+        return {name: part for name, part in {**table, **parts}.items() if part is not None}
+
+    @classmethod
+    def with_parts(cls, **parts: Block | None) -> type[Self]:
+        """The same kind of block with some of its parts replaced, or left out (None): a table for another family."""
+        names, kept = cls._table()[0], cls.table(**parts)
         fields: dict[str, Any] = {"block_classes": kept, "__doc__": cls.__doc__, "__module__": cls.__module__}
         triggers = list(getattr(cls, "block_trigger_inputs", ()))
         if len(triggers) == len(names):

@@ -7,6 +7,7 @@ place to load from. Both are the field's formats.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from ..configuration import describe_type
 from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
 from .params import ComponentSpec, public_class
 
+PACKAGE = __package__.partition(".")[0]
+LIBRARIES = ("diffusers", "transformers", PACKAGE)  # whose classes an index names by what Lockstep has for them
 CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
 OWN = "_lockstep_components"  # components that the field's classic pipelines do not take (guiders)
 DEFAULTS = "_lockstep_defaults"  # arguments of a call that suit this model best, where the caller gives none
@@ -53,7 +56,10 @@ class Index:
             return None
         named = entry[1].removesuffix("Fast").removesuffix("Pil")
         named = OLD_NAMES.get(named, named)
-        found = spec.class_named(named) or public_class(named, f"component {spec.name!r} in {self.source}")
+        found = spec.class_named(named)
+        if found is None and entry[0] not in LIBRARIES:
+            found = imported_class(entry[0], entry[1])
+        found = found or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
                 f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, but the index in {self.source!r} "
@@ -132,10 +138,20 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def library_and_class(component: Any) -> list[str | None]:
-    """The pair by which an index names a class; text encoders and tokenizers stand under transformers there."""
+    """The pair by which an index names a class: of the field's, by the library that has it there (text encoders and
+    tokenizers stand under transformers); of anybody else's, by its module."""
     if component is None:
         return [None, None]
     kind = type(getattr(component, "_orig_mod", component))
-    homes = {"transformers", "text_encoders", "tokenizers"}
-    from_module = "transformers" if homes & set(kind.__module__.split(".")) else "diffusers"
-    return [getattr(kind, "index_library", from_module), kind.__name__]
+    own, *rooms = kind.__module__.split(".")
+    if own == "transformers" or (own == PACKAGE and {"text_encoders", "tokenizers"} & set(rooms)):
+        library = "transformers"
+    else:
+        library = "diffusers" if own in (PACKAGE, "diffusers") else kind.__module__
+    return [getattr(kind, "index_library", library), kind.__name__]
+
+
+def imported_class(module: Any, name: str) -> type | None:
+    """A class that an index names by its module, if somebody has imported that: a file can name no other code."""
+    found = getattr(sys.modules.get(str(module)), name, None)
+    return found if isinstance(found, type) and hasattr(found, "from_pretrained") else None

@@ -22,11 +22,13 @@ FIELDS: dict[str, Any] = {
     "inputs": dict[str, Any], "components": dict[str, dict[str, Any]], "model": str | None,
     "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
     "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
-    "pixels": str, "fps": float,
+    "pixels": str, "fps": float, "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
+    "ip_adapter_scale": float | list[Any] | dict[str, Any],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
     "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
+    "ip_adapters": {"file": str | None, "sha256": str | None},
     "given": {"class": str, "folder": str | None},
     "components": {"class": str},
 }
@@ -88,6 +90,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "model": _place(pipe.name_or_path),
         "variant": pipe.variant,
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
+        **_placed(pipe.describe_switches()),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -97,6 +100,12 @@ def describe_run(run: Any) -> dict[str, Any]:
         "components": {name: _describe(component) for name, component in used.items() if component is not None},
         "given": {name: _whence(model) for name, model in pipe.given_models().items() if name in used},
     }
+
+
+def _placed(switches: Mapping[str, Any]) -> dict[str, Any]:
+    """What is switched on in the models, its files as places."""
+    adapters = [{**one, "file": _place(one["file"])} for one in switches.get("ip_adapters", [])]
+    return {**switches, **({"ip_adapters": adapters} if adapters else {})}
 
 
 def describe_grid(run: Any) -> dict[str, Any]:

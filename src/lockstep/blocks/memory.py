@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import InputError
+from ..errors import MachineError
 
 MEMINFO, LIMIT, USED = (
     Path("/proc/meminfo"),
@@ -50,7 +50,7 @@ def require(needed: int, device: torch.device, what: str) -> None:
     """Refuse what takes more than there is."""
     free = free_bytes(device)
     if free is not None and needed > free:
-        raise InputError(
+        raise MachineError(
             f"{what} would take at least {readable(needed)} of memory, and {device} has {readable(free)} free. "
             "Ask for less: fewer pictures at once, or smaller ones."
         )

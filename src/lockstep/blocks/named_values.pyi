@@ -29,7 +29,10 @@ class NamedValues:
     control_guidance_start: float | list[float]
     control_guidance_end: float | list[float]
     guess_mode: bool
-    ip_adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
+    adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | Any
+    adapter_conditioning_scale: float | list[float]
+    adapter_conditioning_factor: float
+    ip_adapter_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor]] | Any
     height: int | Any
     width: int | Any
     num_frames: int | Any
@@ -68,7 +71,7 @@ class NamedValues:
     add_time_ids: torch.Tensor | Any
     negative_add_time_ids: torch.Tensor | Any
     timestep_cond: torch.Tensor | Any
-    ip_adapter_image_embeds: torch.Tensor | list[torch.Tensor] | Any
+    ip_adapter_image_embeds: list[torch.Tensor] | Any
     image_embeds: torch.Tensor | Any
     batch_size: int
     dtype: torch.dtype | Any

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -16,6 +16,9 @@ from ..outputs import Output
 from .manifest import Manifest
 from .state import PipelineState
 from .vocabulary import media_of
+
+if TYPE_CHECKING:
+    from .run import RunOptions
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class PipelineOutput(Output):
         found = self._values.get(name)
         return self.state.get(name, default) if found is None else found
 
-    def as_asked(self, options: Any) -> Any:
+    def as_asked(self, options: RunOptions) -> Any:
         """The whole output, a tuple, or the values that `output=` names."""
         if isinstance(options.output, str):
             return self._value(options.output)

@@ -92,7 +92,7 @@ def json_schema(pipe: Any) -> dict[str, Any]:
     return {
         "pipeline": type(pipe).__name__,
         "description": pipe.blocks.description,
-        "inputs": [_input_entry(param, pipe.assembly.workflows) for param in pipe.inputs],
+        "inputs": [_input_entry(param, pipe) for param in pipe.inputs],
         "options": [
             {"name": n, "default": _json(d), "description": OPTION_HELP[n]} for n, d in option_defaults().items()
         ],
@@ -113,14 +113,16 @@ def json_schema(pipe: Any) -> dict[str, Any]:
     }
 
 
-def _input_entry(param: InputParam, workflows: Mapping[str, Flow]) -> dict[str, Any]:
+def _input_entry(param: InputParam, pipe: Any) -> dict[str, Any]:
+    workflows = pipe.assembly.workflows
     entry: dict[str, Any] = {"name": param.name, "required": param.required, "description": param.description}
     entry["type"] = describe_type(param.type_hint) if param.type_hint is not None else "anything"
-    entry["default"] = _json(param.default)
+    entry["default"] = _json(pipe.folder_defaults.get(param.name, param.default))
     entry |= {"media": param.media} if param.media else {}
     entry |= {
         limit: value for limit in ("minimum", "maximum", "multiple_of") if (value := getattr(param, limit)) is not None
     }
+    entry |= pipe.input_limits().get(param.name, {})
     if workflows:
         entry["workflows"] = [name for name, flow in workflows.items() if param.name in flow.wants]
     differing = defaults_by_workflow(param, workflows)

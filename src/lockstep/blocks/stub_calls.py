@@ -27,6 +27,7 @@ from .stub_types import Types, as_argument
 FORMS: dict[str, type] = {"pil": list, "np": np.ndarray, "pt": torch.Tensor, "latent": torch.Tensor}
 DECIDING = ("output_type", "return_dict", "output")  # the inputs that decide on the type of what a call gives
 WIDTH = 116  # of the lines that several declarations share
+OTHER_TYPE = "# type: ignore[assignment, unused-ignore]  # where the class that it is made from has another one"
 NO_OTHER_NAME = "# type: ignore[assignment, misc]  # every name is declared: another one is a mistake"
 
 Table = Literal["Inputs", "Parts"]  # what is given by name: to a call, or to the class
@@ -109,12 +110,12 @@ class PipelineFace:
     def _outputs(self) -> list[str]:
         """A class for each form that the results can have."""
         base = self.hints.named(PipelineOutput.__module__, PipelineOutput.__name__)
-        lines = []
-        for form, results in self._results().items():
-            lines.append(f"class {self._helper(_output(form))}({base}):")
-            lines += packed(f"{name}: {text}" for name, text in results.items())
-            lines += [f"    __getattr__: {self.hints.named('typing', 'ClassVar')}[None]  {NO_OTHER_NAME}", ""]
-        return lines
+        never = f"__getattr__: {self.hints.named('typing', 'ClassVar')}[None]  {NO_OTHER_NAME}"
+        fields = {
+            form: "; ".join(f"{name}: {kind}" for name, kind in found.items())
+            for form, found in self._results().items()
+        }
+        return [*(f"class {self._helper(_output(form))}({base}): {own}; {never}" for form, own in fields.items()), ""]
 
     def members(self) -> list[str]:
         """What stands in the class besides its own methods."""
@@ -123,13 +124,15 @@ class PipelineFace:
         never = f"{self.hints.named('typing', 'ClassVar')}[None]"
         lines = [] if self.family else [f"    __getattr__: {never}; __setattr__: {never}  {NO_OTHER_NAME}"]
         lines.append(self._method("__init__", self._declared(self.kind.__init__), "Parts", "None"))
+        for name, gives in (("run", Run), ("stream", Iterator[Event])):
+            lines.append(self._method(name, self._by_hand(), "Inputs", self.hints.text(gives)))
         loading = self._declared(self.kind.from_pretrained)
         lines.append("    @classmethod")
         lines.append(self._method("from_pretrained", loading, "PartsAndHub", self.hints.text(typing.Self)))
         lines += self._calls()
-        for name, gives in (("run", Run), ("stream", Iterator[Event])):
-            lines.append(self._method(name, self._by_hand(), "Inputs", self.hints.text(gives)))
-        return lines + (packed(f"{name}: {text}" for name, text in own.items()) if own else [])
+        new = [f"{name}: {text}" for name, text in own.items() if name not in inherited]
+        other = [f"    {name}: {text}  {OTHER_TYPE}" for name, text in own.items() if name in inherited]
+        return lines + (packed(new) if new else []) + other
 
     def _attributes(self) -> dict[str, str]:
         """Name -> type of the components and config values that a pipeline has."""

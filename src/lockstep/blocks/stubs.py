@@ -12,6 +12,7 @@ import copy
 import functools
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -51,11 +52,19 @@ def stub_for(module_name: str) -> str:
             body.append(_function(node, ""))
         elif isinstance(node, ast.ClassDef):
             body.append(_class_stub(node, getattr(module, node.name), hints))
+    body = [*_aliases(tree, "\n".join(body)), *body]
     body += [_made_class_stub(kind, hints) for kind in _made_classes(module, tree)]
     kept = [_absolute(node, module_name) for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     future = "from __future__ import annotations"
     imports = sorted({line for line in (*kept, *hints.imports()) if line != future})
     return "\n".join([HEADER, *imports, "", *body])
+
+
+def _aliases(tree: ast.Module, text: str) -> list[str]:
+    """The short names of types that a module gives itself, as far as its signatures use them."""
+    given = [(node.targets[0], node) for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    used = [node for name, node in given if isinstance(name, ast.Name) and re.search(rf": {name.id}\b", text)]
+    return [f"{ast.unparse(node)}\n" for node in used]
 
 
 def _absolute(node: ast.Import | ast.ImportFrom, module_name: str) -> str:

@@ -36,7 +36,6 @@ class Value:
 
 POSITIVE = {"minimum": 1}
 FRACTION = {"minimum": 0.0, "maximum": 1.0}
-PIXELS = {"minimum": 8, "multiple_of": 8}
 
 # What a person gives.
 PROMPTS = {
@@ -79,13 +78,27 @@ PICTURES = {
         float | list[float], "Part of the steps at which the ControlNet ends; a list for several.", 1.0, range=FRACTION
     ),
     "guess_mode": Value(bool, "Let the ControlNet see the picture alone, without the prompt.", default=False),
+    "adapter_image": Value(
+        Pictures | list[list[Picture]],
+        "The picture that steers the T2I-Adapter; for several adapters a list with one for each.",
+        media="picture",
+    ),
+    "adapter_conditioning_scale": Value(
+        float | list[float], "Weight of the T2I-Adapter; a list gives each one its own.", default=1.0
+    ),
+    "adapter_conditioning_factor": Value(
+        float, "Part of the steps, from the first on, in which the T2I-Adapter acts.", 1.0, range=FRACTION
+    ),
     "ip_adapter_image": Value(
-        Pictures, "The picture that an image adapter takes its style or content from.", media="picture"
+        Pictures | list[Picture | list[Picture]],
+        "The picture that an IP-Adapter takes its style or content from; for several adapters a list with one, or a "
+        "list of several, for each.",
+        media="picture",
     ),
 }
 SIZES = {
-    "height": Value(int, "Height of the picture in pixels.", range=PIXELS),
-    "width": Value(int, "Width of the picture in pixels.", range=PIXELS),
+    "height": Value(int, "Height of the picture in pixels.", range=POSITIVE),
+    "width": Value(int, "Width of the picture in pixels.", range=POSITIVE),
     "num_frames": Value(int, "Number of frames of the video.", range=POSITIVE),
     "frame_rate": Value(float, "Frames per second of the video.", range=POSITIVE),
     "num_images_per_prompt": Value(int, "Pictures to make for each prompt.", default=1, range=POSITIVE),
@@ -151,7 +164,9 @@ CONDITIONS = {
     "negative_add_time_ids": Value(torch.Tensor, "Sizes and crop of the unconditional prediction.", group=DENOISER),
     "timestep_cond": Value(torch.Tensor, "Embedding of the guidance scale (arXiv:2310.04378).", group=DENOISER),
     "ip_adapter_image_embeds": Value(
-        torch.Tensor | list[torch.Tensor], "Encoding of the adapter's picture.", group=DENOISER
+        list[torch.Tensor],
+        "Ready encodings of the pictures of each IP-Adapter; with guidance, the rows without picture come first.",
+        group=DENOISER,
     ),
     "image_embeds": Value(torch.Tensor, "Encoding of a picture.", group=DENOISER),
     "batch_size": Value(int, "Number of prompts.", default=1, range=POSITIVE),

@@ -66,6 +66,12 @@ class Want:
     param: InputParam
     maybe: tuple[Place, ...] = ()  # blocks that make it in some branches
 
+    @property
+    def can_be_given(self) -> bool:
+        """Whether a caller may give it; what a block can do without and says is made by blocks, is none's to give."""
+        left_to_blocks = self.param.given is False and not self.param.required
+        return bool(self.param.given or not (self.maybe or left_to_blocks))
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -99,7 +105,7 @@ class Flow:
     @property
     def inputs(self) -> dict[str, list[Want]]:
         """What a caller may give: what no block upstream makes, not even in some branches, and what says `given`."""
-        return {name: wants for name, wants in self.wants.items() if any(w.param.given or not w.maybe for w in wants)}
+        return {name: wants for name, wants in self.wants.items() if any(want.can_be_given for want in wants)}
 
 
 def all_branches(choice: Any, path: str, made: Mapping[str, Made]) -> Iterable[str | None]:

@@ -45,6 +45,7 @@ KINDS: tuple[tuple[type[errors.LockstepError], ExitCode], ...] = (
     (errors.ReplayError, ExitCode.NOT_REPLAYED),
     (errors.NonFiniteError, ExitCode.NOT_FINITE),
     (errors.LoadError, ExitCode.NOT_LOADED),
+    (errors.MachineError, ExitCode.UNSUPPORTED),
     (errors.BackendError, ExitCode.UNSUPPORTED),
     (errors.UnsupportedError, ExitCode.UNSUPPORTED),
     (errors.WriteError, ExitCode.UNSUPPORTED),

@@ -77,10 +77,11 @@ class PipelineCommand(TyperCommand):
         except LockstepError as problem:  # help has to work for a model that is not there
             out.print(f"The inputs of {model} cannot be shown: {problem}", markup=False, highlight=False)
             return
-        from .inputs import can_be_typed
+        from .inputs import can_be_typed, is_taken
         from .schema import inputs_table
 
-        schema, typed = pipe.schema(), {param.name for param in pipe.inputs if can_be_typed(param)}
+        schema = pipe.schema()
+        typed = {param.name for param in pipe.inputs if can_be_typed(param) and is_taken(pipe, param.name)}
         schema["inputs"] = [entry for entry in schema["inputs"] if entry["name"] in typed]
         out.print(inputs_table(schema, f"Inputs of {type(pipe).__name__} ({model}), each as an option", typed))
 
@@ -125,6 +126,17 @@ def generate(
         list[str] | None,
         typer.Option(help="A ControlNet's folder or hub id, for --control-image; several may be given."),
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(help="A T2I-Adapter's folder, file or hub id, for --adapter-image; several may be given."),
+    ] = None,
+    ip_adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An IP-Adapter file, for --ip-adapter-image, with its scale: plus.safetensors:0.6. Its image encoder "
+            "is the folder image_encoder beside it."
+        ),
+    ] = None,
     lora: Annotated[
         list[str] | None, typer.Option(help="A LoRA file or folder, with its strength: style.safetensors:0.8")
     ] = None,
@@ -163,7 +175,7 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), variant=variant, **of_file,
+        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

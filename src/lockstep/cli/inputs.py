@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import types
 import typing
@@ -23,6 +24,14 @@ def can_be_typed(param: Any) -> bool:
     if param.name in OWN_FORM:
         return False
     return param.media is not None or any(_is_plain(kind) for kind in _kinds(param.type_hint))
+
+
+def is_taken(pipe: Any, name: str) -> bool:
+    """Whether the model's own scheduler takes a grid of this kind; other inputs are taken by blocks."""
+    if name not in ("timesteps", "sigmas"):
+        return True
+    scheduler = getattr(pipe, "scheduler", None)
+    return scheduler is None or name in inspect.signature(type(scheduler).set_timesteps).parameters
 
 
 def _is_plain(kind: Any) -> bool:

@@ -34,11 +34,14 @@ def loaded(
     guider: str | None,
     loras: Sequence[str] = (),
     controlnets: Sequence[str] = (),
+    adapters: Sequence[str] = (),
+    ip_adapters: Sequence[str] = (),
     variant: str | None = None,
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..schedulers import exchanged
 
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
@@ -46,21 +49,38 @@ def loaded(
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
         kind, settings = steps
-        pipe.scheduler = kind.from_config(pipe.scheduler.config, **settings)
+        pipe.scheduler = exchanged(pipe.scheduler, kind, **settings)
     if guidance is not None:
         pipe.guider = guidance
-    if controlnets:
-        from ..models.controlnets.controlnet import ControlNetModel
-
-        nets = [ControlNetModel.from_pretrained(name, dtype=dtype, device=device) for name in controlnets]
-        pipe.controlnet = nets if len(nets) > 1 else nets[0]
+    for name, kind, places in (("controlnet", "ControlNetModel", controlnets), ("adapter", "T2IAdapter", adapters)):
+        if places:
+            setattr(pipe, name, steering_models(kind, places, dtype, device, **file_options))
+    if ip_adapters:
+        pairs = [file_and_strength(text) for text in ip_adapters]
+        pipe.load_ip_adapter([file for file, _ in pairs], allow_pickle=file_options.get("allow_pickle", False))
+        pipe.set_ip_adapter_scale([scale for _, scale in pairs])
     for text in loras:
-        file, strength = lora_and_strength(text)
+        file, strength = file_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
     return pipe
 
 
-def lora_and_strength(text: str) -> tuple[str, float]:
+def steering_models(kind: str, places: Sequence[str], dtype: str, device: str | None, **file_options: Any) -> Any:
+    """ControlNets or T2I-Adapters from their folders or files: one, or a list of several."""
+    from ..blocks.params import public_class
+    from ..loaders.header import is_checkpoint
+
+    pickles = {key: value for key, value in file_options.items() if key == "allow_pickle"}
+    models = [
+        public_class(kind, "a picture that steers").from_pretrained(
+            place, dtype=dtype, device=device, **(pickles if is_checkpoint(place) else {})
+        )
+        for place in places
+    ]
+    return models if len(models) > 1 else models[0]
+
+
+def file_and_strength(text: str) -> tuple[str, float]:
     """`style.safetensors:0.8` -> (file, 0.8); without a number the strength is 1."""
     file, _, number = text.rpartition(":")
     try:

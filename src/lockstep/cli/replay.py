@@ -10,7 +10,7 @@ import typer
 from ..errors import ReplayError, UnknownNameError
 from .console import out, print_json
 from .exit_codes import ExitCode
-from .options import Json, Overwrite
+from .options import AllowPickle, Json, Overwrite
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def replay(
             "name: style.safetensors=./loras/style.safetensors",
         ),
     ] = None,
+    allow_pickle: AllowPickle = False,
     json: Json = False,
 ) -> None:
     """Make a picture or video again and compare every pixel; a lossy file within the tolerance of its format."""
@@ -43,7 +44,7 @@ def replay(
             f"{file} holds the first frames of a run that did not end; there is no whole result to compare."
         )
     targets = Targets(output, kind, 1, overwrite) if output is not None else None
-    result = run_again(manifest, Places(file, moved or []), model)
+    result = run_again(manifest, Places(file, moved or []), model, allow_pickle)
     parts, index = result.parts(), manifest.get(kind.place, 0)
     if not 0 <= index < len(parts):
         raise ReplayError(f"The manifest in {file} names number {index} of a run that makes {len(parts)}.")
@@ -139,7 +140,7 @@ class Places:
                 raise UnknownNameError("input (written name=file)", name, known)
 
 
-def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> Any:
+def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow_pickle: bool = False) -> Any:
     """The result of the run that a manifest describes."""
     import lockstep
 
@@ -161,8 +162,9 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None) -> An
     owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
     pipe = owner.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"))
     for name, parts in given.items():
-        setattr(pipe, name, given_model(name, parts, dtype, places))
+        setattr(pipe, name, given_model(name, parts, dtype, places, allow_pickle))
     load_adapters(pipe, adapters, places)
+    switch_on(pipe, manifest, places, allow_pickle)
     for name, entry in manifest["components"].items():
         if "values" in entry and name in pipe.all_components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
@@ -192,7 +194,7 @@ def names_of_files(manifest: dict[str, Any]) -> list[str]:
     }
     models = {name: [part["folder"] for part in parts] for name, parts in manifest.get("given", {}).items()}
     files = [one for several in [*inputs.values(), *models.values()] for one in several]
-    files += [adapter["file"] for adapter in manifest.get("adapters", [])]
+    files += [one["file"] for key in ("adapters", "ip_adapters") for one in manifest.get(key, [])]
     names = [name for name, several in [*inputs.items(), *models.items()] if several]
     return [*names, *(Path(file).name for file in files if isinstance(file, str))]
 
@@ -237,7 +239,7 @@ def same_input(name: str, recorded: dict[str, Any], places: Places) -> Any:
     return value
 
 
-def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Places) -> Any:
+def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Places, allow_pickle: bool = False) -> Any:
     """A model that was given to the pipeline, from the folder it had been loaded from; several act as one."""
     from ..blocks.params import public_class
 
@@ -249,12 +251,13 @@ def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Plac
                 "Save it with save_pretrained and load it before the run, then its pictures can be made again."
             )
         folder = places.find(name, part["folder"])
-        if folder is None or not folder.is_dir():
+        if folder is None or not folder.exists():
             raise ReplayError(
                 f"The picture was made with the {name!r} in {part['folder']}, which is not there now: "
                 f"--input {name}=FOLDER."
             )
-        loaded.append(public_class(part["class"], f"component {name!r}").from_pretrained(folder, dtype=dtype))
+        kind = public_class(part["class"], f"component {name!r}")
+        loaded.append(kind.from_pretrained(folder, dtype=dtype, allow_pickle=allow_pickle))
     return loaded if len(loaded) > 1 else loaded[0]
 
 
@@ -276,6 +279,30 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
         model.set_adapters(names, [own[name] for name in names])
 
 
+def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle: bool) -> None:
+    """IP-Adapters and FreeU as they were."""
+    found = []
+    for adapter in manifest.get("ip_adapters", []):
+        recorded = adapter["file"]
+        if recorded is None:
+            raise ReplayError(
+                "The picture was made with an IP-Adapter that came from no file. Save it as one and load it from there."
+            )
+        name = Path(recorded).name
+        file = places.find(name, recorded)
+        if file is None or not file.is_file():
+            raise ReplayError(
+                f"The picture was made with the IP-Adapter {recorded}, which is not there now "
+                f"(sha256 {str(adapter['sha256'])[:12]}…): --input {name}=FILE."
+            )
+        found.append(file)
+    if found:
+        pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
+        pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))
+    if "freeu" in manifest:
+        pipe.enable_freeu(*(manifest["freeu"].get(name) for name in ("s1", "s2", "b1", "b2")))
+
+
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What of a manifest is not the same: versions, machine, configs, weights."""
     told = []
@@ -292,6 +319,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     for was, now in zip(before.get("adapters", []), after.get("adapters", []), strict=False):
         if was["sha256"] != now["sha256"]:
             told.append(f"the LoRA {was['file']} was {was['sha256'][:12]}…, is {now['sha256'][:12]}…")
+    for was, now in zip(before.get("ip_adapters", []), after.get("ip_adapters", []), strict=False):
+        if was["sha256"] != now["sha256"]:
+            told.append(f"the IP-Adapter {was['file']} was {was['sha256'][:12]}…, is {now['sha256'][:12]}…")
     for name, was in before.get("weights", {}).items():
         if was != after.get("weights", {}).get(name):
             told.append(f"the weights of {name} were {was[:12]}…, are {str(after.get('weights', {}).get(name))[:12]}…")

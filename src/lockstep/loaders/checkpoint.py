@@ -15,6 +15,7 @@ from .gguf import open_gguf
 from .header import Header, container_of, read_header
 from .quantised import dequantised
 
+SECTIONS = ("image_proj", "ip_adapter")  # keys under which IP-Adapters put theirs
 WRAPPERS = ("state_dict", "model", "module", "params_ema", "params")  # keys under which trainers put the weights
 
 
@@ -75,4 +76,11 @@ def _tensors(content: Any, depth: int = 0) -> dict[str, torch.Tensor]:
     for key in WRAPPERS:
         if isinstance(content.get(key), Mapping):
             return _tensors(content[key], depth + 1)
+    inside = {
+        f"{key}.{name}": value
+        for key in SECTIONS
+        if isinstance(content.get(key), Mapping)
+        for name, value in content[key].items()
+    }
+    content = {**content, **inside}
     return {str(name): value.detach() for name, value in content.items() if isinstance(value, torch.Tensor)}

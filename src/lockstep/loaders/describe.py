@@ -16,6 +16,7 @@ from .folder_files import embedded_json
 from .header import ENDINGS, Header, read_header
 
 INDEX = "model_index.json"
+SIZES = ("block_out_channels", "layers_per_block", "cross_attention_dim")  # that make another model of a family
 CONFIGS = ("config.json", "scheduler_config.json", "tokenizer_config.json", "preprocessor_config.json")
 
 
@@ -52,7 +53,24 @@ def describe(path: Path, family: str | None = None, header: Header | None = None
     if path.is_dir():
         return describe_folder(path)
     header = read_header(path) if header is None else header
-    return describe_header(header, detect(header, family))
+    return _as_its_folder_says(describe_header(header, detect(header, family)), path)
+
+
+def _as_its_folder_says(said: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What stands beside the file of one model is truer than what is published: its config, and its scheduler's."""
+    config, scheduler = path.parent / CONFIGS[0], path.parents[1] / "scheduler" / CONFIGS[1]
+    part = said["parts"][0] if len(said["parts"]) == 1 else None
+    if part is not None and any(one.partition(":")[0] in SIZES for one in part["differs_from_published"]):
+        said["title"] = f"{said['title']}'s architecture in sizes of its own"
+    if part is not None and config.is_file():
+        part["differs_from_published"] = []
+        part["differs_from_declared"] = compare_config(part["implied_config"], files.read_json(config))
+    told = files.read_json(scheduler).get("prediction_type") if scheduler.is_file() else None
+    if part is not None and part["component"] == "unet" and told is not None:
+        said["prediction_type"] = told
+        kept = [note for note in said["notes"] if not note.startswith("prediction_type")]
+        said["notes"] = [*kept, f"prediction_type {told}: says {scheduler.parent.name}/{scheduler.name} beside it"]
+    return said
 
 
 def describe_header(header: Header, found: Detection) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class Guess:
     supported: bool = True
     score: int = 0
     evidence: list[str] = field(default_factory=list)
+    used_by: str = ""  # how it is used, where it is no model by itself
 
     def __str__(self) -> str:
         return f"{self.title}{', ' + self.variant if self.variant else ''}"
@@ -108,6 +109,10 @@ class Detection:
             how = {"lora": "load_lora_weights, --lora", "embedding": "load_textual_inversion"}[self.kind]
             raise FileFormatError(
                 f"{self.path} is no model but a {self.title}: {self._why()} Add it to a model ({how})."
+            )
+        if self.best is not None and self.best.used_by:
+            raise FileFormatError(
+                f"{self.path} is no model but an {self.best}: {self._why()} Add it to a model ({self.best.used_by})."
             )
         if self.best is not None and not self.best.supported:
             raise UnsupportedError(
@@ -190,16 +195,31 @@ def _is_adapter(shapes: Shapes, found: Detection) -> bool:
 
 
 def _name_other_families(shapes: Shapes, found: Detection) -> None:
+    named = _told_by_name(shapes)
+    if named is None:
+        return
+    tell, guess = named
+    found.kind = tell.kind if tell.kind != "denoiser" else "checkpoint" if _has_company(found) else "model"
+    found.guesses = [guess]
+    _add_size(tell, shapes, found)
+
+
+def named_family(shapes: Shapes) -> Guess | None:
+    """The family that one name gives away."""
+    named = _told_by_name(shapes)
+    return None if named is None else named[1]
+
+
+def _told_by_name(shapes: Shapes) -> tuple[TellTale, Guess] | None:
     ends = _Endings(shapes)
     for tell in FAMILIES:
         seen = ends.all(tell.needs)
         if seen is None or any(ends.all((clue,)) is not None for clue in tell.lacks):
             continue
         variant = next((name for name, clues in tell.variants if ends.all(clues) is not None), "")
-        found.kind = tell.kind if tell.kind != "denoiser" else "checkpoint" if _has_company(found) else "model"
-        found.guesses = [Guess(tell.family, tell.title, variant, False, ENOUGH, [f"it has {name!r}" for name in seen])]
-        _add_size(tell, shapes, found)
-        return
+        evidence = [f"it has {name!r}" for name in seen]
+        return tell, Guess(tell.family, tell.title, variant, bool(tell.used_by), ENOUGH, evidence, tell.used_by)
+    return None
 
 
 def _has_company(found: Detection) -> bool:
@@ -336,9 +356,10 @@ def _vote_by_company(parts: list[Part], vote: Any) -> None:
 
 
 def _guess_lone_part(found: Detection) -> None:
-    """A file with a VAE or a text encoder alone."""
+    """A file with a VAE, a text encoder or a T2I-Adapter alone."""
     part = found.parts[0]
-    found.kind = {"vae": "autoencoder", "tiny": "autoencoder", "text": "text encoder"}[part.kind]
+    kinds = {"vae": "autoencoder", "tiny": "autoencoder", "text": "text encoder", "t2i_adapter": "adapter"}
+    found.kind = kinds[part.kind]
     latents = part.config.get("latent_channels")
     name = found.path.name.lower()
     if part.kind == "vae" and latents == 4:
@@ -354,6 +375,11 @@ def _guess_lone_part(found: Detection) -> None:
             f"VAE with {latents} latent channels: Stable Diffusion 3 and FLUX.1 share these shapes; no tensor tells"
         )
         found.guesses = [Guess("vae", f"VAE with {latents} latent channels", score=ENOUGH, evidence=[evidence])]
+    elif part.kind == "t2i_adapter":
+        widths = part.config.get("channels")
+        evidence = f"levels of {widths} channels, {part.config['num_res_blocks']} resnets each"
+        variant = f"{part.config['adapter_type']}, {part.layout} layout"
+        found.guesses = [Guess("t2i_adapter", "T2I-Adapter", variant, score=ENOUGH, evidence=[evidence])]
     elif part.kind == "tiny":
         found.guesses = [Guess("taesd", "TAESD", score=3, evidence=["lists of small convolutions in threes"])]
     else:

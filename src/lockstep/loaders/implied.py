@@ -222,6 +222,41 @@ def text_config(shapes: Shapes, layout: str) -> dict[str, Any]:
     return config | ({"projection_dim": projection} if projection else {})
 
 
+def t2i_adapter_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """What the shapes say about a T2I-Adapter; how pixels are folded follows from one or three channels of colour."""
+    start = "adapter." if layout == "published" else ""
+    light = f"{start}conv_in.weight" not in shapes
+    resnets = numbers(shapes, rf"{start}body\.0\.(?:body|resnets)\.(\d+)\.")
+    count = len(resnets) or next(
+        (n for n in numbers(shapes, r"body\.(\d+)\.") if n and f"body.{n}.in_conv.weight" in shapes), 1
+    )
+    if light or resnets:
+        levels = numbers(shapes, rf"{start}body\.(\d+)\.")
+        places = [f"{start}body.{level}.{'out_conv' if light else 'resnets.0.block1'}.weight" for level in levels]
+    else:
+        places = [f"body.{n}.block1.weight" for n in numbers(shapes, r"body\.(\d+)\.")[::count]]
+    widths = tuple(shapes.get(place, (0,))[0] for place in places)
+    entry = shapes.get(f"{start}body.0.in_conv.weight" if light else f"{start}conv_in.weight", (0, 0))[1]
+    colours, factor = _folding(entry)
+    kind = "light_adapter" if light else "full_adapter_xl" if factor == 16 else "full_adapter"
+    return {
+        "in_channels": colours,
+        "channels": widths[:-1] if light else widths,
+        "num_res_blocks": count,
+        "downscale_factor": factor,
+        "adapter_type": kind,
+    }
+
+
+def _folding(entry: int) -> tuple[int, int]:
+    """Channels of colour and pixels of a side that are folded together: 8 for SD, 16 for XL in published files."""
+    for factor in (8, 16, 4, 2, 32, 1):
+        for colours in (3, 1):
+            if entry == colours * factor**2:
+                return colours, factor
+    return max(1, entry // 64), 8
+
+
 def tiny_config(encoder: Shapes, decoder: Shapes) -> dict[str, Any]:
     """What the shapes of a tiny autoencoder's two lists of layers say; a list begins at its first weights."""
     encoder_layers, decoder_layers = tiny_layers(encoder), tiny_layers(decoder)

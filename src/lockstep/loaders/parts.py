@@ -3,6 +3,7 @@ stand."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +22,14 @@ class PartKind:
     layout: str
     anchor: str
     config: Callable[[Shapes, str], dict[str, Any]]
+    outside: str = ""  # a prefix that ends so (a pattern) belongs to something else
     stem: str = ""  # what of the anchor's own path still belongs to the prefix where it is there
 
 
 KINDS = (
+    PartKind("t2i_adapter", "published", "adapter.body.0.resnets.0.block1.weight", implied.t2i_adapter_config),
+    PartKind("t2i_adapter", "original", "body.0.body.0.block1.weight", implied.t2i_adapter_config),
+    PartKind("t2i_adapter", "original", "body.0.block1.weight", implied.t2i_adapter_config, r"body\.\d+\.$"),
     PartKind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
     PartKind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
     PartKind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
@@ -34,7 +39,8 @@ KINDS = (
     PartKind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
     PartKind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
 )
-TITLES = {"unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder"}
+TITLES = {"unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder",
+          "t2i_adapter": "T2I-Adapter"}  # fmt: skip
 
 
 @dataclass
@@ -64,7 +70,7 @@ def find_parts(shapes: Shapes) -> list[Part]:
     for kind in KINDS:
         for name in (name for name in shapes if name.endswith(kind.anchor)):
             prefix = name[: len(name) - len(kind.anchor)]
-            if prefix and not prefix.endswith("."):
+            if prefix and (not prefix.endswith(".") or (kind.outside and re.search(kind.outside, prefix))):
                 continue
             prefix = prefix.removesuffix(kind.stem) if kind.stem else prefix
             if "visual." not in prefix and "vision_model." not in prefix:
@@ -74,7 +80,8 @@ def find_parts(shapes: Shapes) -> list[Part]:
     for prefix, kind in found.items():
         own = {name.removeprefix(prefix): shapes[name] for name, owner in owners.items() if owner == prefix}
         part = Part(kind.kind, kind.layout, prefix, own)
-        part.config, part.gaps = kind.config(own, kind.layout), find_gaps(part)
+        part.config = kind.config(own, kind.layout)
+        part.gaps = find_gaps(part)
         parts.append(part)
     return parts + find_tiny(shapes)
 
@@ -104,6 +111,10 @@ def find_gaps(part: Part) -> list[str]:
         wanted = ["conv_in.", "time_embedding.linear_1.", "mid_block.resnets.0.", "mid_block.resnets.1."]
         if part.kind == "unet":
             wanted += [*(f"up_blocks.{level}." for level in range(levels)), "conv_out."]
+    elif part.kind == "t2i_adapter":
+        start = "adapter." if part.layout == "published" else ""
+        light = part.config["adapter_type"] == "light_adapter"
+        wanted = [] if light else [f"{start}conv_in."]
     elif part.kind == "vae":
         wanted = ["encoder.conv_in.", "encoder.conv_out.", "decoder.conv_in.", "decoder.conv_out."]
     elif part.layout == "open_clip":

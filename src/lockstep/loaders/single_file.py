@@ -16,6 +16,7 @@ import torch
 
 from .. import files
 from ..errors import ConfigError, FileFormatError, InputError, LoadError, NotFoundError, UnsupportedError, WeightsError
+from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
 from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
@@ -39,6 +40,7 @@ CLASSES = {  # component -> the class that it is where nothing else is said
     "text_encoder": "CLIPTextModel",
     "text_encoder_2": "CLIPTextModelWithProjection",
     "tiny": "AutoencoderTiny",
+    "t2i_adapter": "T2IAdapter",
 }
 LATENT_SCALES = (
     "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
@@ -282,6 +284,7 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("unet", "original"): unet_rows,
         ("controlnet", "original"): controlnet_rows,
         ("vae", "original"): autoencoder_rows,
+        ("t2i_adapter", "original"): t2i_adapter_rows,
         ("text", "clip"): lambda config: clip_rows(config, projection),
         ("text", "open_clip"): lambda config: open_clip_rows(config, projection),
     }

@@ -22,6 +22,7 @@ class TellTale:
     lacks: tuple[Clue, ...] = ()
     variants: Variants = ()
     kind: str = "denoiser"
+    used_by: str = ""  # how it is used, where it is no model by itself
 
 
 WAN: Variants = (
@@ -125,6 +126,7 @@ FAMILIES = (
         "IP-Adapter",
         ("ip_adapter.1.to_k_ip.weight",),
         kind="adapter",
+        used_by="pipe.load_ip_adapter",
         variants=(
             ("FaceID plus", ("image_proj.perceiver_resampler.proj_in.weight",)),
             ("plus", ("image_proj.latents",)),
@@ -134,15 +136,6 @@ FAMILIES = (
         ),
     ),
     TellTale("ip_adapter", "IP-Adapter for FLUX.1", ("ip_adapter_proj_model.proj.weight",), kind="adapter"),
-    TellTale("t2i_adapter", "T2I-Adapter", ("body.0.in_conv.weight", "conv_in.weight"), kind="adapter"),
-    TellTale("t2i_adapter", "T2I-Adapter", ("body.0.block1.weight", "conv_in.weight"), kind="adapter"),
-    TellTale(
-        "t2i_adapter",
-        "T2I-Adapter",
-        ("body.0.resnets.0.block1.weight",),
-        kind="adapter",
-        variants=(("published layout", ()),),
-    ),
     TellTale(
         "controlnet_flux",
         "ControlNet for FLUX.1",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
 
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError
 from .text import Describe
 
 
@@ -76,7 +76,7 @@ class MediaKind(ABC):
     def describe_input(self, value: Any) -> dict[str, Any] | None:
         """How a manifest names an input of this kind: by its hash, and the file where one is known."""
 
-    def carrying(self, value: Any, describe: Any) -> Any:
+    def carrying(self, value: Any, describe: Callable[[int], Describe]) -> Any:
         """An output whose items keep their manifest (`describe(index)`) when they are saved by their own means."""
         return value
 
@@ -88,7 +88,10 @@ class MediaKind(ABC):
         """Refuse what `write` does not take."""
         for option in options:
             if option not in self.options:
-                raise UnknownNameError(f"option of a {self.name}", option, self.options)
+                others = ", ".join(self.options) or "nothing"
+                raise InputError(
+                    f"{option!r} has no meaning for a {self.name}, which takes {others} here: leave it out."
+                )
 
     @property
     def default_name(self) -> str:

@@ -7,7 +7,7 @@ import io
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -47,7 +47,7 @@ class MadePicture(Image.Image):
         """The manifest for a file in this folder."""
         return {**self.describe(folder), "pixels": self.pixel_hash}
 
-    def save(self, fp: Any, format: str | None = None, **params: Any) -> None:
+    def save(self, fp: str | Path | IO[bytes], format: str | None = None, **params: Any) -> None:
         path = Path(fp) if isinstance(fp, (str, Path)) else None
         name = format or (Image.registered_extensions().get(path.suffix.lower(), "") if path else "")
         embed = EMBED.get(name.upper())

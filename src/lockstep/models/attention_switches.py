@@ -84,17 +84,16 @@ class AttentionSwitches(nn.Module):
             module.set_processor(None)
 
     def check_processor_kwargs(self, argument: str, kwargs: Mapping[str, Any] | None) -> None:
-        """Every key has to be one that the attention processors take: nothing is dropped."""
+        """Every key has to be one that an attention processor takes: nothing is dropped."""
         if not kwargs:
             return
-        owner = type(self).__name__
-        for module in self._attentions().values():
-            known = module.processor_keywords
-            for key in kwargs if known is not None else ():
-                if key == "scale" and key not in known:
-                    raise InputError(
-                        f"{owner}: {argument}['scale'] has no effect here. Set the weight of a LoRA with "
-                        "`set_adapters(names, weights)`, before the call."
-                    )
-                if key not in known:
-                    raise UnknownNameError(f"{argument} key for {owner}", key, known)
+        owner, keywords = type(self).__name__, [module.processor_keywords for module in self._attentions().values()]
+        known = {key for taken in keywords for key in taken or ()}
+        for key in () if None in keywords else kwargs:
+            if key == "scale" and key not in known:
+                raise InputError(
+                    f"{owner}: {argument}['scale'] has no effect here. Set the weight of a LoRA with "
+                    "`set_adapters(names, weights)`, before the call."
+                )
+            if key not in known:
+                raise UnknownNameError(f"{argument} key for {owner}", key, known)

@@ -28,6 +28,7 @@ from ..errors import (
     ConfigError,
     InputError,
     LockstepError,
+    MachineError,
     OutlineError,
     UnknownNameError,
     UnsupportedError,
@@ -445,9 +446,12 @@ def resolve_device(device: torch.device | str | int | None) -> torch.device:
     """A device argument as torch's, if this machine has it; None means the processor."""
     try:
         target = torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as problem:
+        raise InputError(f"{device!r} is no device: {problem}.") from None
+    try:
         torch.empty(0, device=target)
-    except (AssertionError, RuntimeError, TypeError) as problem:
-        raise InputError(f"The device {device!r} cannot be used here: {problem}.") from None
+    except (AssertionError, RuntimeError) as problem:
+        raise MachineError(f"The device {device!r} cannot be used here: {problem}.") from None
     return target
 
 

@@ -6,8 +6,6 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import inspect
 import logging
 import threading
@@ -23,35 +21,38 @@ from ..blocks import foreign
 from ..blocks import index as index_files
 from ..blocks import schema as faces
 from ..blocks.assembly import Assembly
-from ..blocks.block import ModularPipelineBlocks
 from ..blocks.calling import prepare_run
-from ..blocks.compose import Block, CompositeBlocks
+from ..blocks.compose import Block
 from ..blocks.events import Event
-from ..blocks.face import Face
 from ..blocks.output import PipelineOutput
-from ..blocks.params import ComponentSpec, InputParam, OutputParam, public_class
+from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to, did_you_mean
+from ..errors import InputError, LoadError, UnknownNameError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
-from ..models.modeling import resolve_device
+from ..schedulers.exchange import require_same_training
+from ..schedulers.scheduling import SchedulerMixin
 from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
+from .finding import pipeline_class
+from .image_prompts import ImagePromptMixin
 from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
-from .published.table import MODULAR
+from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
 logger = logging.getLogger(__name__)
-Place = str | int | torch.device
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
-NEVER_HAD = ("safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker", "controlnet")
-SOMETIMES = ("controlnet",)  # components that only some calls of a class use: listed where there is one
+NEVER_HAD = (
+    *["safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker"],
+    *["controlnet", "adapter"],
+)
+SOMETIMES = ("controlnet", "adapter")  # components that only some calls of a class use: listed where there is one
 NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
@@ -72,12 +73,9 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMixin, InventoryMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
-    default_blocks: ClassVar[Block | None] = None  # the class (or tree) of blocks that a subclass gives a face to
-    default_blocks_name: ClassVar[str | None] = None  # the same by its public name
-    face: ClassVar[Face] = Face()  # how its arguments are called, where they are not the inputs themselves
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
     _optional_components: ClassVar[list[str]] = []  # those that scripts may set to None
@@ -122,95 +120,12 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
         fresh = threading.RLock(), set[Run](), ProgressBars(), callbacks.CurrentRun()
         self.__dict__.update(state, **dict(zip(NOT_KEPT, fresh, strict=True)))
 
-    @classmethod
-    def default_tree(cls) -> ModularPipelineBlocks | None:
-        """A tree of this class's own blocks."""
-        blocks = cls.default_blocks
-        if blocks is None and cls.default_blocks_name:
-            blocks = public_class(cls.default_blocks_name, f"the blocks of {cls.__name__}")
-        return blocks() if isinstance(blocks, type) else blocks
-
     @property
     def folder_defaults(self) -> dict[str, Any]:
         """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
         settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
         of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
         return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
-
-    # ---- blocks ----
-
-    def _assemble(self, blocks: Any, given: Iterable[str]) -> None:
-        """Take a tree; a run that is under way keeps the one that it started with."""
-        assembly = Assembly.of(blocks, given, self.face)
-        for config in assembly.root.expected_configs:
-            self._config.setdefault(config.name, config.default)
-        for name, spec in assembly.specs.items():
-            if name not in self._components:
-                made_here = spec.default_creation_method == "from_config"
-                self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
-        self._assembly = assembly
-        self.__signature__ = faces.call_signature(assembly)
-        title = (
-            assembly.root.description if type(self) is DiffusionPipeline else inspect.cleandoc(type(self).__doc__ or "")
-        )
-        self.__doc__ = faces.help_text(title, assembly)
-
-    @property
-    def assembly(self) -> Assembly:
-        """The checked tree and what follows from it."""
-        return self._assembly
-
-    @property
-    def blocks(self) -> CompositeBlocks:
-        """The tree of blocks."""
-        return self._assembly.root
-
-    def insert_block(
-        self, path: str, block: Block, *, after: str | None = None, before: str | None = None, index: int | None = None
-    ) -> DiffusionPipeline:
-        """Put a block into the tree: `pipe.insert_block("denoise.log", Log, after="predict")`.
-
-        It is the same pipeline that comes back, typed by what is still known of it: it may take other inputs now.
-        """
-        self._assemble(self.blocks.inserted(path, block, after=after, before=before, index=index), self._assembly.given)
-        return self
-
-    def replace_block(self, path: str, block: Block) -> DiffusionPipeline:
-        """Put another block at a path."""
-        self._assemble(self.blocks.replaced(path, block), self._assembly.given)
-        return self
-
-    def remove_block(self, path: str) -> DiffusionPipeline:
-        """Take a block out of the tree."""
-        self._assemble(self.blocks.removed(path), self._assembly.given)
-        return self
-
-    @property
-    def available_workflows(self) -> list[str]:
-        return self.blocks.available_workflows
-
-    # ---- the classic face ----
-
-    @property
-    def inputs(self) -> list[InputParam]:
-        """What a call takes, besides the options of a run."""
-        return self._assembly.inputs
-
-    def result_params(self) -> list[OutputParam]:
-        """What a call gives."""
-        return self._assembly.result
-
-    def schema(self) -> dict[str, Any]:
-        """Inputs, results, workflows and components as JSON; reads no weights."""
-        return faces.json_schema(self)
-
-    def draw(self) -> str:
-        """The dataflow as text."""
-        return self.blocks.draw()
-
-    def mermaid(self) -> str:
-        """The dataflow as a Mermaid diagram."""
-        return self.blocks.mermaid()
 
     def __repr__(self) -> str:
         lines = [
@@ -290,18 +205,6 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
         return MappingProxyType(self._components)
 
     @property
-    def _specs(self) -> Mapping[str, ComponentSpec]:
-        return self._assembly.specs
-
-    @property
-    def component_names(self) -> Iterable[str]:
-        return self._specs.keys()
-
-    @property
-    def component_specs(self) -> Mapping[str, ComponentSpec]:
-        return MappingProxyType(dict(self._specs))
-
-    @property
     def config(self) -> FrozenDict:
         """The values that belong to the pipeline rather than to a call."""
         return FrozenDict(self._config)
@@ -353,6 +256,8 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_assembly" in self.__dict__ and name in self._specs:
+            if isinstance(value, SchedulerMixin) and isinstance(getattr(self, name), SchedulerMixin):
+                require_same_training(getattr(self, name), value)
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
@@ -429,59 +334,6 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
                     "does not have. "
                     f"Give it: pipe.{name} = …, or {name}=… when you load the pipeline."
                 )
-
-    def given_models(self) -> dict[str, torch.nn.Module]:
-        """The models that were given, instead of being loaded with the pipeline."""
-        return {name: module for name, module in self._modules().items() if name not in self._from_index}
-
-    @property
-    def model_names(self) -> list[str]:
-        """The components that are models, those that are not loaded yet included."""
-        waiting = [name for name, spec in self._unloaded.items() if issubclass(spec.type_hint, torch.nn.Module)]
-        return [name for name in self._specs if name in waiting or name in self._modules()]
-
-    def _modules(self) -> dict[str, torch.nn.Module]:
-        return {name: part for name, part in self._components.items() if isinstance(part, torch.nn.Module)}
-
-    @property
-    def device(self) -> torch.device:
-        """Where the models compute."""
-        if self._offload is not None:
-            return self._offload.device
-        return next((p.device for module in self._modules().values() for p in module.parameters()), torch.device("cpu"))
-
-    _execution_device = device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the first model."""
-        return next(
-            (p.dtype for m in self._modules().values() for p in m.parameters() if p.is_floating_point()), torch.float32
-        )
-
-    def to(self, *where: Place | torch.dtype, device: Place | None = None, dtype: torch.dtype | None = None) -> Self:
-        """Move and cast the models: `pipe.to("cuda")`, `pipe.to(torch.float16)`, `pipe.to("cuda", torch.float16)`."""
-        for one in where:
-            device, dtype = (device, one) if isinstance(one, torch.dtype) else (one, dtype)
-        options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
-        options |= {} if device is None else {"device": resolve_device(device)}
-        with self._lock:
-            self._offload = None
-            self._load_options |= options
-            for module in self._modules().values():
-                module.to(**options)
-        return self
-
-    def enable_model_cpu_offload(self, device: str | torch.device | None = None) -> Self:
-        """Keep the models in main memory; each comes to the accelerator while a block uses it. Nothing without one."""
-        self._offload = Offload.onto(None if device is None else resolve_device(device), self._components)
-        return self
-
-    def placed(
-        self, names: Iterable[str], near: Callable[[], Iterable[str]]
-    ) -> contextlib.AbstractContextManager[None]:
-        """A context in which the named components are where they compute; those used `near` by need not leave."""
-        return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
 
     # ---- disk ----
 
@@ -594,35 +446,3 @@ class DiffusionPipeline(LoraMixin, SwitchesMixin, InventoryMixin):
 
 
 ModularPipeline = DiffusionPipeline
-
-
-def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
-    """The class that an index names: by its own name, or by one that it stands in for."""
-    import lockstep
-
-    pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
-    name = MODULAR.get(name, name)
-    if name in pipelines:
-        own: type[DiffusionPipeline] = public_class(name, "a pipeline")
-        return own
-    brought = brought_class(name)
-    if brought is None:
-        raise UnsupportedError(
-            f"{found.source!r} is a {name or 'pipeline without a class name'}, which Lockstep does not run"
-            f"{did_you_mean(name, pipelines)} It runs: {', '.join(sorted(pipelines))}. A family of your own is found "
-            "where it is imported, or by an entry point of its package: "
-            f"[lockstep.pipelines] {name or 'Name'} = module:class."
-        )
-    return brought
-
-
-def brought_class(name: str) -> type[DiffusionPipeline] | None:
-    """A family that Lockstep does not bring: imported already, or a package's (entry point `lockstep.pipelines`)."""
-    waiting = list(DiffusionPipeline.__subclasses__())
-    while waiting:
-        kind = waiting.pop()
-        if name == kind.__name__ or name in kind.index_names:
-            return kind
-        waiting += kind.__subclasses__()
-    entry = next(iter(importlib.metadata.entry_points(group="lockstep.pipelines", name=name)), None)
-    return None if entry is None else entry.load()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import torch
 
 from .. import files
-from ..errors import UnsupportedError
 from ..notes import say_once
 
 
@@ -56,14 +55,3 @@ class SwitchesMixin:
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder, variant=variant, **kept)  # type: ignore[attr-defined]
             return files.upload(Path(folder), repo_id, **options)
-
-    def enable_freeu(self, s1: float, s2: float, b1: float, b2: float) -> NoReturn:
-        """Not offered yet."""
-        raise UnsupportedError("FreeU (arXiv:2309.11497) is not offered: leave enable_freeu out.")
-
-    def disable_freeu(self) -> None:
-        """Nothing, as nothing was enabled."""
-
-    def load_ip_adapter(self, *source: object, **options: object) -> NoReturn:
-        """Not offered yet."""
-        raise UnsupportedError("IP-Adapters (arXiv:2308.06721) are not offered.")

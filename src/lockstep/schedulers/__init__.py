@@ -5,6 +5,7 @@ predictions, noise          what a model predicts; random draws, one per sample
 brownian                    noise that is one path through a run
 template                    `set_timesteps` and `step` around a scheduler's own grid and formula
 scheduling                  SchedulerMixin: config, place in the grid, per-run copies
+exchange                    another scheduler for the same model
 variance_preserving, sigma_grid, sigma_space, log_snr     the spaces that samplers work in
 dpm_solver                  the DPM-Solver family's formulas
 ddim, ddpm, pndm, ipndm, unclip, cogvideox                         by the training timestep
@@ -24,6 +25,7 @@ from .dpm_sde import DPMSolverSDEScheduler
 from .dpm_singlestep import DPMSolverSinglestepScheduler
 from .edm import EDMDPMSolverMultistepScheduler, EDMEulerScheduler
 from .euler import EulerAncestralDiscreteScheduler, EulerDiscreteScheduler
+from .exchange import exchanged
 from .flow import FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler
 from .flow_lcm import FlowMatchLCMScheduler
 from .heun import HeunDiscreteScheduler
@@ -72,4 +74,5 @@ __all__ = [
     "UnCLIPScheduler",
     "UniPCMultistepScheduler",
     "draw_noise",
+    "exchanged",
 ]

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .noise import Generators, draw_noise
+from .scheduling import EDM
 from .sigma_grid import SigmaGridMixin
 from .spacing import check_descending, check_num_steps, check_num_train, explicit_grid
 from .template import Grid, Step, StepOutput, lays_grid, takes_step
@@ -19,6 +20,7 @@ from .template import Grid, Step, StepOutput, lays_grid, takes_step
 class CMStochasticIterativeScheduler(SigmaGridMixin):
     """Multistep consistency sampling (algorithm 1) on EDM's sigmas."""
 
+    training = EDM
     fractional_timesteps = True
 
     @register_to_config

@@ -14,6 +14,7 @@ from .dpm_solver import MultistepMixin
 from .log_snr import Level, OutputHistory
 from .noise import Churn, Generators, draw_noise
 from .predictions import check_prediction_type, dynamic_threshold
+from .scheduling import EDM
 from .sigma_grid import SigmaGridMixin
 from .spacing import check_num_steps, check_num_train
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
@@ -25,6 +26,7 @@ FinalSigma = Literal["zero", "sigma_min"]
 class EDMScheduler(SigmaGridMixin):
     """The sample is x0 + sigma·eps; the model sees c_in·x at c_noise, and x0 = c_skip·x + c_out·output."""
 
+    training = EDM
     ramp_dtype: ClassVar[torch.dtype] = torch.float32
 
     def _check_edm(self) -> None:

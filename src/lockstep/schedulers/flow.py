@@ -13,6 +13,7 @@ from ..configuration import register_to_config
 from ..errors import ConfigError, InputError
 from .heun import HalfStep
 from .noise import Churn, Generators, draw_noise
+from .scheduling import FLOW
 from .sigma_grid import SigmaGridMixin
 from .sigmas import flow_sigmas, shift_sigmas
 from .spacing import check_num_steps, check_num_train, explicit_grid
@@ -32,6 +33,7 @@ def mu_for_tokens(config: Mapping[str, Any], tokens: int) -> float:
 class FlowMatchScheduler(SigmaGridMixin):
     """The grid of flow matching: timesteps are sigmas times the number of training timesteps."""
 
+    training = FLOW
     fractional_timesteps = True
 
     def _prepare(self, shift: float) -> None:

@@ -40,6 +40,7 @@ INTERCHANGEABLE = (
 )
 
 logger = logging.getLogger(__name__)
+DIFFUSION, FLOW, EDM = "diffusion", "flow matching", "preconditioned diffusion (EDM)"  # how a model was trained
 LEARNED_VARIANCES = ("learned", "learned_range")  # the model's output has the variance in a second half of channels
 
 
@@ -48,6 +49,7 @@ class SchedulerMixin(ConfigMixin):
 
     config_name: ClassVar[str] = "scheduler_config.json"
     marks_defaults: ClassVar[bool] = True
+    training: ClassVar[str] = DIFFUSION  # of the models that the class is for, unless its config says otherwise
     order: ClassVar[int] = 1  # model calls per step of the grid
     added_config_keys: ClassVar[tuple[str, ...]] = ()  # not in the published format: written only when they are used
     interchangeable: ClassVar[tuple[str, ...]] = ()
@@ -117,6 +119,12 @@ class SchedulerMixin(ConfigMixin):
             key: value for key, value in values.items() if key not in self.added_config_keys or value != defaults[key]
         }
         return json.dumps(kept, indent=2) + "\n"
+
+    @property
+    def trained_for(self) -> str:
+        """How the models were trained that this scheduler is for."""
+        flows = self._option("use_flow_sigmas") or self._option("prediction_type") == "flow_prediction"
+        return FLOW if flows else self.training
 
     @property
     def compatibles(self) -> list[type[SchedulerMixin]]:

@@ -1,6 +1,7 @@
 """The page that specifies the format: its writers are short, its definition of the sketch is the one in the code."""
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -48,6 +49,31 @@ def test_the_numpy_writer_writes_a_trace_that_compares(tmp_path):
     result = compare(same, scaled)
     assert result.verdict is Verdict.BUG
     assert result.first.path == "unet"
+
+
+@pytest.mark.parametrize("framework", ["numpy", "mlx", "jax"])
+def test_the_short_writers_write_weights_by_their_names(framework, tmp_path):
+    if framework != "numpy" and importlib.util.find_spec(framework) is None:
+        pytest.skip(f"the framework {framework} is not installed")
+    sign = {"numpy": "struct.pack", "mlx": "mx.eval", "jax": "effects_barrier"}[framework]
+    namespace = {}
+    exec(next(code for code in WRITERS if sign in code), namespace)
+    trace, weight = namespace["Trace"](), np.arange(6, dtype=np.float32).reshape(2, 3)
+    if framework == "mlx":
+        import mlx.core as mx
+        import mlx.nn as nn
+
+        model = nn.Linear(3, 2, bias=False)
+        model.weight = mx.array(weight)
+        trace.parameters("unet.conv_in", model)
+        trace.put("unet.conv_in", "out", mx.array(weight))
+    else:
+        trace.parameters("unet", {"conv_in": {"weight": weight}} if framework == "jax" else {"conv_in.weight": weight})
+        trace.put("unet.conv_in", "out", weight)
+    trace.save(str(tmp_path / "t.safetensors"))
+    written = Trace.open(tmp_path / "t.safetensors")
+    assert list(written.params) == ["unet.conv_in.weight"]
+    assert [entry.key.path for entry in written.entries] == ["unet.conv_in"]
 
 
 @pytest.mark.parametrize("size", [5, FOLD_FROM - 1, FOLD_FROM, FOLD_FROM + 4097])

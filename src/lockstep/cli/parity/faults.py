@@ -15,7 +15,6 @@ from rich.table import Table
 from ...errors import InputError, UnknownNameError
 from ..console import err, out, print_json
 from ..exit_codes import ExitCode
-from .compare import proof
 from .options import (
     DEFAULT_FLOOR,
     Dtype,
@@ -31,6 +30,7 @@ from .options import (
     Width,
     examples,
 )
+from .proofs import proof
 from .runs import RunRecipe, load
 
 

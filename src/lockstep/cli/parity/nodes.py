@@ -10,8 +10,9 @@ import typer
 
 from ...errors import InputError
 from ..console import err, out
-from .compare import compared, name_causes, run_of, show
+from .compare import show
 from .options import Floor, Html, Json, Library, Traces, Verbose, examples
+from .proofs import compared, name_causes, run_of
 from .runs import RunRecipe, Side, load
 
 

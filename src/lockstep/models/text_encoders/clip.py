@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output, output_or_tuple
@@ -48,11 +48,8 @@ class CLIPTextEmbeddings(nn.Module):
         return self.token_embedding(input_ids_BL) + self.position_embedding(position_ids_BL)
 
 
-class CLIPAttnProcessor:
+class CLIPAttnProcessor(AttnProcessorMixin):
     """Plain attention: everything to the left (and the token itself), as far as the mask lets."""
-
-    _attention_backend = None
-    _parallel_config = None
 
     def __call__(self, attn: CLIPAttention, x: torch.Tensor, mask_B1LL: torch.Tensor | None) -> torch.Tensor:
         qkv = attn.to_qkv(x) if attn.fused_projections else (attn.q_proj(x), attn.k_proj(x), attn.v_proj(x))

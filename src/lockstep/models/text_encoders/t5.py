@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import register_to_config, with_defaults
 from ...errors import ConfigError
 from ...outputs import Output, output_or_tuple
@@ -93,11 +93,8 @@ class T5LayerFF(nn.Module):
         return x + self.dropout(self.DenseReluDense(self.layer_norm(x)))
 
 
-class T5AttnProcessor:
+class T5AttnProcessor(AttnProcessorMixin):
     """Attention without a scale (the initialisation has it), with the position bias in the place of a mask."""
-
-    _attention_backend = None
-    _parallel_config = None
 
     def __call__(self, attn: T5Attention, x: torch.Tensor, bias_BHLL: torch.Tensor) -> torch.Tensor:
         qkv = attn.to_qkv(x) if attn.fused_projections else (attn.q(x), attn.k(x), attn.v(x))

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import dispatch_attention_fn
+from ...attention import AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -36,20 +36,13 @@ from .rotary import Table, rotary_table, rotate
 Tensor = torch.Tensor
 
 
-class FluxAttnProcessor:
+class FluxAttnProcessor(AttnProcessorMixin):
     """Attention of all tokens as one sequence, turned by their positions; the text comes first."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: FluxAttention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        image_rotary_emb: Table | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        self, attn: FluxAttention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None, image_rotary_emb: Table | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         query, key, value = attn.project(hidden_states)
         if encoder_hidden_states is not None:
             both = zip(attn.project_text(encoder_hidden_states), (query, key, value), strict=True)

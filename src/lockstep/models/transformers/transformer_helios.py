@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import dispatch_attention_fn
+from ...attention import AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -37,21 +37,14 @@ MOST_SCALE = 10.0  # how far the keys of the past can be amplified
 SCALE_MODES = ("scalar", "per_head")
 
 
-class HeliosAttnProcessor:
+class HeliosAttnProcessor(AttnProcessorMixin):
     """Attention to past and present, or to the text; the keys of the past can be amplified."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: HeliosAttention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        rotary_emb: Table | None = None,
+        self, attn: HeliosAttention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None, rotary_emb: Table | None = None,
         original_context_length: int | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         query, key, value = attn.project(hidden_states, source)
         if rotary_emb is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import dispatch_attention_fn
+from ...attention import AttnProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -67,11 +67,8 @@ def position_table(width: int, size: int, base_size: int) -> Tensor:
     return torch.cat([columns, rows], dim=1).float()
 
 
-class JointAttnProcessor2_0:
+class JointAttnProcessor2_0(AttnProcessorMixin):
     """Attention of all tokens as one sequence; the picture comes first."""
-
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
 
     def __call__(
         self, attn: SD3Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None

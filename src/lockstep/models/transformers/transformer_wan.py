@@ -13,7 +13,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
+from ...attention import (
+    AttentionModuleMixin,
+    AttnProcessorMixin,
+    FusedLinear,
+    PublishedAttention,
+    dispatch_attention_fn,
+)
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...notes import say_once
@@ -36,20 +42,13 @@ class FP32LayerNorm(nn.LayerNorm):
         return F.layer_norm(input.float(), self.normalized_shape, weight, bias, self.eps).to(input.dtype)
 
 
-class WanAttnProcessor:
+class WanAttnProcessor(AttnProcessorMixin):
     """Attention to the video, or to the text and, with projections of its own, to the image that comes before it."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: WanAttention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        rotary_emb: Table | None = None,
-    ) -> Tensor:
+        self, attn: WanAttention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None, rotary_emb: Table | None = None,
+    ) -> Tensor:  # fmt: skip
         source, image = hidden_states if encoder_hidden_states is None else encoder_hidden_states, None
         if attn.add_k_proj is not None:
             tokens = max(source.shape[1] - TEXT_TOKENS, 0)

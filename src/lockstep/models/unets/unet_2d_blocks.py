@@ -8,13 +8,20 @@ Layers are made in the published order, so that a seed gives a new model the pub
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, FusedLinear, PublishedAttention, dispatch_attention_fn
+from ...attention import (
+    AttentionModuleMixin,
+    AttnProcessorMixin,
+    FusedLinear,
+    PublishedAttention,
+    dispatch_attention_fn,
+)
 from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -55,20 +62,20 @@ class TransformerSettings:
         return Transformer2DModel(channels, depth, self)
 
 
-class AttnProcessor:
+class AttnProcessor(AttnProcessorMixin):
     """Attention by `dispatch_attention_fn`."""
 
-    _attention_backend: str | None = None
-    _parallel_config: object | None = None
-
     def __call__(
-        self,
-        attn: Attention,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor | None = None,
+        self, attn: Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         query, key, value = attn.project(hidden_states, encoder_hidden_states)
+        return attn.to_out[0](self.attend(attn, query, key, value, attention_mask))
+
+    def attend(
+        self, attn: Attention, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Every query's mix of the values, in the query's dtype."""
         dtype = query.dtype
         if attn.upcast_attention:
             query, key, value = query.float(), key.float(), value.float()
@@ -80,7 +87,7 @@ class AttnProcessor:
             backend=self._attention_backend,
             parallel_config=self._parallel_config,
         )
-        return attn.to_out[0](mixed.flatten(2).to(dtype))
+        return mixed.flatten(2).to(dtype)
 
 
 class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
@@ -90,6 +97,7 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
     _available_processors = (AttnProcessor,)
     to_kv: FusedLinear  # these two take the place of the separate projections by `fuse_projections`
     to_qkv: FusedLinear
+    processor_before: tuple[Callable[..., Any], ...] = ()  # the one that an adapter's stands in for
 
     def __init__(
         self,
@@ -136,7 +144,7 @@ class Attention(nn.Module, AttentionModuleMixin, PublishedAttention):
             hidden_states,
             encoder_hidden_states=encoder_hidden_states,
             attention_mask=attention_mask,
-            **processor_kwargs,
+            **self.taken_by_processor(processor_kwargs),
         )
 
 

@@ -17,7 +17,9 @@ from torch import nn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError
 from ...outputs import Output, output_or_tuple
+from ..adapters.ip_adapter import IPAdapterMixin
 from ..layers import get_activation
+from .freeu import FreeUMixin
 from .unet_2d_blocks import CrossAttnUpBlock2D, DownBlock2D, UpBlock2D, skip_channels
 from .unet_2d_config import K_UP_BLOCKS, UNetPlan, is_k_unet, plan_unet
 from .unet_2d_encoder import UNet2DEncoder, mask_to_bias
@@ -34,7 +36,7 @@ class UNet2DConditionOutput(Output):
     sample: Tensor
 
 
-class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
+class UNet2DConditionModel(IPAdapterMixin, FreeUMixin, UNet2DEncoder, ConfigMixin):
     """Predicts from a noisy sample, a timestep and a text what the noise was."""
 
     @register_to_config
@@ -152,7 +154,7 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         timestep_cond: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cross_attention_kwargs: dict[str, Any] | None = None,
-        added_cond_kwargs: dict[str, Tensor] | None = None,
+        added_cond_kwargs: dict[str, Any] | None = None,
         down_block_additional_residuals: tuple[Tensor, ...] | None = None,
         mid_block_additional_residual: Tensor | None = None,
         down_intrablock_additional_residuals: tuple[Tensor, ...] | None = None,
@@ -160,13 +162,14 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         return_dict: bool = True,
     ) -> UNet2DConditionOutput | tuple[Tensor]:
         """One prediction; masks are 1 where a token is kept, residuals come from a ControlNet or a T2I-Adapter."""
+        added, image_embeds = self.split_conditions(added_cond_kwargs)
         self.check_inputs(
             sample,
             timestep,
             encoder_hidden_states,
             class_labels,
             timestep_cond,
-            added_cond_kwargs,
+            added,
             attention_mask,
             encoder_attention_mask,
             cross_attention_kwargs,
@@ -174,15 +177,12 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
         self.check_residuals(
             sample, down_block_additional_residuals, mid_block_additional_residual, down_intrablock_additional_residuals
         )
+        self.check_pictures(image_embeds, sample, cross_attention_kwargs)
         if self.config["center_input_sample"]:
             sample = 2 * sample - 1.0
-        temb = self.embed_conditions(
-            sample, timestep, encoder_hidden_states, class_labels, timestep_cond, added_cond_kwargs
-        )
-        if self.encoder_hid_proj is not None and encoder_hidden_states is not None:
-            encoder_hidden_states = self.encoder_hid_proj(encoder_hidden_states)
+        temb = self.embed_conditions(sample, timestep, encoder_hidden_states, class_labels, timestep_cond, added)
         text_kwargs: dict[str, Any] = {
-            "encoder_hidden_states": encoder_hidden_states,
+            "encoder_hidden_states": self.read_conditions(encoder_hidden_states, image_embeds),
             "attention_mask": mask_to_bias(attention_mask, sample.dtype),
             "encoder_attention_mask": mask_to_bias(encoder_attention_mask, sample.dtype),
             "cross_attention_kwargs": cross_attention_kwargs,
@@ -218,6 +218,15 @@ class UNet2DConditionModel(UNet2DEncoder, ConfigMixin):
             sample = self.conv_act(self.conv_norm_out(sample))
         sample = self.conv_out(sample)
         return UNet2DConditionOutput(sample) if return_dict else (sample,)
+
+    def read_conditions(
+        self, text: Tensor | None, image_embeds: list[Tensor] | None
+    ) -> Tensor | tuple[Tensor, list[Tensor]] | None:
+        """The text at the width that the attention reads; with IP-Adapters, beside it the tokens of their pictures."""
+        projections = self.image_projections
+        project = self.encoder_hid_proj if projections is None else self.text_encoder_hid_proj
+        text = text if project is None or text is None else project(text)
+        return text if projections is None or text is None else (text, projections(image_embeds))
 
     @property
     def has_cross_attention(self) -> bool:

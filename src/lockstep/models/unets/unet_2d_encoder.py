@@ -98,7 +98,7 @@ class UNet2DEncoder(ModelMixin):
             post_act_fn=config.get("timestep_post_act"),
             cond_proj_dim=config.get("time_cond_proj_dim"),
         )
-        self.encoder_hid_proj = text_projection(plan, config)
+        self.encoder_hid_proj: nn.Module | None = text_projection(plan, config)
         self.class_embedding = class_embedding(plan, config)
         self.add_time_proj, self.add_embedding = addition_embedding(plan, config)
         act_fn = config.get("time_embedding_act_fn")

@@ -75,6 +75,7 @@ class CLIPVisionModel(TransformersModel):
     """CLIP's vision transformer without a head (arXiv:2103.00020)."""
 
     model_type = "clip_vision_model"
+    index_library = "transformers"
     ignored_tensors = (r"position_ids$",)
     tensor_renames = ((rf"^{PARTS}\.", r"vision_model.\1."),)  # as transformers 5 names them
 

@@ -348,6 +348,7 @@ class Probe:
         for digits in (2, 3, 4):
             trial = self.attempt(refit(float(f"{value:.{digits}g}")))
             if trial is not None and trial.residual <= max(best.residual, self.goal.node.prior):
+                trial.fitted = trial.residual > 0  # three digits come near many a number: others are looked at, too
                 return trial
         return best
 

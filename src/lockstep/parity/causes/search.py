@@ -49,6 +49,10 @@ PROMISING = 0.2  # of the error: what a factor may leave to first order
 FITTED = 6  # quantities that are fitted, the most promising first
 
 
+class Wide(list[Edit]):
+    """Hypotheses about every operation of a large part at once: dear, and one that is down at the floor says enough."""
+
+
 class CauseSearch(RecordedCalls):
     """Causes of one comparison, tried on one live side."""
 
@@ -231,7 +235,7 @@ class CauseSearch(RecordedCalls):
         self.runs += probe.runs
 
     def _try_stage(self, probe: Any, stage: Iterable[Edit]) -> None:
-        left, most = TRIALS, math.inf
+        left, most, wide = TRIALS, math.inf, isinstance(stage, Wide)
         for edit in stage:
             if not left or self.log.spent > most or self.late():
                 break
@@ -240,7 +244,7 @@ class CauseSearch(RecordedCalls):
             trial = probe.attempt(edit)
             if trial is not None and trial.accepted:
                 left = min(left, AFTER_EXACT) if trial.residual == 0 else left
-                most = min(most, self.log.spent + AFTER_FLOOR) if trial.at_the_floor else most
+                most = min(most, self.log.spent + AFTER_FLOOR) if wide and trial.at_the_floor else most
             left -= 1
 
     def _stages(
@@ -252,13 +256,13 @@ class CauseSearch(RecordedCalls):
             yield number_edits(self.live.parts.schedulers)
             yield own_frame_edits(probe, survey, focus)
             yield root_edits(probe)
-            yield deep_edits(self._unwatched(probe), singly=False)
+            yield Wide(deep_edits(self._unwatched(probe), singly=False))
             yield operand_edits(probe, survey)
             return
         yield attribute_edits(probe, differing)
         yield parameter_edits(probe, self.weights, bool(comparison.weights))
         if deep:
-            yield deep_edits(survey)
+            yield Wide(deep_edits(survey))
             return
         yield chain(module_as_activation(probe), child_edits(probe, survey), repeated_children(probe, survey))
         own = own_frame_edits(probe, survey, focus, self._unseen(survey))

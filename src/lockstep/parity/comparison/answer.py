@@ -411,7 +411,8 @@ def _add_remarks(a: Trace, b: Trace, result: Comparison) -> None:
     if suspects:
         first = suspects[0]
         result.reasons.append(
-            f"{len(suspects)} effective settings differ, first {first['path']}.{first['name']}: "
+            f"{len(suspects)} effective setting{'s differ' if len(suspects) > 1 else ' differs'}, first "
+            f"{first['path']}.{first['name']}: "
             f"{first['a']!r} and {first['b']!r}"
         )
     for side, trace in (("reference", a), ("candidate", b)):

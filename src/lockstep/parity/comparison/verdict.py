@@ -69,12 +69,13 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
     """Origin, propagated, amplified or healed, for every value that is over its threshold."""
     by_key = {str(node.key): node for node in nodes}
     outs = _outputs_by_module(nodes)
+    ends = [node for node in nodes if _hands_on(node.key)]
     bad_so_far: list[NodeResult] = []
     own_faults: list[NodeResult] = []
     for node in nodes:
         if not node.bad:
             continue
-        if _is_healed(node, outs, limits):
+        if _is_healed(node, outs, limits) or _is_healed_later(node, ends, limits):
             node.role = Role.HEALED
             continue
         captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
@@ -159,11 +160,28 @@ def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], 
     for path in _containers(node.key):
         later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
         if later:
-            results = [o for o in later if o.key.call == later[0].key.call]
-            largest = max(o.error if o.error is not None else math.inf for o in results)
-            own = node.error if node.error is not None else math.inf
-            return not any(o.bad for o in results) and largest <= limits.heal * own
+            return _heals([o for o in later if o.key.call == later[0].key.call], node, limits)
     return False
+
+
+def _is_healed_later(node: NodeResult, ends: list[NodeResult], limits: Thresholds) -> bool:
+    """True if a pipeline hands on the right thing wherever it hands something on: rows in another order, say."""
+    later = [end for end in ends if end.order > node.order]
+    return bool(later) and not _hands_on(node.key) and _heals(later, node, limits)
+
+
+def _heals(results: list[NodeResult], node: NodeResult, limits: Thresholds) -> bool:
+    """True if all of the results are right, and by far more so than the value."""
+    own = node.error if node.error is not None else math.inf
+    largest = max((o.error if o.error is not None else math.inf for o in results), default=math.inf)
+    return not any(o.bad for o in results) and largest <= limits.heal * own
+
+
+def _hands_on(key: Key) -> bool:
+    """True where a pipeline hands on what it has computed: to its scheduler's step, from there, and at the end."""
+    if not key.path.startswith("@") or key.is_operation:
+        return False
+    return key.path.endswith(".step") or (key.path == "@pipeline" and not key.is_input)
 
 
 def _containers(key: Key) -> list[str]:

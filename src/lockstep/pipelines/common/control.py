@@ -19,7 +19,7 @@ from ...errors import InputError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
-from .sizes import check_size, picture_processor, repeated
+from .sizes import check_size, for_each, picture_processor, pictures_for_each, repeated
 
 Tensor = torch.Tensor
 CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
@@ -61,10 +61,7 @@ class PrepareControl(ModularPipelineBlocks):
     def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
         """What each net sees; the first picture decides on the size."""
         nets = len(control_nets(components.controlnet))
-        pictures: Any = [state.control_image] if nets == 1 else state.control_image
-        if nets > 1 and not (isinstance(pictures, (list, tuple)) and len(pictures) == nets):
-            got = f"{len(pictures)}" if isinstance(pictures, (list, tuple)) else "one picture"
-            raise InputError(f"'control_image' wants a list with a picture for each of {nets} ControlNets, got {got}.")
+        pictures = pictures_for_each(state.control_image, nets, "control_image", "ControlNet")
         processor = picture_processor(components, do_normalize=False)
         first = processor.preprocess(pictures[0], height=state.height, width=state.width).float()
         height, width = first.shape[-2:]
@@ -87,13 +84,8 @@ def control_nets(controlnet: Any) -> list[ControlNetModel]:
 def control_settings(components: Components, state: BlockView) -> list[tuple[float, float, float]]:
     """Begin, end and weight of each net."""
     nets = len(control_nets(components.controlnet))
-    columns = []
-    for name in ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale"):
-        values = state[name] if isinstance(state[name], (list, tuple)) else [state[name]] * nets
-        if len(values) != nets:
-            raise InputError(f"{name!r} wants a number for each ControlNet, {nets}, or one for all; got {values}.")
-        columns.append(values)
-    return list(zip(*columns, strict=True))
+    names = ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale")
+    return list(zip(*(for_each(state[name], nets, name, "ControlNet") for name in names), strict=True))
 
 
 def check_control(components: Components, inputs: BlockView) -> None:

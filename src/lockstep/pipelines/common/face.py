@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
-from .sizes import packed_side, unpacked
+from .sizes import packed_side, size_step, unpacked
 
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
 
@@ -30,6 +31,14 @@ class PicturePipeline(DiffusionPipeline):
         if found is None:
             raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")
         return found
+
+    def input_limits(self) -> dict[str, dict[str, int]]:
+        """Sizes are multiples of what autoencoder and denoiser divide them by."""
+        models: Any = SimpleNamespace(**{role: self.outline(names[0]) for role, names in self.assembly.players.items()})
+        if None in (getattr(models, "autoencoder", None), getattr(models, "denoiser", None)):
+            return {}
+        step = size_step(models)
+        return {name: {"minimum": step, "multiple_of": step} for name in ("height", "width")}
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""

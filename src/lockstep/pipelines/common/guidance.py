@@ -25,8 +25,13 @@ class SetGuidance(ModularPipelineBlocks):
 
     def __call__(self, components: Components, state: BlockView) -> None:
         guider: BaseGuidance = components.guider
-        if state.guidance_scale is not None:
-            floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0
-            guider.guidance_scale = max(state.guidance_scale, floor)  # type: ignore[attr-defined]
+        give_scale(guider, state.guidance_scale)
         if state.guidance_rescale > 0.0:
             guider.guidance_rescale = state.guidance_rescale  # type: ignore[attr-defined]
+
+
+def give_scale(guider: BaseGuidance, scale: float | None) -> None:
+    """Set a guider's scale, where one is given."""
+    if scale is not None:
+        floor = 0.0 if getattr(guider, "use_original_formulation", False) else 1.0
+        guider.guidance_scale = max(scale, floor)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What UNets want in the loop: an embedded guidance scale, added conditions, and the residuals of a ControlNet."""
+"""What UNets want in the loop: an embedded guidance scale, added conditions, pictures, and what is added inside."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from ...blocks import (
     SequentialPipelineBlocks,
     needs,
 )
+from ...guiders import Condition
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
+from .adapter import ADAPTER_FEATURES, features_at
 from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
+from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, require_no_adapters
 from .parts import DENOISER_OUTLINE, GUIDER, Components
-from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, with_control
+from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, steered
 
 Tensor = torch.Tensor
+PICTURE = "image_embeds_"  # and a number: what an IP-Adapter reads, as a condition that differs between the branches
 
 
 class SetUNetGuidance(SetGuidance):
@@ -64,13 +68,27 @@ def guidance_embedding(scale: Tensor, width: int) -> Tensor:
 class PredictWithUNet(Predict):
     """The UNet's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
-    inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs"]
+    inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs", *IMAGE_PROMPTS, *ADAPTER_FEATURES]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        if inputs[WITH] is None:
+            require_no_adapters(components.denoiser)
+
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
+        pictures = state[WITH] or []
+        without = state[WITHOUT] or [None] * len(pictures)
+        images = {f"{PICTURE}{k}": pair for k, pair in enumerate(zip(pictures, without, strict=True))}
+        return {**super().conditions(state), **images}
 
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
         sample = self.sample(state, inputs, repeats)
         residuals = self.residuals(components, state, t, sample, inputs)
+        step = components.guider.get_state()["step"]
+        features = features_at(state, step, len(state.timesteps), repeats)
+        pictures = [rows for name, rows in inputs.items() if name.startswith(PICTURE)]
+        added = {**(self.added_conditions(inputs) or {}), **({"image_embeds": pictures} if pictures else {})}
         condition = state.timestep_cond
         return components.denoiser(
             sample,
@@ -78,10 +96,11 @@ class PredictWithUNet(Predict):
             encoder_hidden_states=inputs["encoder_hidden_states"],
             timestep_cond=None if condition is None else torch.cat([condition] * repeats),
             cross_attention_kwargs=state.cross_attention_kwargs,
-            added_cond_kwargs=self.added_conditions(inputs),
+            added_cond_kwargs=added or None,
             class_labels=self.class_labels(state, sample),
             return_dict=False,
             **residuals,
+            **features,
         )[0]
 
     def class_labels(self, state: BlockView, sample: Tensor) -> Tensor | None:
@@ -106,6 +125,7 @@ class PredictWithControl(PredictWithUNet):
     inputs = [*PredictWithUNet.inputs, *CONTROL]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         check_control(components, inputs)
 
     def residuals(
@@ -155,4 +175,4 @@ class UNetPipelineBlocks(SequentialPipelineBlocks):
         "denoiser": ComponentSpec("unet", UNet2DConditionModel),
         "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
     }
-    workflows = with_control(FROM_TEXT | FROM_PICTURES | PAINTING)
+    workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING)

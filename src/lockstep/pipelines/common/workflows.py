@@ -22,7 +22,10 @@ FROM_PICTURES: dict[str, list[str]] = {"image2image": ["image"]}
 PAINTING: dict[str, list[str]] = {"inpainting": ["image", "mask_image"]}
 
 
-def with_control(workflows: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """The workflows, and each of them steered by a control picture."""
-    steered = {f"controlnet_{name}": [*given, "control_image"] for name, given in workflows.items()}
-    return {**workflows, **steered}
+STEERING = {"controlnet": "control_image", "adapter": "adapter_image"}  # by what -> the picture that it is given
+
+
+def steered(workflows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """The workflows, and each of them steered by the picture of a ControlNet or of a T2I-Adapter."""
+    more = {f"{by}_{name}": [*given, picture] for by, picture in STEERING.items() for name, given in workflows.items()}
+    return {**workflows, **more}

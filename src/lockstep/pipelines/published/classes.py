@@ -48,7 +48,8 @@ def published_class(name: str) -> type[DiffusionPipeline]:
     family = public_class(row.pipeline, name)
     blocks = without_idle_choices(narrowed(public_class(row.family, name)(), row.given))
     blocks.workflows = {row.workflow: row.given}  # type: ignore[misc]
-    picture = f"{row.task.replace('2', ' to ')}{', steered by a ControlNet' if row.steered else ''}"
+    by = "ControlNet" if row.steered else "T2I-Adapter" if row.adapted else ""
+    picture = f"{row.task.replace('2', ' to ')}{f', steered by a {by}' if by else ''}"
     fields = {
         "__doc__": f"{family.__doc__} As {name}: {picture}.",
         "__module__": __package__,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DECIDING = ("image", "mask_image", "control_image")  # the inputs that tell workflows apart
+DECIDING = ("image", "mask_image", "control_image", "adapter_image")  # the inputs that tell workflows apart
 TASKS = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 
 
@@ -23,6 +23,7 @@ class Row:
     task: str
     by_position: tuple[str, ...]
     steered: bool = False  # by a ControlNet
+    adapted: bool = False  # by a T2I-Adapter
     renamed: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     corrections: tuple[str, ...] = ()  # of old configs, by their names in pipelines/corrections.py
@@ -30,11 +31,12 @@ class Row:
     @property
     def given(self) -> tuple[str, ...]:
         """The inputs that it is always given."""
-        return (*TASKS.get(self.task, ("image",)), *(("control_image",) if self.steered else ()))
+        pictures = {"control_image": self.steered, "adapter_image": self.adapted}
+        return (*TASKS.get(self.task, ("image",)), *(name for name, wanted in pictures.items() if wanted))
 
     @property
     def workflow(self) -> str:
-        return f"controlnet_{self.task}" if self.steered else self.task
+        return f"controlnet_{self.task}" if self.steered else f"adapter_{self.task}" if self.adapted else self.task
 
 
 def _row(family: str, task: str, by_position: str, **more: Any) -> Row:
@@ -56,7 +58,7 @@ FAMILIES = {
     "flux": ("FluxBlocks", "FluxPipeline"),
     "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
 }
-CONTROL_IS_IMAGE = {"image": "control_image"}
+CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
 TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
@@ -142,6 +144,20 @@ PUBLISHED: dict[str, Row] = {
         "denoising_start denoising_end guidance_scale",
         steered=True,
     ),
+    "StableDiffusionAdapterPipeline": _row(
+        "sd",
+        "text2image",
+        f"prompt image height width {GRID} guidance_scale negative_prompt",
+        adapted=True,
+        renamed=ADAPTER_IS_IMAGE,
+    ),
+    "StableDiffusionXLAdapterPipeline": _row(
+        "xl",
+        "text2image",
+        f"prompt prompt_2 image height width {GRID} denoising_end guidance_scale",
+        adapted=True,
+        renamed=ADAPTER_IS_IMAGE,
+    ),
     "StableDiffusionInstructPix2PixPipeline": _row(
         "edit",
         "editing",
@@ -217,7 +233,7 @@ def blocks_of(name: str) -> str | None:
 def name_for(blocks: str, task: str, steered: bool) -> str | None:
     """The published name for a task over some blocks."""
     for name, row in PUBLISHED.items():
-        if (row.family, row.task, row.steered) == (blocks, task, steered):
+        if (row.family, row.task, row.steered) == (blocks, task, steered) and not row.adapted:
             return name
     whole = [name for name in WHOLE if WHOLE[name] == blocks]
     return whole[0] if whole and task == "text2image" and not steered else None

@@ -9,16 +9,13 @@ import torch
 from ...blocks import BlockView, InputParam, SequentialPipelineBlocks, needs
 from ...guiders import Condition, TextAndImageGuidance
 from ..common.beside import PredictBeside, PrepareLatentsBeside
-from ..common.decode import Decode
 from ..common.denoise import Denoise
 from ..common.parts import GUIDER, Components
-from ..common.safety import CheckRequiredSafety
 from ..common.sizes import repeated
 from ..common.start import EncodeImage
 from ..common.timesteps import SetTimesteps
-from ..common.unet import EmbedGuidance, SetUNetGuidance
+from ..common.unet import SetUNetGuidance
 from .blocks import StableDiffusionBlocks
-from .encoders import EncodePrompt
 
 Tensor = torch.Tensor
 IMAGE_GUIDANCE = InputParam(
@@ -74,19 +71,17 @@ class PredictEdited(PredictBeside):
         return {**told, **{name: (given, without, without) for name, (given, without) in pairs.items()}}
 
 
-class InstructPix2PixBlocks(SequentialPipelineBlocks):
+class InstructPix2PixBlocks(StableDiffusionBlocks):
     """Edits a picture as a text says."""
 
     pipeline_class_name = "StableDiffusionInstructPix2PixPipeline"
-    roles = StableDiffusionBlocks.roles
-    block_classes = {
-        "guidance": SetEditingGuidance,
-        "text_encoder": EncodePrompt,
-        "embed_guidance": EmbedGuidance,
-        "start": StartEditing,
-        "denoise": Denoise.with_parts(predict=PredictEdited),
-        "decode": Decode,
-        "safety": CheckRequiredSafety,
-    }
+    block_classes = StableDiffusionBlocks.table(
+        guidance=SetEditingGuidance,
+        control=None,
+        adapter=None,
+        start=StartEditing,
+        denoise=Denoise.with_parts(predict=PredictEdited),
+        paste_crop=None,
+    )
     outputs = ["images", "nsfw_content_detected"]
     workflows = {"editing": ["image"]}

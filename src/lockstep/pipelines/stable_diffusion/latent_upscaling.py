@@ -9,7 +9,6 @@ from ...blocks import BlockView, InputParam, SequentialPipelineBlocks, needs
 from ...errors import InputError
 from ...guiders import Condition
 from ..common.beside import PrepareLatentsBeside
-from ..common.decode import Decode
 from ..common.denoise import Denoise, Predict
 from ..common.guidance import SetGuidance
 from ..common.parts import SCHEDULER, Components
@@ -121,17 +120,21 @@ class PredictOnKarrasScales(Predict):
         return noisy / spread + sigma / spread**0.5 * predicted[:, :-1]  # the last channel, a variance, has no use
 
 
-class LatentUpscaleBlocks(SequentialPipelineBlocks):
+class LatentUpscaleBlocks(StableDiffusionBlocks):
     """Makes a picture, or its latents, twice as large."""
 
     pipeline_class_name = "StableDiffusionLatentUpscalePipeline"
-    roles = StableDiffusionBlocks.roles
-    block_classes = {
-        "guidance": SetGuidance,
-        "text_encoder": EncodePromptPooled,
-        "start": StartFromSmallLatents,
-        "denoise": Denoise.with_parts(predict=PredictOnKarrasScales),
-        "decode": Decode,
-    }
+    block_classes = StableDiffusionBlocks.table(
+        guidance=SetGuidance,
+        text_encoder=EncodePromptPooled,
+        embed_guidance=None,
+        image_prompt=None,
+        control=None,
+        adapter=None,
+        start=StartFromSmallLatents,
+        denoise=Denoise.with_parts(predict=PredictOnKarrasScales),
+        safety=None,
+        paste_crop=None,
+    )
     outputs = ["images"]
     workflows = {"upscaling": ["image"]}

@@ -20,15 +20,12 @@ from ...errors import InputError
 from ...guiders import Condition
 from ...schedulers import SchedulerMixin
 from ..common.beside import PredictBeside, PrepareLatentsBeside, require_channels
-from ..common.decode import Decode
 from ..common.denoise import Denoise
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.safety import CheckSafety
 from ..common.sizes import check_memory, picture_processor, repeated
 from ..common.timesteps import SetTimesteps
-from ..common.unet import EmbedGuidance, SetUNetGuidance
 from .blocks import StableDiffusionBlocks
-from .encoders import EncodePrompt
 
 Tensor = torch.Tensor
 COLOURS = 3
@@ -94,19 +91,18 @@ class PredictEnlarged(PredictBeside):
         return torch.full((len(sample),), state.noise_level, device=sample.device)
 
 
-class UpscaleBlocks(SequentialPipelineBlocks):
+class UpscaleBlocks(StableDiffusionBlocks):
     """Makes a picture four times as large."""
 
     pipeline_class_name = "StableDiffusionUpscalePipeline"
-    roles = StableDiffusionBlocks.roles
-    block_classes = {
-        "guidance": SetUNetGuidance,
-        "text_encoder": EncodePrompt,
-        "embed_guidance": EmbedGuidance,
-        "start": StartEnlarging,
-        "denoise": Denoise.with_parts(predict=PredictEnlarged),
-        "decode": Decode,
-        "safety": CheckSafety,
-    }
+    block_classes = StableDiffusionBlocks.table(
+        image_prompt=None,
+        control=None,
+        adapter=None,
+        start=StartEnlarging,
+        denoise=Denoise.with_parts(predict=PredictEnlarged),
+        safety=CheckSafety,
+        paste_crop=None,
+    )
     outputs = ["images", "nsfw_content_detected"]
     workflows = {"upscaling": ["image"]}

@@ -6,9 +6,11 @@ import torch
 
 from ...blocks import BlockView, needs
 from ...guiders import Condition
+from ..common.adapter import AutoAdapter
 from ..common.control import CONTROL, AutoControl
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
+from ..common.image_prompt import AutoImagePrompt
 from ..common.painting import AutoPasteCrop, StartPainting
 from ..common.start import StartFromImage, StartFromNoise
 from ..common.unet import (
@@ -44,7 +46,7 @@ class PredictXL(PredictWithUNet):
 
     def conditions(self, state: BlockView) -> dict[str, Condition]:
         return {
-            "encoder_hidden_states": (state.prompt_embeds, state.negative_prompt_embeds),
+            **super().conditions(state),
             "text_embeds": (state.pooled_prompt_embeds, state.negative_pooled_prompt_embeds),
             "time_ids": (state.add_time_ids, state.negative_add_time_ids),
         }
@@ -61,14 +63,16 @@ class PredictXLWithControl(PredictXL, PredictWithControl):
 
 
 class StableDiffusionXLBlocks(UNetPipelineBlocks):
-    """Text to image, image to image and inpainting, with base model or refiner, with or without a ControlNet."""
+    """Text to image, image to image and inpainting, base or refiner, steered by a ControlNet, a T2I-Adapter or none."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
     block_classes = {
         "guidance": SetUNetGuidance,
         "text_encoder": EncodePrompt,
+        "image_prompt": AutoImagePrompt,
         "embed_guidance": EmbedGuidance,
         "control": AutoControl,
+        "adapter": AutoAdapter,
         "start": AutoStart.with_parts(
             inpainting=StartPainting.with_parts(timesteps=SetTimestepsForPainting, latents=PreparePaintingXL),
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),

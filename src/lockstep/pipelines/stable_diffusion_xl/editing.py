@@ -6,15 +6,12 @@ import torch
 
 from ...blocks import BlockView, ConfigSpec, SequentialPipelineBlocks, needs
 from ..common.beside import PrepareLatentsBeside
-from ..common.decode import Decode
 from ..common.denoise import Denoise
 from ..common.parts import Components
 from ..common.sizes import picture_processor, pixel_size
-from ..common.unet import EmbedGuidance
 from ..stable_diffusion.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from .before_denoise import DescribeSizes, SetTimestepsUntil
 from .blocks import PredictXL, StableDiffusionXLBlocks
-from .encoders import EncodePrompt
 
 Tensor = torch.Tensor
 
@@ -47,19 +44,19 @@ class PredictEditedXL(PredictEdited, PredictXL):
     inputs = [*PredictXL.inputs, *needs("image_latents")]
 
 
-class InstructPix2PixXLBlocks(SequentialPipelineBlocks):
+class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
     """Edits a picture as a text says, with XL."""
 
     pipeline_class_name = "StableDiffusionXLInstructPix2PixPipeline"
-    roles = StableDiffusionXLBlocks.roles
-    block_classes = {
-        "guidance": SetEditingGuidance,
-        "text_encoder": EncodePrompt,
-        "embed_guidance": EmbedGuidance,
-        "start": StartEditingXL,
-        "sizes": DescribeSizes,
-        "denoise": Denoise.with_parts(predict=PredictEditedXL),
-        "decode": Decode,
-    }
+    block_classes = StableDiffusionXLBlocks.table(
+        guidance=SetEditingGuidance,
+        image_prompt=None,
+        control=None,
+        adapter=None,
+        start=StartEditingXL,
+        sizes=DescribeSizes,
+        denoise=Denoise.with_parts(predict=PredictEditedXL),
+        paste_crop=None,
+    )
     outputs = ["images"]
     workflows = {"editing": ["image"]}

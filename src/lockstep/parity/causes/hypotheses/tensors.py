@@ -44,9 +44,10 @@ def arithmetic_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         elif operand == example.shape and len(example.operands) > 1:
             other = example.operands[1 - index]
             what = "tensor" if isinstance(other, tuple) else repr(other)
-            yield edit(
-                "left_out", f"`{example.op}` of the {what} left out", sites, lambda call, i=index: call.args[i], rank=6
-            )
+            words, rank = f"`{example.op}` of the {what} left out", 6
+            if example.op == "add" and other == operand:  # more specific than "some other value goes on"
+                words, rank = f"the residual is missing: operand {index} of `add` goes on alone", 4
+            yield edit("left_out", words, sites, lambda call, i=index: call.args[i], rank=rank)
     tensors = [o for o in example.operands[:2] if isinstance(o, tuple)]
     if len(tensors) == 2:
         yield from _two_tensor_edits(example, sites)

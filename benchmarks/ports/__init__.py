@@ -1,0 +1,1 @@
+"""A UNet ported to other frameworks the way people port it: other names, layouts and splits, with published bugs."""
