@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import lockstep
+from pipelines import tiny
 
 UNET = {
     "block_out_channels": (4, 8), "layers_per_block": 2, "norm_num_groups": 2, "cross_attention_dim": 8,
@@ -18,6 +19,7 @@ UP = {"up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")}
 MODELS = {
     "unet": ("UNet2DConditionModel", UNET | UP),
     "unet_xl": ("UNet2DConditionModel", UNET | UP | XL),
+    "unet_k": ("UNet2DConditionModel", tiny.K_UNET),
     "controlnet": ("ControlNetModel", UNET | {"conditioning_embedding_out_channels": (2, 4)}),
     "vae": (
         "AutoencoderKL",

@@ -1,4 +1,4 @@
-"""What a pipeline is made of: its components as scripts hand them on, loading, letting go, and refusals before a run."""
+"""What a pipeline is made of: components as scripts hand them on, loading, letting go, refusals before a run."""
 
 import inspect
 import logging
@@ -53,7 +53,7 @@ def test_loaded_components_are_let_go_and_come_back(folders):
     pipe = loaded("StableDiffusionPipeline", folders["sd1"])
     before = pipe("a cat", **SMALL, seed=1).images
     pipe.unload_components(["unet", "vae"])
-    assert pipe.components["unet"] is None and pipe.components["vae"] is None
+    assert pipe.components["unet"] is pipe.components["vae"] is None
     assert np.array_equal(pipe("a cat", **SMALL, seed=1).images, before)
     assert pipe.components["unet"] is not None
     pipe.unload_components()
@@ -72,7 +72,8 @@ def test_what_is_loaded_is_told_where_it_is_asked_for(folders, caplog):
     with caplog.at_level(logging.INFO, "lockstep"):
         loaded("StableDiffusionPipeline", folders["sd1"])
     told = [record.message for record in caplog.records if record.message.startswith("Loaded")]
-    assert len(told) == 5 and any("unet as UNet2DConditionModel" in line for line in told)
+    assert len(told) == 5
+    assert any("unet as UNet2DConditionModel" in line for line in told)
 
 
 @pytest.mark.parametrize("kind", ["sd1", "xl"])
@@ -108,7 +109,9 @@ def test_pickles_are_read_where_a_person_says_so(folders, tmp_path, monkeypatch)
         loaded("StableDiffusionPipeline", tmp_path)
     before = pipe("a cat", **SMALL, seed=1).images
     for options in ({"allow_pickle": True}, {"use_safetensors": False}, {"allow_pickle": True, "load": False}):
-        assert np.array_equal(loaded("StableDiffusionPipeline", tmp_path, **options)("a cat", **SMALL, seed=1).images, before)
+        assert np.array_equal(
+            loaded("StableDiffusionPipeline", tmp_path, **options)("a cat", **SMALL, seed=1).images, before
+        )
     monkeypatch.setenv("LOCKSTEP_ALLOW_PICKLE", "1")
     assert loaded("StableDiffusionPipeline", tmp_path).unet is not None
     with pytest.raises(NotFoundError):
@@ -133,7 +136,8 @@ def test_a_scheduler_that_adds_no_noise_starts_from_no_picture(folders):
 
 @pytest.mark.filterwarnings("ignore:__array_wrap__")  # theirs
 @pytest.mark.parametrize(
-    "name", ["HeunDiscreteScheduler", "KDPM2DiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "DPMSolverSDEScheduler"]
+    "name",
+    ["HeunDiscreteScheduler", "KDPM2DiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "DPMSolverSDEScheduler"],
 )
 def test_a_grid_of_fewer_trained_timesteps(name):
     ours, theirs = (getattr(library, name)() for library in (lockstep, diffusers))
@@ -152,7 +156,9 @@ def nothing_said_yet():
 
 def test_a_modular_folder_of_the_reference_is_loaded_and_saved_as_one(folders, tmp_path):
     theirs = diffusers.ModularPipeline.from_pretrained(str(folders["xl"]))
-    theirs.load_components(names=["unet", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "scheduler"])
+    theirs.load_components(
+        names=["unet", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2", "scheduler"]
+    )
     theirs.save_pretrained(str(tmp_path / "theirs"), overwrite_modular_index=True)
     ours = lockstep.ModularPipeline.from_pretrained(tmp_path / "theirs")
     assert type(ours) is lockstep.StableDiffusionXLPipeline

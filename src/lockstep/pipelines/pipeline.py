@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
@@ -42,7 +41,6 @@ from .image_prompts import ImagePromptMixin
 from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
-from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
 from .switches import SwitchesMixin
 
@@ -52,7 +50,6 @@ NEVER_HAD = (
     *["safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker"],
     *["controlnet", "adapter"],
 )
-SOMETIMES = ("controlnet", "adapter")  # components that only some calls of a class use: listed where there is one
 NOT_KEPT = ("_lock", "_runs", "_bars", "_current")  # by a copy or a pickle: each has its own
 
 
@@ -73,7 +70,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMixin, InventoryMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, InventoryMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -190,21 +187,6 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMix
     # ---- components ----
 
     @property
-    def components(self) -> Mapping[str, Any]:
-        """What a pipeline of this class is made with, by name; those that are missing are None.
-
-        A component that the pipeline makes itself (a guider) is among them once another one has taken its place.
-        """
-        idle = {n for n in SOMETIMES if self._components.get(n) is None and n not in self._unloaded}
-        own = {n for n in self._components if sharing.is_default(self, n)}
-        return MappingProxyType({n: part for n, part in self._components.items() if n not in idle | own})
-
-    @property
-    def all_components(self) -> Mapping[str, Any]:
-        """Every component that the blocks use."""
-        return MappingProxyType(self._components)
-
-    @property
     def config(self) -> FrozenDict:
         """The values that belong to the pipeline rather than to a call."""
         return FrozenDict(self._config)
@@ -282,12 +264,6 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, PlacementMixin, SwitchesMix
                 self._from_index.add(name)
                 self._located[name] = spec
             return self._components[name]
-
-    def _let_go(self, name: str) -> None:
-        """Put a loaded component back to where it came from."""
-        with self._lock:
-            self._unloaded[name] = self._located.pop(name)
-            self._components[name] = None
 
     def load_components(
         self,

@@ -1,7 +1,15 @@
 import torch
-from diffusers import AutoencoderKL, EulerDiscreteScheduler, UNet2DConditionModel
-from diffusers import ComponentSpec, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks
-from diffusers import OutputParam, SequentialPipelineBlocks
+from diffusers import (
+    AutoencoderKL,
+    ComponentSpec,
+    EulerDiscreteScheduler,
+    InputParam,
+    LoopSequentialPipelineBlocks,
+    ModularPipelineBlocks,
+    OutputParam,
+    SequentialPipelineBlocks,
+    UNet2DConditionModel,
+)
 
 
 class Prepare(ModularPipelineBlocks):

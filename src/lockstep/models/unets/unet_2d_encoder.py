@@ -29,7 +29,7 @@ class FourierTimesteps(nn.Module):
     def __init__(self, num_channels: int, flip_sin_to_cos: bool) -> None:
         super().__init__()
         self.flip_sin_to_cos = flip_sin_to_cos
-        self.weight = nn.Parameter(16 * torch.randn(num_channels // 2), requires_grad=False)
+        self.weight = nn.Parameter(torch.randn(num_channels // 2), requires_grad=False)
 
     def forward(self, timesteps: Tensor) -> Tensor:
         angles = timesteps[:, None] * self.weight[None, :] * 2 * torch.pi
@@ -84,9 +84,7 @@ class UNet2DEncoder(ModelMixin):
         """conv_in, and embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
         kernel = config.get("conv_in_kernel", 3)
-        self.conv_in = nn.Conv2d(
-            config["in_channels"], plan.block_out_channels[0], kernel, padding=(kernel - 1) // 2
-        )
+        self.conv_in = nn.Conv2d(config["in_channels"], plan.block_out_channels[0], kernel, padding=(kernel - 1) // 2)
         sinusoids, flip = plan.block_out_channels[0], config["flip_sin_to_cos"]
         self.time_proj: nn.Module = Timesteps(sinusoids, flip, config["freq_shift"])
         if config.get("time_embedding_type") == "fourier":

@@ -2,5 +2,6 @@
 
 parts (what blocks use) -> prompts, clip_text -> guidance -> control -> sizes -> timesteps -> start, painting (noise,
 pictures and masks to the first latents) -> denoise (the loop), unet (what UNets want in it), beside (what they read
-beside the latents) -> decode -> safety -> workflows (the tables). A family adds its text encoder and conditions, says who plays the roles, and puts a table of blocks together.
+beside the latents) -> decode -> safety -> workflows (the tables). A family adds its text encoder and conditions, says
+who plays the roles, and puts a table of blocks together.
 """

@@ -84,7 +84,7 @@ class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
@@ -115,7 +115,7 @@ class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
@@ -148,7 +148,7 @@ class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
@@ -182,7 +182,7 @@ class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, tota
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
@@ -217,7 +217,7 @@ class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, tota
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
@@ -249,7 +249,7 @@ class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
@@ -281,7 +281,7 @@ class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=F
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
@@ -472,7 +472,7 @@ class _StableDiffusionAdapterInputs(_StableDiffusionSharedInputs, total=False):
 class _StableDiffusionAdapterParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionAdapterPartsAndHub(_StableDiffusionAdapterParts, HubArguments, total=False): ...
 
@@ -536,7 +536,7 @@ class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=
 
 class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
 

@@ -49,6 +49,7 @@ def published_class(name: str) -> type[DiffusionPipeline]:
     blocks = without_idle_choices(narrowed(public_class(row.family, name)(), row.given))
     blocks.workflows = {row.workflow: row.given}  # type: ignore[misc]
     by = "ControlNet" if row.steered else "T2I-Adapter" if row.adapted else ""
+    names = {spec.name for spec in blocks.expected_components}
     picture = f"{row.task.replace('2', ' to ')}{f', steered by a {by}' if by else ''}"
     fields = {
         "__doc__": f"{family.__doc__} As {name}: {picture}.",
@@ -57,6 +58,7 @@ def published_class(name: str) -> type[DiffusionPipeline]:
         "face": Face(row.by_position, row.renamed, row.defaults),
         "corrections": tuple(getattr(corrections, one) for one in row.corrections),
         "index_names": (),
+        "_optional_components": [name for name in family._optional_components if name in names],
     }
     return type(name, (family,), fields)
 

@@ -17,7 +17,7 @@ class StableDiffusionXLPipeline(PicturePipeline):
 
     default_blocks = StableDiffusionXLBlocks
     _optional_components: ClassVar[list[str]] = (
-        "tokenizer tokenizer_2 text_encoder text_encoder_2 image_encoder feature_extractor".split()
+        ["tokenizer", "tokenizer_2", "text_encoder", "text_encoder_2", "image_encoder", "feature_extractor"]
     )
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "add_text_embeds", "add_time_ids"]
     face = Face(
