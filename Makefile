@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE ?= 1
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-$(VENV)/.core: pyproject.toml constraints.txt
+$(VENV)/.core: pyproject.toml constraints.txt setup.py $(wildcard src/lockstep/kernels/native/*)
 	@echo "== making $(VENV) with $$($(PYTHON) --version), torch and Lockstep (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "== installing torch" && $(PIP) torch

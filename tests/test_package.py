@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,7 +21,23 @@ SOURCES = ROOT / "src" / "lockstep"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EMBEDDED = "lockstep/embedded/emoji"
 WEIGHTS = [f"{EMBEDDED}/unet/diffusion_pytorch_model.safetensors", f"{EMBEDDED}/text_encoder/model.safetensors"]
-DATA = {".safetensors", ".jpg", ".json", ".toml", ".txt", ".md", ".html", ".css", ".js", ".pyi", ".typed", ".xz", ""}
+DATA = {
+    ".safetensors",
+    ".jpg",
+    ".json",
+    ".toml",
+    ".txt",
+    ".md",
+    ".html",
+    ".css",
+    ".js",
+    ".pyi",
+    ".typed",
+    ".xz",
+    ".cpp",
+    ".h",
+    "",
+}
 
 
 def run(command, folder, **options):
@@ -48,17 +65,22 @@ def wheel(built):
 
 
 def files_of_the_package():
-    """Every file of the source folder that belongs to it."""
+    """Every file of the source folder that belongs to it; compiled kernels are made anew for each."""
     files = (path for path in SOURCES.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (path for path in files if path.suffix != ".so")
     return {path.relative_to(SOURCES.parent).as_posix() for path in files}
 
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     inside = {name for name in names if ".dist-info/" not in name}
+    compiled = {name for name in inside if name.endswith(".so")}
+    assert all(name.startswith("lockstep/kernels/_") for name in compiled)
+    assert bool(compiled) == (shutil.which("c++") is not None)
+    inside -= compiled
     assert inside == files_of_the_package()
     assert {*WEIGHTS, "lockstep/py.typed", f"{EMBEDDED}/NOTICE"} <= inside
-    (information,) = {name.partition("/")[0] for name in names - inside}
+    (information,) = {name.partition("/")[0] for name in names - inside - compiled}
     assert {f"{information}/licenses/LICENSE", f"{information}/licenses/NOTICE"} <= names
     assert {Path(name).suffix for name in inside} <= {".py", *DATA}
 

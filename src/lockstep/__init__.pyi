@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import files as files
     from . import guiders as guiders
     from . import images as images
+    from . import kernels as kernels
     from . import loaders as loaders
     from . import media as media
     from . import models as models
@@ -67,11 +68,16 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
     from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxControlNetImg2ImgPipeline as FluxControlNetImg2ImgPipeline
+    from .pipelines.published import FluxControlNetInpaintPipeline as FluxControlNetInpaintPipeline
+    from .models.controlnets.controlnet_flux import FluxControlNetModel as FluxControlNetModel
+    from .pipelines.published import FluxControlNetPipeline as FluxControlNetPipeline
     from .pipelines.published import FluxFillPipeline as FluxFillPipeline
     from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
     from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
     from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
     from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .models.controlnets.controlnet_flux import FluxMultiControlNetModel as FluxMultiControlNetModel
     from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
     from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
@@ -163,12 +169,13 @@ __all__ = [
     "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
     "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
     "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
-    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
-    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
-    "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
-    "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
-    "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler",
-    "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxControlNetImg2ImgPipeline",
+    "FluxControlNetInpaintPipeline", "FluxControlNetModel", "FluxControlNetPipeline", "FluxFillPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline",
+    "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
+    "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam",
+    "InstructPix2PixBlocks", "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
+    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
     "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
     "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel",

@@ -10,7 +10,7 @@ from PIL import Image
 
 from lockstep.cli.pipelines import make_guider
 from lockstep.cli.preview import TerminalPicture
-from lockstep.cli.schedulers import find_scheduler
+from lockstep.schedulers.names import find_scheduler
 from lockstep.errors import InputError, UnknownNameError
 from pipelines import tiny
 

@@ -56,6 +56,11 @@ FAMILIES = {
         library.StableDiffusionXLPipeline, "unet", ATTENTION, "EulerAncestralDiscreteScheduler",
     ),
     "toy": Family(save_toy, toy_family.ToyPipeline, "transformer", "blocks.0.out", "FlowMatchEulerDiscreteScheduler"),
+    "sd3": Family(
+        tiny_flow.save_sd3,
+        library.StableDiffusion3Pipeline, "transformer", "transformer_blocks.0.attn.to_q",
+        "FlowMatchEulerDiscreteScheduler", latents="[1, 16, 8, 8]",
+    ),
     "flux": Family(
         tiny_flow.save_flux,
         library.FluxPipeline, "transformer", "transformer_blocks.0.attn.to_q", "FlowMatchEulerDiscreteScheduler",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lockstep.serve.queue import Queue, Submission
 from lockstep.serve.results import DataFolder
+from lockstep.serve.workers import conclude
 
 KEY = "the only job"
 
@@ -59,7 +60,7 @@ def serve(root: Path, points: Points | None) -> None:
         data = f"the picture of {job.id}".encode()
         (place / "0.png").write_bytes(data)
         made = {"n": 0, "file": "0.png", "media": "image/png", "sha256": hashlib.sha256(data).hexdigest(), "facts": {}}
-        queue.finish(job.id, job.attempt, folder.take(job.id, job.attempt, [made]), {})
+        conclude(queue, folder, job, {"tell": "done", "outputs": [made], "result": {}})
     queue.close()
     folder.close()
 

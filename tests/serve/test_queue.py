@@ -179,7 +179,12 @@ def test_jobs_are_found_by_text_model_and_star(queue):
     queue.finish(cat.id, 1, [output()], {})
     queue.star(cat.id, 0, True)
     assert [job.id for job in queue.find()] == [dog.id, cat.id]
-    for found in (queue.find(text="cAT"), queue.find(starred=True), queue.find(states=["done"]), queue.find(before=dog.seq)):
+    for found in (
+        queue.find(text="cAT"),
+        queue.find(starred=True),
+        queue.find(states=["done"]),
+        queue.find(before=dog.seq),
+    ):
         assert [job.id for job in found] == [cat.id]
     assert queue.find(model="other") == []
     with pytest.raises(Problem, match="no such picture"):

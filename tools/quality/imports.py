@@ -14,8 +14,9 @@ BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "i
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
     "tokenizers": set(),
-    "attention": set(),
-    "models": {"attention"},
+    "kernels": set(),
+    "attention": {"kernels"},
+    "models": {"attention", "kernels"},
     "schedulers": set(),
     "guiders": {"attention"},
     "loaders": {"models", "tokenizers"},
@@ -27,6 +28,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "__main__": {"cli"},
     "parity": None,  # nothing of lockstep at all
     "cli": {
+        "kernels",
         "media",
         "pipelines",
         "blocks",

@@ -133,6 +133,9 @@ def get_backend(name: str) -> AttentionBackend:
 
 register_backend(AttentionBackend("native", kernels.run_native, "torch's own choice of kernel"))
 register_backend(
+    AttentionBackend("lockstep", kernels.run_own, "our own kernel for the processor where it fits, torch's elsewhere")
+)
+register_backend(
     AttentionBackend("native_math", kernels.run_math, "the definition, with all scores in memory"),
     aliases=("_native_math",),
 )

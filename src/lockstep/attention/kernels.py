@@ -14,8 +14,11 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import dropout, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from .. import kernels as own
+
 Tensor = torch.Tensor
 
+OWN_WIDTH = 256  # of a head, up to which our own kernel is faster than torch's
 CHUNK_BYTES = 16 * 2**20  # of the score matrix that `chunked` holds at a time; the softmax and a copy come on top
 
 
@@ -31,6 +34,10 @@ class AttentionCall:
     is_causal: bool = False
     scale: float | None = None
     enable_gqa: bool = False
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value."""
+        return self.query, self.key, self.value
 
     def heads_first(self) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value as BHSD, which torch's own kernels take."""
@@ -60,6 +67,22 @@ def run_native(call: AttentionCall) -> Tensor:
         enable_gqa=call.enable_gqa,
     )
     return mixed.transpose(1, 2)
+
+
+def run_own(call: AttentionCall) -> Tensor:
+    """Our own kernel where it can compute this, torch's elsewhere."""
+    query, key, value = (
+        one if one.stride(3) == 1 and one.stride(2) == one.shape[3] else one.contiguous() for one in call.tensors()
+    )
+    batch, _, heads, width = query.shape
+    by_key = call.attn_mask is None or call.attn_mask.shape[1:3] == (1, 1)  # the same for all heads and queries
+    fits = by_key and not (call.dropout_p or call.is_causal) and key.shape[2] == heads and value.shape[3] == width
+    if not fits or width % 8 or width > OWN_WIDTH or not own.operators.takes(query, key, value, call.bias()):
+        return run_native(call)
+    bias = call.bias()
+    if bias is not None:
+        bias = bias.expand(batch, 1, 1, -1).reshape(batch, -1).contiguous()
+    return own.operators.attention(query, key, value, bias, width**-0.5 if call.scale is None else call.scale)
 
 
 def run_math(call: AttentionCall) -> Tensor:

@@ -23,7 +23,7 @@ FIELDS: dict[str, Any] = {
     "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
     "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
     "pixels": str, "fps": float, "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
-    "ip_adapter_scale": float | list[Any] | dict[str, Any],
+    "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -91,6 +91,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "variant": pipe.variant,
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
         **_placed(pipe.describe_switches()),
+        **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds

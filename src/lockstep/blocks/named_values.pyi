@@ -49,7 +49,7 @@ class NamedValues:
     negative_aesthetic_score: float
     num_inference_steps: int
     guidance_scale: float | Any
-    true_cfg_scale: float | Any
+    true_cfg_scale: float
     guidance_rescale: float
     timesteps: torch.Tensor | Any
     sigmas: torch.Tensor | list[float] | Any

@@ -123,7 +123,8 @@ SAMPLING = {
     ),
     "true_cfg_scale": Value(
         float,
-        "Scale of guidance by a negative prompt, beside the one that the model was taught.",
+        "Scale of guidance by a negative prompt, beside the one that the model was taught; 1 is without it.",
+        default=1.0,
         range={"minimum": 0.0},
     ),
     "guidance_rescale": Value(

@@ -10,6 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
+from .client import app as client
 from .console import err, fail, print_json, show_warning
 from .convert import EXAMPLES as CONVERT_EXAMPLES
 from .convert import convert
@@ -25,6 +26,8 @@ from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
+from .serve import EXAMPLES as SERVE_EXAMPLES
+from .serve import serve
 from .train import train
 
 
@@ -68,6 +71,8 @@ app.command()(env)
 app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
+app.command(epilog=SERVE_EXAMPLES)(serve)
+app.add_typer(client)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 

@@ -28,6 +28,7 @@ def describe_machine() -> dict[str, Any]:
     """What a result or a timing can depend on."""
     import torch
 
+    from .. import kernels
     from ..attention import available_backends
     from ..models.modeling import computes_bf16, resolve_dtype
 
@@ -47,6 +48,7 @@ def describe_machine() -> dict[str, Any]:
         "native bf16": computes_bf16("cpu"),
         "dtype auto": str(resolve_dtype("auto", torch.device("cpu"))).removeprefix("torch."),
         "devices": devices,
+        "kernels": kernels.describe(),
         "attention backends": available_backends(),
         "hub offline": os.environ.get("HF_HUB_OFFLINE", "") not in ("", "0"),
         **{package: _version(package) for package in PACKAGES},

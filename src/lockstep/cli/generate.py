@@ -142,6 +142,9 @@ def generate(
     ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
+    speed: Annotated[
+        str, typer.Option(help="exact: Lockstep's own kernels for the processor, the same numbers; off: torch's.")
+    ] = "off",
     variant: Variant = None,
     family: Family = None,
     prediction_type: PredictionType = None,
@@ -175,7 +178,8 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant, **of_file,
+        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant,
+        speed=speed, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

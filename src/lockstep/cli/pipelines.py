@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
-from .schedulers import find_scheduler
+from ..files import read_json
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -37,12 +38,17 @@ def loaded(
     adapters: Sequence[str] = (),
     ip_adapters: Sequence[str] = (),
     variant: str | None = None,
+    speed: str = "off",
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
+    from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
     from ..schedulers import exchanged
+    from ..schedulers.names import find_scheduler
 
+    if speed not in LEVELS:
+        raise UnknownNameError("speed", speed, LEVELS)
     steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
     guidance = make_guider(guider) if guider else None
     options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
@@ -62,6 +68,8 @@ def loaded(
     for text in loras:
         file, strength = file_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
+    if speed != "off":
+        pipe.accelerate(speed)
     return pipe
 
 
@@ -72,12 +80,18 @@ def steering_models(kind: str, places: Sequence[str], dtype: str, device: str | 
 
     pickles = {key: value for key, value in file_options.items() if key == "allow_pickle"}
     models = [
-        public_class(kind, "a picture that steers").from_pretrained(
+        public_class(said_class(place) or kind, "a picture that steers").from_pretrained(
             place, dtype=dtype, device=device, **(pickles if is_checkpoint(place) else {})
         )
         for place in places
     ]
     return models if len(models) > 1 else models[0]
+
+
+def said_class(place: str) -> str | None:
+    """The class that the config of a model's folder says."""
+    config = Path(place) / "config.json"
+    return read_json(config).get("_class_name") if config.is_file() else None
 
 
 def file_and_strength(text: str) -> tuple[str, float]:

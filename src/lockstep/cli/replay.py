@@ -280,7 +280,7 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
 
 
 def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle: bool) -> None:
-    """IP-Adapters and FreeU as they were."""
+    """IP-Adapters, FreeU and kernels as they were."""
     found = []
     for adapter in manifest.get("ip_adapters", []):
         recorded = adapter["file"]
@@ -299,6 +299,8 @@ def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle:
     if found:
         pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
         pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))
+    for name, level in manifest.get("accelerated", {}).items():
+        pipe.accelerate(level, [name])
     if "freeu" in manifest:
         pipe.enable_freeu(*(manifest["freeu"].get(name) for name in ("s1", "s2", "b1", "b2")))
 

@@ -17,6 +17,8 @@ from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
 from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.transformers.transformer_flux import FluxTransformer2DModel
+from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
 from ..models.weights import MappedFiles, StoredTensor, open_folder, parse_size
 from ..tokenizers import CLIPTokenizer
@@ -37,6 +39,8 @@ MODELS: dict[str, type[ModelMixin]] = {
         CLIPTextModelWithProjection,
         ControlNetModel,
         AutoencoderTiny,
+        FluxTransformer2DModel,
+        SD3Transformer2DModel,
     )
 }
 # family -> component -> (layout, prefix) in its all-in-one files
@@ -57,6 +61,8 @@ LONE = {
     "UNet2DConditionModel": ("unet", "original", ""),
     "AutoencoderKL": ("vae", "original", ""),
     "ControlNetModel": ("controlnet", "original", "control_model."),
+    "FluxTransformer2DModel": ("flux", "original", ""),
+    "SD3Transformer2DModel": ("sd3", "original", "model.diffusion_model."),
     "CLIPTextModel": ("text", "clip", ""),
     "CLIPTextModelWithProjection": ("text", "open_clip", ""),
 }
@@ -306,6 +312,8 @@ def _lone_model(file: SingleFile) -> dict[str, type[ModelMixin]]:
         "controlnet": "ControlNetModel",
         "vae": "AutoencoderKL",
         "text": "CLIPTextModel",
+        "flux": "FluxTransformer2DModel",
+        "sd3": "SD3Transformer2DModel",
     }
     part = file.found.parts[0]
     if part.kind not in kinds or len(file.found.parts) != 1:

@@ -21,6 +21,8 @@ from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import MadeTensor, MappedFiles, StoredTensor
 from ..tokenizers import CLIPTokenizer
@@ -40,6 +42,8 @@ CLASSES = {  # component -> the class that it is where nothing else is said
     "text_encoder": "CLIPTextModel",
     "text_encoder_2": "CLIPTextModelWithProjection",
     "tiny": "AutoencoderTiny",
+    "flux": "FluxTransformer2DModel",
+    "sd3": "SD3Transformer2DModel",
     "t2i_adapter": "T2IAdapter",
 }
 LATENT_SCALES = (
@@ -284,6 +288,8 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("unet", "original"): unet_rows,
         ("controlnet", "original"): controlnet_rows,
         ("vae", "original"): autoencoder_rows,
+        ("flux", "original"): flux_rows,
+        ("sd3", "original"): sd3_rows,
         ("t2i_adapter", "original"): t2i_adapter_rows,
         ("text", "clip"): lambda config: clip_rows(config, projection),
         ("text", "open_clip"): lambda config: open_clip_rows(config, projection),

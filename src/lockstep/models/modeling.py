@@ -35,6 +35,7 @@ from ..errors import (
     WeightsError,
 )
 from ..notes import say_once
+from .accelerated import Accelerated
 from .attention_switches import AttentionSwitches
 from .layerwise_casting import SKIPPED, cast_layerwise
 from .lora_layers import LoraLayersMixin
@@ -71,7 +72,7 @@ class CalledAsForward(nn.Module):
         def __call__(self: HasForward[Forward]) -> Forward: ...  # type: ignore[override]
 
 
-class ModelMixin(AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForward):
+class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, CalledAsForward):
     """Base of every model."""
 
     weights_name: ClassVar[str] = "diffusion_pytorch_model.safetensors"

@@ -42,6 +42,7 @@ from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
 from .single_file import open_index, take_file_options
+from .speed import SpeedMixin
 from .switches import SwitchesMixin
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, ImagePromptMixin, InventoryMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -263,6 +264,7 @@ class DiffusionPipeline(LoraMixin, ImagePromptMixin, InventoryMixin, SwitchesMix
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
                 self._located[name] = spec
+                self._speed_up(self._components[name])
             return self._components[name]
 
     def load_components(

@@ -31,8 +31,8 @@ MAX_CLAIMS = 100  # a server that is killed this often in the middle of a job ha
 TABLES = """
 CREATE TABLE IF NOT EXISTS jobs(
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT UNIQUE, client TEXT NOT NULL,
-    face TEXT NOT NULL, request TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL, shape TEXT, rows INTEGER NOT NULL,
-    cost REAL NOT NULL, priority INTEGER NOT NULL, turn REAL NOT NULL, turn_end REAL NOT NULL,
+    face TEXT NOT NULL, request TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL, shape TEXT,
+    rows INTEGER NOT NULL, cost REAL NOT NULL, priority INTEGER NOT NULL, turn REAL NOT NULL, turn_end REAL NOT NULL,
     state TEXT NOT NULL CHECK(state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
     attempt INTEGER NOT NULL DEFAULT 0, faults INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL, started REAL,
     ended REAL, deadline REAL, result TEXT, error TEXT
@@ -196,8 +196,8 @@ class Queue:
             turn = max(self._now, last or 0.0)
             made = new_id()
             self._db.execute(
-                "INSERT INTO jobs(id, key, client, face, request, text, model, shape, rows, cost, priority, turn, turn_end,"
-                " state, created, deadline) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
+                "INSERT INTO jobs(id, key, client, face, request, text, model, shape, rows, cost, priority, turn,"
+                " turn_end, state, created, deadline) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
                 (made, wanted.key, wanted.client, wanted.face, request, wanted.text, wanted.model, wanted.shape,
                  wanted.rows, wanted.cost, wanted.priority, turn, turn + wanted.cost, time.time(), wanted.deadline),
             )  # fmt: skip
@@ -328,12 +328,16 @@ class Queue:
             raise Problem(404, "not_found", "There is no such job.")
         return found
 
+    def by_key(self, key: str) -> Job | None:
+        return self._one("key = ?", key)
+
     def find(
         self, *, states: Sequence[str] = (), text: str = "", model: str = "", starred: bool = False,
         before: int | None = None, limit: int = 50,
     ) -> list[Job]:  # fmt: skip
         """Jobs, the newest first; `before` is the `seq` where the last answer ended."""
-        wanted, values = ["seq < ?"], [before if before is not None else 2**62]
+        wanted: list[str] = ["seq < ?"]
+        values: list[Any] = [before if before is not None else 2**62]
         if states:
             wanted.append(f"state IN ({', '.join('?' * len(states))})")
             values += states
@@ -407,18 +411,14 @@ class Queue:
         return [self._job(row) for row in self._db.execute(f"SELECT * FROM jobs WHERE {where}", values).fetchall()]
 
     def _job(self, row: sqlite3.Row) -> Job:
-        held = {
-            name: row[name]
-            for name in Job.__dataclass_fields__
-            if name not in ("outputs", "request", "result", "error")
-        }
-        parsed = {name: None if row[name] is None else json.loads(row[name]) for name in ("request", "result", "error")}
+        held: dict[str, Any] = {name: row[name] for name in Job.__dataclass_fields__ if name != "outputs"}
+        held |= {name: None if row[name] is None else json.loads(row[name]) for name in ("request", "result", "error")}
         found = self._db.execute("SELECT * FROM outputs WHERE job = ? ORDER BY n", (row["id"],)).fetchall()
         outputs = [
             Output(o["n"], o["name"], o["media"], o["sha256"], o["bytes"], json.loads(o["facts"]), bool(o["starred"]))
             for o in found
         ]
-        return Job(**held, **parsed, outputs=outputs)
+        return Job(**held, outputs=outputs)
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

@@ -34,8 +34,9 @@ class DataFolder:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.inputs, self.work, self.results = (self.root / name for name in ("inputs", "work", "results"))
+        self.traces, self.reports = self.root / "traces", self.root / "reports"
         with writing(self.root):
-            for folder in (self.inputs, self.work, self.results):
+            for folder in (self.inputs, self.work, self.results, self.traces, self.reports):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _refuse_network(self.root)
         self._lock = _locked(self.root / "lock")
@@ -49,8 +50,12 @@ class DataFolder:
 
     def keep_input(self, data: bytes, suffix: str) -> str:
         """Write a picture that came in; the name that requests, rows and the worker know it by."""
+        return self.keep(data, self.inputs, suffix)
+
+    def keep(self, data: bytes, folder: Path, suffix: str) -> str:
+        """Write what came in under the name of its hash."""
         name = f"{hashlib.sha256(data).hexdigest()}{suffix}"
-        path = self.inputs / name
+        path = folder / name
         if path.exists():
             os.utime(path)  # the sweep looks at the time
         else:
@@ -85,10 +90,10 @@ class DataFolder:
         for name in names:
             (self.results / name).unlink(missing_ok=True)
 
-    def sweep(self, outputs: set[str], inputs: set[str], now: float | None = None) -> int:
-        """Remove what no row names: all work at once, pictures when they are old. How many there were."""
+    def sweep(self, outputs: set[str], inputs: set[str], now: float | None = None, work: bool = True) -> int:
+        """Remove what no row names: all work at once where no worker lives, pictures when they are old. How many."""
         removed = 0
-        for folder in self.work.iterdir():
+        for folder in self.work.iterdir() if work else ():
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
         for folder, named in ((self.results, outputs), (self.inputs, inputs)):

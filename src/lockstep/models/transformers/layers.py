@@ -107,6 +107,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
     `text_out` and `out` say whether what the text and the picture get is projected once more.
     """
 
+    passes_through = ("hidden_states", "encoder_hidden_states")  # what comes out, by the names of what goes in
     to_qkv: FusedLinear  # takes the place of the separate projections by `fuse_projections`
 
     def __init__(
@@ -130,6 +131,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
         self.norm_k = nn.RMSNorm(head_width, eps=1e-6) if qk_norm else None
         if out:
             self.to_out = nn.ModuleList([nn.Linear(inner, width), nn.Identity()])
+        self.to_add_out: nn.Module | None = None
         self.added_kv_proj_dim = width if with_text else None
         self.norm_added_q = self.norm_added_k = None
         if with_text:

@@ -7,32 +7,13 @@ from typing import Any
 
 import torch
 
-from ...blocks import (
-    AutoPipelineBlocks,
-    BlockView,
-    ComponentSpec,
-    InputParam,
-    ModularPipelineBlocks,
-    OutputParam,
-    needs,
-)
+from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
-from ...models.adapters.multi import MultiAdapter
-from ...models.adapters.t2i_adapter import T2IAdapter
-from .parts import AUTOENCODER_OUTLINE, DENOISER, Components
-from .sizes import (
-    check_size,
-    for_each,
-    given_size,
-    picture_processor,
-    pictures_for_each,
-    repeated,
-    scale_factor,
-    size_is_known,
-)
+from .parts import ADAPTER, AUTOENCODER_OUTLINE, DENOISER, Components
+from .several import for_each, nets_of, pictures_for_each
+from .sizes import check_size, given_size, picture_processor, repeated, scale_factor, size_is_known
 
 Tensor = torch.Tensor
-ADAPTER = ComponentSpec("adapter", T2IAdapter | MultiAdapter, optional=True)
 FEATURES, PART = "adapter_features", "adapter_part"
 WHAT_FEATURES, WHAT_PART = "What the T2I-Adapter adds on the way down.", "Part of the steps in which it acts."
 ADAPTER_FEATURES = [
@@ -104,11 +85,6 @@ class AutoAdapter(AutoPipelineBlocks):
     block_classes = [PrepareAdapter]
     block_names = ["prepare"]
     block_trigger_inputs = ["adapter_image"]
-
-
-def nets_of(adapter: Any) -> list[Any]:
-    """The adapters of a component that is one, or several."""
-    return list(getattr(adapter, "nets", [adapter]))
 
 
 def check_fits(components: Components, height: int, width: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
-from ...guiders import Condition, GuiderOutput, predict_branches
+from ...guiders import BaseGuidance, Condition, GuiderOutput, predict_branches
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -36,6 +37,10 @@ class Predict(ModularPipelineBlocks):
     expected_components = [DENOISER, GUIDER]
     inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
     outputs = ["noise_pred"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        if isinstance(components.guider, BaseGuidance):
+            components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
@@ -65,6 +70,12 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:
+    """Of what differs between the branches, that of the branch with the prompt."""
+    first = {name: value[0] if isinstance(value, tuple) else value for name, value in conditions.items()}
+    return {name: value for name, value in first.items() if value is not None}
 
 
 class PredictWithPooled(Predict):

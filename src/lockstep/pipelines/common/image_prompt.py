@@ -8,28 +8,18 @@ from typing import Any
 import torch
 from PIL import Image
 
-from ...blocks import (
-    AutoPipelineBlocks,
-    BlockView,
-    ComponentSpec,
-    InputParam,
-    ModularPipelineBlocks,
-    OutputParam,
-    needs,
-)
+from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
 from ...models.adapters.image_projections import MultiIPAdapterImageProjection
 from ...models.adapters.ip_adapter import MASKS
-from ...models.vision.clip_vision import CLIPVisionModelWithProjection
 from .guidance import give_scale
-from .parts import DENOISER, GUIDER, Components
+from .parts import DENOISER, GUIDER, IMAGE_ENCODER, Components
 from .safety import READER
 from .sizes import repeated
 
 Tensor = torch.Tensor
 Pair = tuple[Tensor, Tensor]  # with the picture, and without it
 NAME, READY = "ip_adapter_image", "ip_adapter_image_embeds"
-IMAGE_ENCODER = ComponentSpec("image_encoder", CLIPVisionModelWithProjection, optional=True)
 WITH, WITHOUT = "image_prompt_embeds", "negative_image_prompt_embeds"
 MEANING = {
     WITH: "Encodings of the pictures of each IP-Adapter.",

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 from ...blocks import ComponentSpec, ComponentsView
 from ...guiders import ClassifierFreeGuidance
+from ...models.adapters.multi import MultiAdapter
+from ...models.adapters.t2i_adapter import T2IAdapter
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.autoencoders.parts import AutoencoderMixin
 from ...models.modeling import ModelMixin
+from ...models.vision.clip_vision import CLIPVisionModelWithProjection
 from ...schedulers import SchedulerMixin
 
 DENOISER = ComponentSpec("denoiser", ModelMixin, role=True)
@@ -17,6 +20,10 @@ AUTOENCODER = ComponentSpec("autoencoder", AutoencoderMixin, role=True)
 # Sizes and channels follow from configs: who asks for no more than these loads no weights.
 DENOISER_OUTLINE = replace(DENOISER, outline=True)
 AUTOENCODER_OUTLINE = replace(AUTOENCODER, outline=True, optional=True)
+
+# What is given beside a prompt, where it is given.
+ADAPTER = ComponentSpec("adapter", T2IAdapter | MultiAdapter, optional=True)
+IMAGE_ENCODER = ComponentSpec("image_encoder", CLIPVisionModelWithProjection, optional=True)
 
 SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")

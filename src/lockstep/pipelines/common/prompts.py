@@ -109,12 +109,10 @@ class EncodeTextAndPooled(EncodeText):
             state[name] = None if rows is None else per_picture(rows, state.num_images_per_prompt)
 
     def encode_columns(
-        self, components: Components, state: BlockView, columns: list[list[str]]
+        self, components: Components, state: BlockView, columns: list[list[str]], *, negative: bool
     ) -> tuple[Tensor, Tensor]:
-        """The embeddings and the pooled vectors of columns of texts, a row each."""
-        raise UnsupportedError(
-            f"{type(self).__name__} does not define encode_columns(self, components, state, columns)."
-        )
+        """The embeddings and the pooled vectors of columns of texts (of negative prompts?), a row each."""
+        raise UnsupportedError(f"{type(self).__name__} does not define encode_columns.")
 
 
 def texts_for(own: str | Sequence[str] | None, first: list[str]) -> list[str]:

@@ -149,23 +149,6 @@ def size_is_known(inputs: BlockView) -> bool:
     return LATER not in (inputs.height, inputs.width)
 
 
-def for_each(given: Any, count: int, name: str, what: str) -> list[Any]:
-    """A value for each of several models: one that was given for all of them, or a list with one for each."""
-    values = list(given) if isinstance(given, (list, tuple)) else [given] * count
-    if len(values) != count:
-        raise InputError(f"{name!r} wants a number for each {what}, {count}, or one for all; got {given}.")
-    return values
-
-
-def pictures_for_each(given: Any, count: int, name: str, what: str) -> list[Any]:
-    """A picture for each of several models; one model takes what is given as it is."""
-    pictures = [given] if count == 1 else given
-    if not isinstance(pictures, (list, tuple)) or len(pictures) != count:
-        got = f"{len(pictures)}" if isinstance(pictures, (list, tuple)) else "one picture"
-        raise InputError(f"{name!r} wants a list with a picture for each of {count} {what}s, got {got}.")
-    return list(pictures)
-
-
 def given_size(state: BlockView) -> tuple[int | None, int | None]:
     """Height and width as far as they are known before the run."""
     height, width = (None if side is LATER else side for side in (state.height, state.width))

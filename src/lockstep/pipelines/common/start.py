@@ -173,8 +173,8 @@ def first_noise(components: Components, shape: tuple[int, ...], state: BlockView
     return state.latents.to(components.device)
 
 
-def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tensor:
-    """Pictures through the encoder (latents pass), one for each sample of the batch."""
+def to_latents(components: Components, pixels: Tensor, state: BlockView, *, drawn: bool = True) -> Tensor:
+    """Pictures through the encoder (latents pass), one for each sample of the batch: drawn, or the likeliest."""
     vae, samples = components.autoencoder, len(state.prompt_embeds)
     if pixels.shape[1] == vae.latent_channels:
         return repeated(pixels, samples, "image").to(state.prompt_embeds)
@@ -182,6 +182,9 @@ def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tens
     if per_sample:  # every sample draws from its own generator, as it would alone
         pixels = repeated(pixels, samples, "image")
     encoded = vae.encode(pixels.to(device=components.device, dtype=vae.dtype))
-    latents = encoded.latent_dist.sample(state.generator) if hasattr(encoded, "latent_dist") else encoded.latents
+    if not hasattr(encoded, "latent_dist"):
+        latents = encoded.latents
+    else:
+        latents = encoded.latent_dist.sample(state.generator) if drawn else encoded.latent_dist.mode()
     latents = vae.normalize_latents(latents.to(state.prompt_embeds.dtype))
     return repeated(latents, samples, "image")

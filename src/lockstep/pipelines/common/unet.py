@@ -20,11 +20,12 @@ from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .adapter import ADAPTER_FEATURES, features_at
-from .control import CONTROL, CONTROLNET, check_control, control_nets, control_scales
+from .control import CONTROL, CONTROLNET, check_control, control_scales
 from .denoise import Predict
 from .guidance import SetGuidance
 from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, require_no_adapters
 from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .several import nets_of
 from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, steered
 
 Tensor = torch.Tensor
@@ -131,7 +132,7 @@ class PredictWithControl(PredictWithUNet):
     def residuals(
         self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
-        nets = control_nets(components.controlnet)
+        nets = nets_of(components.controlnet)
         scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
         guess = state.guess_mode or nets[0].config.global_pool_conditions
         rows = len(state.prompt_embeds)

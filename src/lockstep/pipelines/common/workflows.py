@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ...blocks import AutoPipelineBlocks
+from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks
 from .painting import StartPainting
 from .start import StartFromImage, StartFromNoise
 
@@ -17,6 +17,13 @@ class AutoStart(AutoPipelineBlocks):
     block_trigger_inputs = ["mask_image", "image", None]
 
 
+def where_given(trigger: str, **part: type[ModularPipelineBlocks]) -> type[AutoPipelineBlocks]:
+    """A block that runs only where an input is given."""
+    ((name, block),) = part.items()
+    told = {"block_classes": [block], "block_names": [name], "block_trigger_inputs": [trigger]}
+    return type(f"Auto{block.__name__}", (AutoPipelineBlocks,), {"__doc__": f"Only with {trigger!r}.", **told})
+
+
 FROM_TEXT: dict[str, list[str]] = {"text2image": []}
 FROM_PICTURES: dict[str, list[str]] = {"image2image": ["image"]}
 PAINTING: dict[str, list[str]] = {"inpainting": ["image", "mask_image"]}
@@ -25,7 +32,7 @@ PAINTING: dict[str, list[str]] = {"inpainting": ["image", "mask_image"]}
 STEERING = {"controlnet": "control_image", "adapter": "adapter_image"}  # by what -> the picture that it is given
 
 
-def steered(workflows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def steered(workflows: Mapping[str, list[str]], by: Iterable[str] = STEERING) -> dict[str, list[str]]:
     """The workflows, and each of them steered by the picture of a ControlNet or of a T2I-Adapter."""
-    more = {f"{by}_{name}": [*given, picture] for by, picture in STEERING.items() for name, given in workflows.items()}
+    more = {f"{one}_{name}": [*given, STEERING[one]] for one in by for name, given in workflows.items()}
     return {**workflows, **more}

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, needs
-from ..common.denoise import Denoise, DenoiseOrPaint, PredictWithPooled, ScaleModelInput, SchedulerStep
-from ..common.painting import AppendMask, AutoAppendMask
+from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
+from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep
+from ..common.painting import AppendMask
 from ..common.parts import Components
 from ..common.start import reads_more
+from ..common.workflows import where_given
 from .before_denoise import REFERENCE
 
 Tensor = torch.Tensor
@@ -72,19 +73,8 @@ class AppendReference(ModularPipelineBlocks):
         state.model_input = torch.cat([state.model_input, state.reference_latents], dim=1)
 
 
-class AutoAppendReference(AutoPipelineBlocks):
-    """Only where there is a picture to edit."""
-
-    block_classes = [AppendReference]
-    block_names = ["append"]
-    block_trigger_inputs = ["image"]
-
-
-DenoiseFlux = DenoiseOrPaint.with_parts(append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=PredictFlux)
-
-
 class DenoiseKontext(Denoise):
     """Scale, append what is edited, predict, guide, step: once per timestep."""
 
-    block_classes = [ScaleModelInput, AutoAppendReference, PredictFlux, SchedulerStep]
+    block_classes = [ScaleModelInput, where_given("image", append=AppendReference), PredictFlux, SchedulerStep]
     block_names = ["scale", "append_reference", "predict", "step"]

@@ -64,6 +64,8 @@ TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
 FLUX_TEXT = "prompt prompt_2 negative_prompt negative_prompt_2 true_cfg_scale"
 SIGMAS = "num_inference_steps sigmas"
+CONTROL_END = "control_guidance_start control_guidance_end control_mode controlnet_conditioning_scale"
+FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 
 PUBLISHED: dict[str, Row] = {
@@ -202,19 +204,42 @@ PUBLISHED: dict[str, Row] = {
         "flux",
         "image2image",
         f"{FLUX_TEXT} image height width strength {FLUX_END}",
-        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+        defaults=FLUX_GUIDED,
     ),
     "FluxInpaintPipeline": _row(
         "flux",
         "inpainting",
         f"{FLUX_TEXT} image mask_image masked_image_latents height width padding_mask_crop strength {FLUX_END}",
-        defaults={"num_inference_steps": 28, "guidance_scale": 7.0},
+        defaults=FLUX_GUIDED,
     ),
     "FluxFillPipeline": _row(
         "flux",
         "inpainting",
         f"prompt prompt_2 image mask_image masked_image_latents height width strength {FLUX_END}",
         defaults={"num_inference_steps": 50, "guidance_scale": 30.0, "strength": 1.0},
+    ),
+    "FluxControlNetPipeline": _row(
+        "flux",
+        "text2image",
+        f"{FLUX_TEXT} height width {SIGMAS} guidance_scale control_guidance_start control_guidance_end control_image "
+        "control_mode controlnet_conditioning_scale",
+        steered=True,
+        defaults=FLUX_GUIDED,
+    ),
+    "FluxControlNetImg2ImgPipeline": _row(
+        "flux",
+        "image2image",
+        f"prompt prompt_2 image control_image height width strength {SIGMAS} guidance_scale {CONTROL_END}",
+        steered=True,
+        defaults=FLUX_GUIDED,
+    ),
+    "FluxControlNetInpaintPipeline": _row(
+        "flux",
+        "inpainting",
+        "prompt prompt_2 image mask_image masked_image_latents control_image height width strength padding_mask_crop "
+        f"sigmas num_inference_steps guidance_scale {CONTROL_END}",
+        steered=True,
+        defaults=FLUX_GUIDED,
     ),
 }
 # the families' own names, which run every workflow

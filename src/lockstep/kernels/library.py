@@ -1,0 +1,122 @@
+"""The compiled library: found, loaded, and tried on small problems before anything uses it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from ..errors import UnknownNameError
+from ..notes import say_once
+
+SWITCH = "LOCKSTEP_KERNELS"  # "off", or the name of one set of instructions
+BY_CAPABILITY = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",), "DEFAULT": ("neon",)}  # torch's word -> best first
+NAMES = ("avx512", "avx2", "neon")
+
+POINTER, SIZE, NUMBER, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
+ARGUMENTS = {
+    "pack_linear": [POINTER, POINTER, SIZE, SIZE, FLAG],
+    "linear": [*[POINTER] * 5, SIZE, SIZE, SIZE, FLAG],
+    "geglu": [*[POINTER] * 4, SIZE, SIZE, SIZE, FLAG],
+    "pack_convolution": [POINTER, POINTER, SIZE, SIZE, FLAG, FLAG],
+    "convolution": [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG],
+    "group_norm": [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG],
+    "attention": [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG],
+}
+
+
+class Library:
+    """One compiled library: its functions by name, and how many floats its vectors have."""
+
+    pack_linear: Callable[..., None]
+    linear: Callable[..., None]
+    geglu: Callable[..., None]
+    pack_convolution: Callable[..., None]
+    convolution: Callable[..., None]
+    group_norm: Callable[..., None]
+    attention: Callable[..., None]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name.split(".")[0].removeprefix("_")
+        self._loaded = ctypes.CDLL(str(path))
+        self.lanes: int = self._loaded.lockstep_lanes()
+        self.panel = (
+            2 * self.lanes
+        )  # columns of a product that are computed together; packed weights are filled up to it
+        for name, arguments in ARGUMENTS.items():
+            function = getattr(self._loaded, f"lockstep_{name}")
+            function.argtypes, function.restype = arguments, None
+            setattr(self, name, function)
+
+    def padded(self, columns: int) -> int:
+        """Columns filled up to whole panels."""
+        return -(-columns // self.panel) * self.panel
+
+
+_found: tuple[Library | None, str | None] | None = None  # a plain variable: torch.compile looks through it
+
+
+def _outcome() -> tuple[Library | None, str | None]:
+    """The library, or why there is none; looked for once."""
+    global _found
+    if _found is None:
+        _found = _look()
+    return _found
+
+
+def _look() -> tuple[Library | None, str | None]:
+    wanted = os.environ.get(SWITCH, "")
+    if wanted == "off":
+        return None, f"{SWITCH} is off"
+    if wanted and wanted not in NAMES:
+        raise UnknownNameError(f"set of instructions ({SWITCH})", wanted, ["off", *NAMES])
+    capability = torch.backends.cpu.get_cpu_capability()
+    names = (wanted,) if wanted else BY_CAPABILITY.get(capability, ())
+    for path in _built(names):
+        from .trial import wrong_results
+
+        library = Library(path)
+        wrong = wrong_results(library)
+        if not wrong:
+            return library, None
+        say_once(
+            f"The kernels in {path.name} compute wrong results on this processor ({', '.join(wrong)}), so torch's are "
+            "used. Please report this with the output of `lockstep env`."
+        )
+        return None, f"{path.name} computes wrong results here: {', '.join(wrong)}"
+    if not names:
+        return None, f"there are none for this processor ({capability})"
+    return None, "they were not compiled: install a C++ compiler (g++ or clang++) and install Lockstep again"
+
+
+def _built(names: tuple[str, ...]) -> Iterator[Path]:
+    folder = Path(__file__).parent
+    for name in names:
+        yield from sorted(folder.glob(f"_{name}.*so"))
+
+
+def library() -> Library | None:
+    """The kernels of this processor, or None where there are none."""
+    return _outcome()[0]
+
+
+def found() -> Library:
+    """The kernels of this processor, for who knows that there are some."""
+    own = library()
+    assert own is not None, why_not()
+    return own
+
+
+def why_not() -> str | None:
+    """Why there are no kernels here; None where there are."""
+    return _outcome()[1]
+
+
+def describe() -> str:
+    """One line for bug reports: which kernels are in use, or why none."""
+    own = library()
+    return f"none: {why_not()}" if own is None else f"{own.name}, {own.lanes} floats at once"

@@ -1,0 +1,157 @@
+// softmax(scale Q K') V without the matrix of scores. Queries are the lanes: a panel of QUERIES of them is transposed once,
+// the scores of a block of keys are made as [key][query], which is how the second product reads them, and maximum, power
+// and sum never cross lanes. Keys and values of a head are copied once into groups of KEYS, so that both products walk
+// memory in order. Each block is summed from zero: one long chain of additions would double the rounding error.
+#pragma once
+#include <algorithm>
+#include "threads.h"
+#include "vectors.h"
+
+struct Attention {
+  const float *q, *k, *v, *key_bias;  // key_bias: added to the scores of a key for all queries of an image, or null
+  float* out;
+  Size batch, heads, queries, keys, width;
+  Size q_row, k_row, v_row, out_row, q_image, k_image, v_image, out_image;  // steps in floats; a head begins at head * width
+  float scale;
+};
+
+constexpr Size KEY_BLOCK = 128;
+
+template <int COUNT, int VECTORS>
+static __attribute__((noinline)) void scores(const float* keys, const float* queries, Size width, const float* bias, float* to, Vector* maximum) {
+  Vector sum[COUNT][VECTORS];
+#pragma GCC unroll 8
+  for (int i = 0; i < COUNT; i++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? all(bias[i] * LOG2E) : Vector{};
+#pragma GCC unroll 4
+  for (Size d = 0; d < width; d++) {
+    Vector q[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) q[v] = load(queries + d * QUERIES + v * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < COUNT; i++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(keys[d * KEYS + i]) * q[v];
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < COUNT; i++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) {
+      store(to + i * QUERIES + v * LANES, sum[i][v]);
+      maximum[v] = larger(maximum[v], sum[i][v]);
+    }
+}
+
+template <int VECTORS, int COUNT = KEYS>
+static inline void scores_of(int count, const float* keys, const float* queries, Size width, const float* bias, float* to, Vector* maximum) {
+  if (count == COUNT) return scores<COUNT, VECTORS>(keys, queries, width, bias, to, maximum);
+  if constexpr (COUNT > 1) scores_of<VECTORS, COUNT - 1>(count, keys, queries, width, bias, to, maximum);
+}
+
+// KEYS dimensions of the result: what is there, corrected to the new maximum, and the values of a block by their weights
+template <int VECTORS>
+static __attribute__((noinline)) void weighted(const float* values, const float* weights, Size keys, float* result, const Vector* correction) {
+  Vector sum[KEYS][VECTORS];
+#pragma GCC unroll 8
+  for (int i = 0; i < KEYS; i++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) sum[i][v] = Vector{};
+#pragma GCC unroll 4
+  for (Size k = 0; k < keys; k++) {
+    Vector w[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) w[v] = load(weights + k * QUERIES + v * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < KEYS; i++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(values[k * KEYS + i]) * w[v];
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < KEYS; i++)
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) {
+      float* to = result + i * QUERIES + v * LANES;
+      store(to, load(to) * correction[v] + sum[i][v]);
+    }
+}
+
+static Size padded_keys(Size keys) { return (keys + KEYS - 1) / KEYS * KEYS; }
+static Size padded_width(Size width) { return (width + LANES - 1) / LANES * LANES; }  // a multiple of KEYS too
+
+// keys to [key / KEYS][dimension][KEYS], values to [dimension / KEYS][key][KEYS]
+static void pack_head(const float* k, const float* v, Size k_row, Size v_row, Size keys, Size width, float* packed_k, float* packed_v) {
+  const Size all_keys = padded_keys(keys);
+  for (Size key = 0; key < all_keys; key++) {
+    const float *from_k = k + key * k_row, *from_v = v + key * v_row;
+    float* to = packed_k + key / KEYS * KEYS * width + key % KEYS;
+    const bool real = key < keys;
+    for (Size d = 0; d < width; d++) to[d * KEYS] = real ? from_k[d] : 0.f;
+    for (Size d = 0; d < width; d += KEYS)
+      for (int i = 0; i < KEYS; i++) packed_v[(d / KEYS * all_keys + key) * KEYS + i] = real ? from_v[d + i] : 0.f;
+  }
+}
+
+// Up to VECTORS * LANES queries of one head.
+template <int VECTORS>
+static void attend(const Attention& a, const float* q, float* out, int count, const float* bias, const float* keys, const float* values, float* scratch) {
+  const Size width = a.width, wide = padded_width(width), all_keys = padded_keys(a.keys);
+  float *queries = scratch, *result = queries + wide * QUERIES, *block = result + wide * QUERIES, *rows = block + KEY_BLOCK * QUERIES;
+  if (count < VECTORS * LANES || wide > width) memset(rows, 0, sizeof(float) * VECTORS * LANES * wide);
+  for (int i = 0; i < count; i++) memcpy(rows + i * wide, q + i * a.q_row, sizeof(float) * width);
+  for (int v = 0; v < VECTORS; v++)
+    for (Size d = 0; d < wide; d += LANES)
+      transpose(rows + v * LANES * wide + d, wide, queries + d * QUERIES + v * LANES, QUERIES, all(a.scale * LOG2E));
+  memset(result, 0, sizeof(float) * wide * QUERIES);
+  Vector maximum[VECTORS], total[VECTORS];
+  for (int v = 0; v < VECTORS; v++) maximum[v] = all(-1e30f), total[v] = Vector{};
+  for (Size start = 0; start < a.keys; start += KEY_BLOCK) {
+    const Size size = std::min(KEY_BLOCK, a.keys - start);
+    Vector highest[VECTORS], correction[VECTORS], sum[VECTORS];
+    for (int v = 0; v < VECTORS; v++) highest[v] = maximum[v];
+    for (Size k = 0; k < size; k += KEYS)
+      scores_of<VECTORS>((int)std::min<Size>(KEYS, size - k), keys + (start + k) * width, queries, width, bias ? bias + start + k : nullptr, block + k * QUERIES, highest);
+    for (int v = 0; v < VECTORS; v++) correction[v] = exp2(maximum[v] - highest[v]), maximum[v] = highest[v], sum[v] = Vector{};
+    for (Size k = 0; k < size; k++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) {
+        const Vector weight = exp2(load(block + k * QUERIES + v * LANES) - maximum[v]);
+        store(block + k * QUERIES + v * LANES, weight);
+        sum[v] += weight;
+      }
+    for (int v = 0; v < VECTORS; v++) total[v] = total[v] * correction[v] + sum[v];
+    for (Size d = 0; d < width; d += KEYS) weighted<VECTORS>(values + (d / KEYS * all_keys + start) * KEYS, block, size, result + d * QUERIES, correction);
+  }
+  for (int v = 0; v < VECTORS; v++) {
+    const Vector share = all(1.f) / total[v];
+    for (Size d = 0; d < wide; d++) store(result + d * QUERIES + v * LANES, load(result + d * QUERIES + v * LANES) * share);
+    for (Size d = 0; d < wide; d += LANES) transpose(result + d * QUERIES + v * LANES, QUERIES, rows + v * LANES * wide + d, wide, all(1.f));
+  }
+  for (int i = 0; i < count; i++) memcpy(out + i * a.out_row, rows + i * wide, sizeof(float) * width);
+}
+
+static void attention(const Attention& a, int threads) {
+  const Size chunk = QUERIES * 8, chunks = (a.queries + chunk - 1) / chunk, all_keys = padded_keys(a.keys), wide = padded_width(a.width);
+  const Size per_head = all_keys * a.width, heads = a.batch * a.heads;
+  static thread_local Scratch shared;
+  float* packed = shared.get(2 * per_head * heads);
+  pool().share(heads, threads, [&](Size head) {
+    const Size image = head / a.heads, at = head % a.heads * a.width;
+    pack_head(a.k + image * a.k_image + at, a.v + image * a.v_image + at, a.k_row, a.v_row, a.keys, a.width, packed + 2 * head * per_head, packed + (2 * head + 1) * per_head);
+  });
+  pool().share(heads * chunks, threads, [&](Size item) {
+    static thread_local Scratch own;
+    float* scratch = own.get((3 * wide + KEY_BLOCK) * QUERIES);
+    const Size head = item / chunks, image = head / a.heads, at = head % a.heads * a.width;
+    const float *keys = packed + 2 * head * per_head, *values = keys + per_head, *bias = a.key_bias ? a.key_bias + image * a.keys : nullptr;
+    const Size first = item % chunks * chunk, last = std::min(a.queries, first + chunk);
+    for (Size i = first; i < last; i += QUERIES) {
+      const int count = (int)std::min<Size>(QUERIES, last - i);
+      const float* q = a.q + image * a.q_image + i * a.q_row + at;
+      float* out = a.out + image * a.out_image + i * a.out_row + at;
+      if (count > 2 * LANES) attend<3>(a, q, out, count, bias, keys, values, scratch);
+      else if (count > LANES) attend<2>(a, q, out, count, bias, keys, values, scratch);
+      else attend<1>(a, q, out, count, bias, keys, values, scratch);
+    }
+  });
+}

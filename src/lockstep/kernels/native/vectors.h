@@ -1,0 +1,102 @@
+// Vectors of LANES floats for one instruction set: the same sources are compiled once for each (see build.py).
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, ROWS = 12, KEYS = 8;  // 32 registers: 12 rows x 2 vectors, or 8 keys x 3 vectors, are summed at once
+#elif defined(__AVX2__)
+constexpr int LANES = 8, ROWS = 6, KEYS = 4;    // 16 registers
+#else
+constexpr int LANES = 4, ROWS = 6, KEYS = 4;    // NEON and what else has vectors of 16 bytes
+#endif
+constexpr int PANEL = 2 * LANES;    // columns of a product that are computed together
+constexpr int QUERIES = 3 * LANES;  // queries of an attention that are computed together
+
+typedef int64_t Size;
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Whole __attribute__((vector_size(4 * LANES)));
+typedef float AnyVector __attribute__((vector_size(4 * LANES), aligned(4)));
+
+static inline Vector load(const float* p) { return *(const AnyVector*)p; }
+static inline void store(float* p, Vector v) { *(AnyVector*)p = v; }
+static inline Vector all(float x) { return x - Vector{}; }
+static inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }
+static inline Vector smaller(Vector a, Vector b) { return a < b ? a : b; }
+
+// 2^x with a relative error of 1e-7; x is cut to -126 ... 126, where nothing that uses it can tell the difference.
+static inline Vector exp2(Vector x) {
+  x = smaller(larger(x, all(-126.f)), all(126.f));
+  const Vector nearest = (x + 12582912.f) - 12582912.f;
+  const Vector r = x - nearest;
+  Vector p = all(1.5403530e-4f);
+  p = p * r + 1.3333558e-3f;
+  p = p * r + 9.6181291e-3f;
+  p = p * r + 5.5504109e-2f;
+  p = p * r + 2.4022651e-1f;
+  p = p * r + 6.9314718e-1f;
+  p = p * r + 1.f;
+  return (Vector)((Whole)p + (__builtin_convertvector(nearest, Whole) << 23));
+}
+
+constexpr float LOG2E = 1.44269504f;
+
+static inline Vector silu(Vector x) { return x / (exp2(x * -LOG2E) + 1.f); }
+
+// x times the normal distribution function, by a rational approximation of erfc with an absolute error of 1.5e-7
+// (Abramowitz and Stegun, 7.1.26).
+static inline Vector gelu(Vector x) {
+  const Vector z = (x < 0.f ? -x : x) * 0.70710678f;
+  const Vector t = all(1.f) / (z * 0.3275911f + 1.f);
+  Vector p = all(1.061405429f);
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  const Vector tail = p * t * exp2(z * z * -LOG2E) * 0.5f;
+  return x * (x < 0.f ? tail : 1.f - tail);
+}
+
+#if defined(__AVX512F__)
+static const Whole FIRST_HALVES = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+#elif defined(__AVX2__)
+static const Whole FIRST_HALVES = {0, 8, 1, 9, 2, 10, 3, 11};
+#else
+static const Whole FIRST_HALVES = {0, 4, 1, 5};
+#endif
+
+// A block of LANES x LANES floats, transposed while it is copied: rows that are half a block apart are interleaved,
+// as often as it takes until each row has become a column.
+static inline void transpose(const float* from, Size from_step, float* to, Size to_step, Vector scale) {
+  Vector rows[LANES], next[LANES];
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) rows[i] = load(from + i * from_step) * scale;
+#pragma GCC unroll 4
+  for (int size = 1; size < LANES; size *= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES / 2; i++) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + LANES / 2], FIRST_HALVES);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + LANES / 2], FIRST_HALVES + LANES / 2);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) rows[i] = next[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) store(to + i * to_step, rows[i]);
+}
+
+// Memory that a thread keeps from call to call.
+struct Scratch {
+  float* memory = nullptr;
+  Size room = 0;
+  ~Scratch() { free(memory); }
+  float* get(Size floats) {
+    if (floats > room) {
+      free(memory);
+      memory = (float*)aligned_alloc(4096, (floats * sizeof(float) + 4095) / 4096 * 4096);
+      room = memory ? floats : 0;
+    }
+    return memory;
+  }
+};

@@ -1,0 +1,91 @@
+"""The kernels as torch operators (`torch.ops.lockstep.…`): `torch.compile` keeps them whole, `meta` tensors pass.
+
+They have no gradient: who calls them has to take torch's own way where one is recorded (`takes`).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from . import calls
+from .library import found, library
+
+Tensor = torch.Tensor
+_OPERATORS = torch.library.Library("lockstep", "DEF")
+
+
+def takes(*tensors: Tensor | None) -> bool:
+    """Are there kernels here, and are these tensors what they compute: fp32 on the processor, no gradient recorded?"""
+    if library() is None:
+        return False
+    return all(
+        tensor is None
+        or (
+            tensor.dtype == torch.float32
+            and tensor.device.type == "cpu"
+            and not (tensor.requires_grad and torch.is_grad_enabled())
+        )
+        for tensor in tensors
+    )
+
+
+def _linear(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
+    return calls.linear(found(), x, packed, bias, residual, columns)
+
+
+def _linear_shape(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
+    return x.new_empty((*x.shape[:-1], columns))
+
+
+def _geglu(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
+    return calls.geglu(found(), x, packed, bias, columns)
+
+
+def _geglu_shape(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
+    return x.new_empty((*x.shape[:-1], columns))
+
+
+def _convolution(
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool
+) -> Tensor:
+    return calls.convolution(found(), x, packed, bias, residual, out, stored)
+
+
+def _convolution_shape(
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool
+) -> Tensor:
+    return x.new_empty((x.shape[0], out, *x.shape[2:])).contiguous(memory_format=torch.channels_last)
+
+
+def _group_norm(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
+    return calls.group_norm(found(), x, groups, weight, bias, eps, silu)
+
+
+def _group_norm_shape(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.channels_last)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
+    return calls.attention(found(), query, key, value, key_bias, scale)
+
+
+def _attention_shape(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
+    return query.new_empty(query.shape)
+
+
+for _name, _run, _shape in (
+    ("linear", _linear, _linear_shape),
+    ("geglu", _geglu, _geglu_shape),
+    ("convolution", _convolution, _convolution_shape),
+    ("group_norm", _group_norm, _group_norm_shape),
+    ("attention", _attention, _attention_shape),
+):
+    _OPERATORS.define(_name + torch.library.infer_schema(_run, mutates_args=()))
+    _OPERATORS.impl(_name, _run, "CPU")
+    torch.library.register_fake(f"lockstep::{_name}", _shape, lib=_OPERATORS)
+
+linear = torch.ops.lockstep.linear.default
+geglu = torch.ops.lockstep.geglu.default
+convolution = torch.ops.lockstep.convolution.default
+group_norm = torch.ops.lockstep.group_norm.default
+attention = torch.ops.lockstep.attention.default

@@ -1,0 +1,139 @@
+"""The layers of a model computed by our own kernels, each tried on its own weights before; and back."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from .. import kernels
+from ..attention import AttentionModuleMixin
+from ..errors import UnsupportedError
+from ..kernels import operators
+from . import fast_layers
+from .autoencoders import parts
+from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
+from .layers import GEGLU, ResnetBlock2D
+
+FAST: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: fast_layers.FastLinear,
+    nn.Conv2d: fast_layers.FastConvolution,
+    nn.GroupNorm: fast_layers.FastGroupNorm,
+    GEGLU: fast_layers.FastGEGLU,
+    ResnetBlock2D: fast_layers.FastResnetBlock2D,
+    AutoencoderResnet: fast_layers.FastAutoencoderResnet,
+}
+BACKEND = "lockstep"
+LARGEST = 5e-6  # relative L2 to fp64 that a layer may have; ours have up to 3e-6, torch's up to 2e-6
+PIXELS = 10  # rows and columns of the map that a convolution is tried on: two and a half tiles
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """What was accelerated, and how exact it was found to be."""
+
+    level: str
+    layers: int
+    error: float  # the largest relative L2 of a layer to the same in fp64
+    torch_error: float  # and that of torch's own kernels on the same layers
+    left: tuple[str, ...]  # layers that stay with torch, because their error was larger
+
+    def __str__(self) -> str:
+        left = f"; left to torch: {', '.join(self.left)}" if self.left else ""
+        errors = f"error of a layer at most {self.error:.1e}, of torch's {self.torch_error:.1e}"
+        return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}"
+
+
+def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
+    """The fast class of a layer's class; a subclass that follows the dtype of its input keeps its own way back."""
+    if plain not in FAST and plain.__module__ == parts.__name__ and plain.__bases__[0] in FAST:
+        fast = FAST[plain.__bases__[0]]
+        FAST[plain] = type(fast.__name__, (fast, plain), {"__module__": fast.__module__})
+    return FAST.get(plain)
+
+
+def make_fast(model: nn.Module, level: str) -> Acceleration:
+    """Give every layer that has one its fast class, if it is exact on the layer's weights."""
+    reason = kernels.why_not()
+    if reason is not None:
+        raise UnsupportedError(f"There are no kernels of our own here: {reason}.")
+    make_plain(model)
+    errors = _tried(model)
+    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
+    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
+    inside = {f"{name}.proj" for name, module in model.named_modules() if isinstance(module, GEGLU)}  # computed with it
+    changed = 0
+    for name, module in model.named_modules():
+        fast = fast_class(type(module))
+        if fast is not None and name not in inside:
+            module._plain_class = type(module)
+            module.__class__ = fast
+            if name in left:
+                module.by_torch = True
+            changed += name not in left
+        elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
+            module.set_attention_backend(BACKEND)
+    for module in model.modules():
+        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
+            module.prepared()
+    kept = [found for kind, found in errors.items() if kind not in inexact]
+    worst = max((own for own, _ in kept), default=0.0)
+    return Acceleration(level, changed, worst, max((torchs for _, torchs in kept), default=0.0), left)
+
+
+def make_plain(model: nn.Module) -> None:
+    """Every layer as it was."""
+    for module in model.modules():
+        plain = module.__dict__.pop("_plain_class", None)
+        if plain is not None:
+            module.__class__ = plain
+            for made in ("_prepared", "by_torch"):
+                module.__dict__.pop(made, None)
+        elif (
+            isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") == BACKEND
+        ):
+            module.set_attention_backend(None)
+
+
+Kind = tuple[object, ...]
+
+
+def _kind(module: nn.Module) -> Kind:
+    """Layers of one kind have one class and the same sizes."""
+    return type(module), *(tuple(parameter.shape) for parameter in module.parameters(recurse=False))
+
+
+@torch.no_grad()
+def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
+    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's."""
+    found: dict[Kind, tuple[float, float]] = {}
+    for module in model.modules():
+        fast, kind = fast_class(type(module)), _kind(module)
+        x = None if fast is None or kind in found else _example(module)
+        if fast is None or x is None:
+            continue
+        own = copy.copy(module)  # shares the weights, not the class
+        own.__class__ = fast
+        exact = copy.deepcopy(module).double()(x.double())
+        found[kind] = _distance(own(x), exact), _distance(module(x), exact)
+    return found
+
+
+def _example(module: nn.Module) -> torch.Tensor | None:
+    """Noise that a layer takes; None for what is made of layers, or is no fp32 on the processor."""
+    weight = getattr(module, "weight", None)
+    if weight is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
+        return None
+    random = torch.Generator().manual_seed(0)
+    if isinstance(module, nn.Linear):
+        return torch.randn(16, module.in_features, generator=random)
+    if isinstance(module, nn.Conv2d):
+        return torch.randn(1, module.in_channels, PIXELS, PIXELS, generator=random)
+    assert isinstance(module, nn.GroupNorm)
+    return torch.randn(1, module.num_channels, PIXELS, PIXELS, generator=random)
+
+
+def _distance(result: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((result.double() - exact).norm() / exact.norm().clamp_min(1e-30))

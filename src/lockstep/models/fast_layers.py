@@ -1,0 +1,188 @@
+"""Layers that compute by our own kernels where these can, and as they are written elsewhere.
+
+A layer becomes fast by changing its class to one of these, and back: parameters, names, hooks and files stay as they
+are. Weights are prepared once, and again when somebody has changed them. Feature maps have their channels last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ..kernels import calls, found, operators
+from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
+from .layers import GEGLU, ResnetBlock2D
+
+Tensor = torch.Tensor
+
+STORED = 420_000  # in times out channels up to which a convolution's transformed weights are kept: 4 x their size
+
+
+class Fast:
+    """A layer with a kernel of our own."""
+
+    by_torch = False  # its kernel was found to be less exact than torch's on this layer
+
+    def takes(self, *tensors: Tensor | None) -> bool:
+        """Can the kernel compute this layer on these tensors?"""
+        return not self.by_torch and operators.takes(*tensors)
+
+
+class Prepared(Fast):
+    """What a layer has computed from its weights, for as long as these are the same."""
+
+    _prepared: tuple[tuple[Any, ...], Any] | None = None
+
+    def sources(self) -> tuple[Tensor, ...]:
+        """The weights that it is computed from."""
+        raise NotImplementedError
+
+    def prepare(self) -> Any:
+        """What is computed from them."""
+        raise NotImplementedError
+
+    def prepared(self) -> Any:
+        """What `prepare` gave, made now if the weights are new. A compiled model takes what is there."""
+        kept = self._prepared
+        if torch.compiler.is_compiling() and kept is not None:
+            return kept[1]
+        state = tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
+        if kept is None or kept[0] != state:
+            with torch.no_grad():
+                kept = self._prepared = state, self.prepare()
+        return kept[1]
+
+
+class FastLinear(Prepared, nn.Linear):
+    """A linear layer, with what is added to its result."""
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
+    def prepare(self) -> Tensor:
+        return calls.pack_linear(found(), self.weight)
+
+    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+        if not self.takes(input, self.weight, residual):
+            result = super().forward(input)
+            return result if residual is None else result + residual
+        return operators.linear(input, self.prepared(), self.bias, residual, self.out_features)
+
+
+class FastConvolution(Prepared, nn.Conv2d):
+    """A convolution: 3x3 by Winograd's way, 1x1 as a linear layer, else torch's; a bias an image, a residual."""
+
+    def kind(self) -> str:
+        """Which of our kernels computes it, if one does."""
+        plain = self.groups == 1 and self.stride == (1, 1) == self.dilation and self.padding_mode == "zeros"
+        lanes = found().lanes
+        if plain and self.kernel_size == (3, 3) and self.padding == (1, 1):
+            return "" if self.in_channels % lanes or self.out_channels % lanes else "winograd"
+        return "linear" if plain and self.kernel_size == (1, 1) and self.padding == (0, 0) else ""
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
+    @property
+    def stored(self) -> bool:
+        return self.in_channels * self.out_channels <= STORED
+
+    def prepare(self) -> tuple[str, Tensor]:
+        kind = self.kind()
+        if kind == "winograd":
+            return kind, calls.pack_convolution(found(), self.weight, self.stored)
+        if kind == "linear":
+            return kind, calls.pack_linear(found(), self.weight.flatten(1))
+        return kind, calls.channels_last(self.weight)
+
+    def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+        if not self.takes(input, self.weight, image_bias, residual):
+            return added(super().forward(input), image_bias, residual)
+        kind, weight = self.prepared()
+        if kind == "winograd":
+            bias = self.bias if image_bias is None else image_bias if self.bias is None else self.bias + image_bias
+            return operators.convolution(input, weight, bias, residual, self.out_channels, self.stored)
+        if kind == "linear":
+            pixels = calls.channels_last(input).permute(0, 2, 3, 1)
+            last = None if residual is None else calls.channels_last(residual).permute(0, 2, 3, 1)
+            result = operators.linear(pixels, weight, self.bias, last, self.out_channels).permute(0, 3, 1, 2)
+            return added(result, image_bias, None)
+        return added(self._conv_forward(calls.channels_last(input), weight, self.bias), image_bias, residual)
+
+
+def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) -> Tensor:
+    """The result with a bias for each image and a residual."""
+    if image_bias is not None:
+        result = result + image_bias[:, :, None, None]
+    return result if residual is None else result + residual
+
+
+class FastGroupNorm(Fast, nn.GroupNorm):
+    """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
+
+    def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
+        if not fits or self.num_channels % found().lanes:
+            result = super().forward(input)
+            if changes is not None:
+                result = result * (1 + changes[0][:, :, None, None]) + changes[1][:, :, None, None]
+            return F.silu(result) if silu else result
+        weight, bias = self.weight, self.bias
+        if changes is not None:
+            weight, bias = weight * (1 + changes[0]), bias * (1 + changes[0]) + changes[1]
+        return operators.group_norm(input, self.num_groups, weight, bias, self.eps, silu)
+
+
+class FastGEGLU(Prepared, GEGLU):
+    """A gated projection whose gate is applied before anything is written."""
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return self.proj.weight, self.proj.bias
+
+    def prepare(self) -> tuple[Tensor, Tensor]:
+        own = found()
+        return calls.pack_linear(own, calls.interleaved(own, self.proj.weight)), calls.interleaved(own, self.proj.bias)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        plain = type(self.proj) is nn.Linear  # and no adapter around it
+        if not plain or not self.takes(hidden_states, self.proj.weight) or self.width % found().lanes:
+            return super().forward(hidden_states)
+        packed, bias = self.prepared()
+        return operators.geglu(hidden_states, packed, bias, self.width)
+
+    @property
+    def width(self) -> int:
+        return self.proj.out_features // 2
+
+
+class FastResnetBlock2D(ResnetBlock2D):
+    """A resnet of the UNet: norms with their activation, the time embedding as a bias, the shortcut as a residual."""
+
+    def forward(self, hidden_states: Tensor, temb: Tensor | None = None) -> Tensor:
+        plain = isinstance(self.nonlinearity, nn.SiLU) and self.output_scale_factor == 1.0 and not self.training
+        if not plain:
+            return super().forward(hidden_states, temb)
+        shortcut = hidden_states if self.conv_shortcut is None else self.conv_shortcut(hidden_states)
+        time = None
+        if self.time_emb_proj is not None and temb is not None:
+            time = self.time_emb_proj(F.silu(temb))
+        if time is not None and self.time_scale_shift == "scale_shift":
+            scale, shift = time.chunk(2, dim=1)
+            hidden_states = self.conv1(self.norm1(hidden_states, silu=True))
+            hidden_states = self.norm2(hidden_states, silu=True, changes=(scale, shift))
+        else:
+            hidden_states = self.norm2(self.conv1(self.norm1(hidden_states, silu=True), time), silu=True)
+        return self.conv2(hidden_states, None, shortcut)
+
+
+class FastAutoencoderResnet(AutoencoderResnet):
+    """A resnet of the autoencoder: norms with their activation, the shortcut added by the second convolution."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if not isinstance(self.nonlinearity, nn.SiLU):
+            return super().forward(hidden)
+        shortcut = hidden if self.conv_shortcut is None else self.conv_shortcut(hidden)
+        return self.conv2(self.norm2(self.conv1(self.norm1(hidden, silu=True)), silu=True), None, shortcut)

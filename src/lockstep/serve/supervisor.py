@@ -1,0 +1,124 @@
+"""All workers together, one a device: what they can do, who is at which job, and how long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from .hub import Hub
+from .problems import Problem
+from .queue import Job, Queue
+from .results import DataFolder
+from .settings import Settings
+from .wishes import Catalogue
+from .workers import Database, Shop, WorkerProcess
+
+TICK = 0.25  # seconds between two looks at the workers
+
+
+class Supervisor:
+    """Keeps the workers alive, and is asked by everybody else."""
+
+    def __init__(self, settings: Settings, queue: Queue, folder: DataFolder, hub: Hub, database: Database) -> None:
+        self.settings, self.queue, self.hub, self.database = settings, queue, hub, database
+        self.catalogue: Catalogue | None = None
+        self.seconds_per_cost = 1e-6
+        self._unable = "The server is starting."
+        self._described = asyncio.Event()
+        self.shop = Shop(settings, queue, folder, hub, database, self._take_catalogue, self._note, self._learn)
+        self.workers = [WorkerProcess(self.shop, device) for device in settings.devices or (None,)]
+        self._tasks: list[asyncio.Task[None]] = []
+        hub.watch_changed = self._tell_watched
+
+    @property
+    def running(self) -> dict[str, Job]:
+        return {name: job for worker in self.workers for name, job in worker.running.items()}
+
+    @property
+    def loaded(self) -> dict[str, int]:
+        """What is in memory, on all devices together."""
+        found: dict[str, int] = {}
+        for worker in self.workers:
+            for name, size in worker.loaded.items():
+                found[name] = found.get(name, 0) + size
+        return found
+
+    @property
+    def is_ready(self) -> bool:
+        return any(worker.is_ready for worker in self.workers)
+
+    @property
+    def restarts(self) -> int:
+        return sum(worker.restarts for worker in self.workers)
+
+    async def start(self) -> None:
+        lives = [worker.keep_alive() for worker in self.workers]
+        self._tasks = [asyncio.create_task(work) for work in (*lives, self._clock())]
+
+    async def stop(self) -> None:
+        """The workers end; what they were at is taken up by the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for worker in self.workers:
+            await worker.end()
+
+    async def wake(self) -> None:
+        """There is something to do."""
+        async with self.shop.wake:
+            self.shop.wake.notify_all()
+
+    async def wait(self, seconds: float) -> Catalogue:
+        """What the workers can do, as soon as one of them has said so."""
+        with contextlib.suppress(TimeoutError):
+            if self.catalogue is None:
+                await asyncio.wait_for(self._described.wait(), seconds)
+        if self.catalogue is None:
+            raise Problem(503, "unavailable", self._unable, retry_after=2)
+        return self.catalogue
+
+    async def stop_job(self, how: str, job: str) -> Job:
+        """`cancel`: a waiting job at once, a running one at its next step. `shorten`: that one with what there is."""
+        found = await self.database(self.queue.cancel, job)
+        for worker in self.workers:
+            if job in worker.running and found.is_open:
+                worker.stop_job(how, job)
+        return found
+
+    async def cancel(self, job: str) -> Job:
+        return await self.stop_job("cancel", job)
+
+    async def shorten(self, job: str) -> Job:
+        return await self.stop_job("shorten", job)
+
+    async def seconds_ahead(self) -> float:
+        """When what waits now will be done, at a guess."""
+        return self.seconds_per_cost * await self.database(self.queue.work_ahead) / len(self.workers)
+
+    def _take_catalogue(self, told: dict[str, Any]) -> None:
+        own = list(self.settings.loras), list(self.settings.controlnets)
+        self.catalogue = Catalogue(told["models"], told["schedulers"], told["guiders"], *own)
+        self._described.set()
+
+    def _note(self, reason: str) -> None:
+        self._unable = f"No worker can start: {reason}"
+
+    def _learn(self, batch: list[Job]) -> None:
+        """How long work takes here, for those who are told to come again."""
+        work = sum(job.cost for job in batch)
+        if work:
+            seconds = time.time() - min(job.started or time.time() for job in batch)
+            self.seconds_per_cost = 0.7 * self.seconds_per_cost + 0.3 * seconds / work
+
+    def _tell_watched(self) -> None:
+        for worker in self.workers:
+            worker.tell_watched()
+
+    async def _clock(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            for worker in self.workers:
+                worker.check()
+            await self.wake()  # of workers that have missed what another one left

@@ -1,0 +1,157 @@
+"""Every kernel against fp64: sizes that do not fit its blocks, biases, residuals, views, several threads at once."""
+
+import threading
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lockstep import kernels
+from lockstep.kernels import calls, operators
+
+pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
+
+
+@pytest.fixture(autouse=True)
+def _no_gradient():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def assert_close(result, exact, bound=2e-6):
+    assert (result.double() - exact).norm() <= bound * exact.norm()
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 1, 1), (13, 33, 31), (400, 700, 64), (7, 1300, 100), (193, 64, 33)]
+)
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_linear(rows, depth, columns, with_bias):
+    x, weight, residual = torch.randn(rows, depth), torch.randn(columns, depth), torch.randn(rows, columns)
+    bias = torch.randn(columns) if with_bias else None
+    packed = calls.pack_linear(kernels.library(), weight)
+    exact = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    assert_close(operators.linear(x, packed, bias, None, columns), exact)
+    assert_close(operators.linear(x, packed, bias, residual, columns), exact + residual)
+
+
+def test_linear_of_a_view_and_of_several_axes():
+    x, weight = torch.randn(3, 40, 5).transpose(1, 2), torch.randn(17, 40)
+    result = operators.linear(x, calls.pack_linear(kernels.library(), weight), None, None, 17)
+    assert result.shape == (3, 5, 17)
+    assert_close(result, x.double() @ weight.double().T)
+
+
+def test_geglu_with_large_gates():
+    x, weight, bias = torch.randn(50, 64), torch.randn(128, 64), 3 * torch.randn(128)
+    library = kernels.library()
+    packed = calls.pack_linear(library, calls.interleaved(library, weight))
+    values, gates = F.linear(x.double(), weight.double(), bias.double()).chunk(2, -1)
+    assert_close(operators.geglu(x, packed, calls.interleaved(library, bias), 64), values * F.gelu(gates))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (4, 4), (17, 6), (40, 40)])
+@pytest.mark.parametrize(("into", "out"), [(16, 16), (48, 80), (320, 32)])
+def test_convolution(stored, size, into, out):
+    x, weight = torch.randn(2, into, *size), torch.randn(out, into, 3, 3)
+    bias, residual = torch.randn(2, out), torch.randn(2, out, *size)
+    packed = calls.pack_convolution(kernels.library(), weight, stored)
+    exact = F.conv2d(x.double(), weight.double(), padding=1)
+    result = operators.convolution(x, packed, None, None, out, stored)
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    assert_close(result, exact, 4e-6)
+    assert_close(operators.convolution(x, packed, bias[0], None, out, stored), exact + bias[0][:, None, None], 4e-6)
+    whole = exact + bias[:, :, None, None] + residual
+    assert_close(operators.convolution(x, packed, bias, residual, out, stored), whole, 4e-6)
+
+
+@pytest.mark.parametrize("silu", [False, True])
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_group_norm_also_far_from_zero(silu, mean):
+    x, weight, bias = torch.randn(2, 64, 13, 11) + mean, torch.randn(64), torch.randn(64)
+    exact = F.group_norm(x.double(), 8, weight.double(), bias.double(), 1e-6)
+    bound = 2e-6 if mean == 0 else 1e-4  # fp32 itself holds 1000 ± 1 to 6e-5 only
+    assert_close(operators.group_norm(x, 8, weight, bias, 1e-6, silu), F.silu(exact) if silu else exact, bound)
+
+
+@pytest.mark.parametrize("width", [8, 40, 64, 80, 128, 160])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 77), (100, 300), (49, 128)])
+def test_attention(width, queries, keys):
+    query, key, value = (
+        torch.randn(2, queries, 3, width),
+        torch.randn(2, keys, 3, width),
+        torch.randn(2, keys, 3, width),
+    )
+    heads = [tensor.double().transpose(1, 2) for tensor in (query, key, value)]
+    exact = F.scaled_dot_product_attention(*heads).transpose(1, 2)
+    assert_close(operators.attention(query, key, value, None, width**-0.5), exact)
+
+
+def test_attention_of_projections_that_lie_side_by_side_and_with_large_scores():
+    joined = torch.randn(2, 60, 3 * 96)
+    query, key, value = (part.unflatten(-1, (4, 24)) for part in joined.split(96, dim=-1))
+    heads = [tensor.double().transpose(1, 2) for tensor in (query, key, value)]
+    exact = F.scaled_dot_product_attention(*heads, scale=20.0).transpose(1, 2)
+    assert_close(
+        operators.attention(query, key, value, None, 20.0), exact, 2e-5
+    )  # fp32's own error of scores near 1000
+
+
+def test_attention_leaves_out_keys_that_a_bias_takes_away():
+    query, key, value = (torch.randn(2, 30, 2, 16) for _ in range(3))
+    bias = torch.zeros(2, 30)
+    bias[1, 20:] = -torch.inf
+    result = operators.attention(query, key, value, bias, 0.25)
+    alone = operators.attention(query[1:], key[1:, :20], value[1:, :20], None, 0.25)
+    assert_close(result[1:], alone.double(), 1e-6)
+
+
+def test_many_threads_at_once_get_their_own_results():
+    weight = torch.randn(64, 64, 3, 3)
+    packed = [calls.pack_convolution(kernels.library(), weight, stored) for stored in (False, True)]
+    pictures = [torch.randn(1, 64, 24, 24) for _ in range(6)]
+    expected = [F.conv2d(x, weight, padding=1) for x in pictures]
+    wrong = []
+
+    def work(number):
+        for turn in range(10):
+            result = operators.convolution(pictures[number], packed[turn % 2], None, None, 64, bool(turn % 2))
+            if not torch.allclose(result, expected[number], atol=1e-3):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads():
+    x, weight = torch.randn(500, 300), torch.randn(200, 300)
+    packed, before = calls.pack_linear(kernels.library(), weight), torch.get_num_threads()
+    results = []
+    for threads in (1, 2, 5):
+        torch.set_num_threads(threads)
+        results.append(operators.linear(x, packed, None, None, 200))
+    torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_shapes_pass_through_meta_tensors():
+    x, packed = torch.empty(2, 16, 8, 8, device="meta"), torch.empty(1, device="meta")
+    assert operators.convolution(x, packed, None, None, 32, True).shape == (2, 32, 8, 8)
+    assert operators.linear(torch.empty(3, 5, device="meta"), packed, None, None, 7).shape == (3, 7)
+
+
+def test_gradients_and_other_dtypes_are_not_taken():
+    assert operators.takes(torch.zeros(1))
+    assert not operators.takes(torch.zeros(1, dtype=torch.bfloat16))
+    assert not operators.takes(torch.zeros(1, device="meta"))
+    with torch.enable_grad():
+        assert not operators.takes(torch.zeros(1, requires_grad=True))

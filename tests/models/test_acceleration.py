@@ -1,0 +1,146 @@
+"""Accelerated models compute what they did, by other kernels; names, files, gradients and adapters stay as they are."""
+
+import copy
+
+import pytest
+import torch
+
+from lockstep import AutoencoderKL, UNet2DConditionModel, kernels
+from lockstep.errors import UnknownNameError, UnsupportedError
+from lockstep.models import acceleration, fast_layers
+
+pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
+
+
+@pytest.fixture(params=["default", "scale_shift"])
+def unet(request):
+    torch.manual_seed(0)
+    return UNet2DConditionModel(
+        sample_size=16,
+        block_out_channels=(32, 64),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        cross_attention_dim=24,
+        attention_head_dim=2,
+        norm_num_groups=8,
+        resnet_time_scale_shift=request.param,
+    ).eval()
+
+
+@pytest.fixture
+def vae():
+    torch.manual_seed(0)
+    return AutoencoderKL(
+        block_out_channels=(32, 64),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        norm_num_groups=8,
+        latent_channels=4,
+    ).eval()
+
+
+def predict(unet, size=16):
+    random = torch.Generator().manual_seed(1)
+    sample, text = torch.randn(2, 4, size, size, generator=random), torch.randn(2, 7, 24, generator=random)
+    return unet(sample, torch.tensor([5, 700]), text).sample
+
+
+def distance(a, b):
+    return float((a - b).norm() / b.norm())
+
+
+@pytest.mark.parametrize("size", [16, 18])
+def test_the_unet_computes_the_same(unet, size):
+    with torch.no_grad():
+        before = predict(unet, size)
+        after = predict(unet.accelerate(), size)
+        assert 0 < distance(after, before) < 5e-6
+        assert torch.equal(predict(unet.accelerate("off"), size), before)
+
+
+def test_the_autoencoder_computes_the_same_both_ways(vae):
+    pixels, latents = torch.randn(1, 3, 24, 20), torch.randn(2, 4, 12, 10)
+    with torch.no_grad():
+        encoded, decoded = vae.encode(pixels).latent_dist.mean, vae.decode(latents).sample
+        vae.accelerate()
+        assert 0 < distance(vae.encode(pixels).latent_dist.mean, encoded) < 5e-6
+        assert 0 < distance(vae.decode(latents).sample, decoded) < 5e-6
+
+
+def test_names_files_and_classes_stay(unet, tmp_path):
+    names = list(unet.state_dict())
+    unet.accelerate()
+    assert list(unet.state_dict()) == names
+    assert isinstance(unet.conv_in, torch.nn.Conv2d)
+    unet.save_pretrained(tmp_path)
+    assert type(UNet2DConditionModel.from_pretrained(tmp_path).conv_in) is torch.nn.Conv2d
+
+
+def test_what_was_found_is_told(unet):
+    found = unet.accelerate().acceleration
+    assert found.layers > 50
+    assert not found.left
+    assert 0 < found.error < 5e-6
+    assert "exact" in str(found)
+    assert unet.accelerate("off").acceleration is None
+
+
+def test_changed_weights_are_noticed(unet):
+    with torch.no_grad():
+        predict(unet.accelerate())
+        for parameter in unet.parameters():
+            parameter.mul_(1.1)
+        accelerated = predict(unet)
+        assert distance(accelerated, predict(unet.accelerate("off"))) < 5e-6
+
+
+def test_gradients_are_torchs_own(unet):
+    predict(unet).sum().backward()
+    plain = {name: parameter.grad.clone() for name, parameter in unet.named_parameters()}
+    unet.zero_grad()
+    predict(unet.accelerate()).sum().backward()
+    for name, parameter in unet.named_parameters():
+        assert torch.equal(parameter.grad, plain[name]), name
+
+
+def test_other_dtypes_are_computed_as_before(unet):
+    unet = unet.to(torch.bfloat16)
+    inputs = torch.randn(1, 4, 16, 16).bfloat16(), 3, torch.randn(1, 7, 24).bfloat16()
+    with torch.no_grad():
+        before = unet(*inputs).sample
+        assert torch.equal(unet.accelerate()(*inputs).sample, before)
+
+
+def test_a_copy_is_independent(unet):
+    with torch.no_grad():
+        other = copy.deepcopy(unet.accelerate())
+        other.accelerate("off")
+        assert distance(predict(unet), predict(other)) < 5e-6
+        assert isinstance(unet.conv_out, fast_layers.FastConvolution)
+
+
+@pytest.mark.parametrize("unet", ["default"], indirect=True)
+def test_torch_compile_keeps_the_operators(unet):
+    with torch.no_grad():
+        before = predict(unet)
+        compiled = torch.compile(unet.accelerate(), backend="aot_eager", fullgraph=True)
+        assert distance(predict(compiled), before) < 5e-6
+
+
+def test_a_layer_that_is_not_exact_stays_with_torch(unet, monkeypatch):
+    right = fast_layers.operators.convolution
+    monkeypatch.setattr(fast_layers.operators, "convolution", lambda *args: right(*args) * 1.001)
+    with torch.no_grad():
+        before = predict(unet)
+        found = unet.accelerate().acceleration
+        assert "down_blocks.0.resnets.0.conv1" in found.left
+        assert distance(predict(unet), before) < 5e-6
+
+
+def test_a_wrong_level_and_a_machine_without_kernels_are_told(unet, monkeypatch):
+    with pytest.raises(UnknownNameError, match="exact"):
+        unet.accelerate("exakt")
+    monkeypatch.setattr(acceleration.kernels, "why_not", lambda: "no compiler")
+    with pytest.raises(UnsupportedError, match="no compiler"):
+        unet.accelerate()
