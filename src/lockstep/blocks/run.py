@@ -107,7 +107,7 @@ class Run:
         yield self._tell(Event("output", value=self.output))
 
     def _collect(self) -> PipelineOutput:
-        models = {name: self.pipe.components.get(name) for name in self.plan.components}
+        models = {name: self.pipe.all_components.get(name) for name in self.plan.components}
         modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
         manifest = Manifest({**self._record, **describe_grid(self)}, modules)
         return PipelineOutput(

@@ -180,8 +180,9 @@ class UNetMidBlock2D(nn.Module):
 
     def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
         super().__init__()
+        before = ResnetBlock2D(channels, channels, groups, act_fn)
         self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
-        self.resnets = nn.ModuleList(ResnetBlock2D(channels, channels, groups, act_fn) for _ in range(2))
+        self.resnets = nn.ModuleList([before, ResnetBlock2D(channels, channels, groups, act_fn)])
 
     def forward(self, hidden: Tensor) -> Tensor:
         hidden = checkpointed(self, self.resnets[0], hidden)

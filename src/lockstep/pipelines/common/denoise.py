@@ -15,6 +15,7 @@ from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
 Tensor = torch.Tensor
+STEP = ("model_output", "timestep", "sample")  # what a scheduler's step needs
 ONE_BATCH = InputParam("batch_guidance", bool, default=True,
                        description="Run the branches of the guidance as one batch; off needs less memory.")  # fmt: skip
 
@@ -106,6 +107,13 @@ class SchedulerStep(ModularPipelineBlocks):
     outputs = ["latents"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        parameters = _step_arguments(components.scheduler).values()
+        more = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        if more[1:] != list(STEP):
+            raise InputError(
+                f"{type(components.scheduler).__name__} steps by more than {', '.join(STEP)}: its step wants "
+                f"{', '.join(more[1:])}. It belongs to a pipeline of its own; give this one another scheduler."
+            )
         if inputs.eta and "eta" not in _step_arguments(components.scheduler):
             raise InputError(
                 f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use "

@@ -96,7 +96,7 @@ class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionImg2ImgPartsAndHub(_StableDiffusionImg2ImgParts, HubArguments, total=False): ...
 
@@ -128,7 +128,7 @@ class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionInpaintPartsAndHub(_StableDiffusionInpaintParts, HubArguments, total=False): ...
 
@@ -162,7 +162,7 @@ class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetPartsAndHub(_StableDiffusionControlNetParts, HubArguments, total=False): ...
 
@@ -197,7 +197,7 @@ class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, tota
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetImg2ImgPartsAndHub(_StableDiffusionControlNetImg2ImgParts, HubArguments, total=False): ...
 
@@ -232,7 +232,7 @@ class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, tota
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionControlNetInpaintPartsAndHub(_StableDiffusionControlNetInpaintParts, HubArguments, total=False): ...
 
@@ -264,7 +264,7 @@ class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _LatentConsistencyModelPartsAndHub(_LatentConsistencyModelParts, HubArguments, total=False): ...
 
@@ -297,7 +297,7 @@ class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=F
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _LatentConsistencyModelImg2ImgPartsAndHub(_LatentConsistencyModelImg2ImgParts, HubArguments, total=False): ...
 
@@ -489,7 +489,7 @@ class _StableDiffusionAdapterInputs(_StableDiffusionSharedInputs, total=False):
 class _StableDiffusionAdapterParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionAdapterPartsAndHub(_StableDiffusionAdapterParts, HubArguments, total=False): ...
 
@@ -553,7 +553,7 @@ class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=
 
 class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionInstructPix2PixPartsAndHub(_StableDiffusionInstructPix2PixParts, HubArguments, total=False): ...
 

@@ -260,6 +260,8 @@ PUBLISHED: dict[str, Row] = {
 }
 # the families' own names, which run every workflow
 WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
+# what modular folders call them
+MODULAR = {name.replace("Pipeline", "ModularPipeline"): name for name in WHOLE}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
         zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common.safety import CheckSafety
+from ..common.safety import CheckRequiredSafety
 from ..common.unet import UNetPipelineBlocks, unet_table
 from .encoders import EncodePrompt
 
@@ -11,5 +11,5 @@ class StableDiffusionBlocks(UNetPipelineBlocks):
     """Text to image, image to image and inpainting, with or without a ControlNet or a T2I-Adapter."""
 
     pipeline_class_name = "StableDiffusionPipeline"
-    block_classes = unet_table(EncodePrompt, safety=CheckSafety)
+    block_classes = unet_table(EncodePrompt, safety=CheckRequiredSafety)
     outputs = ["images", "nsfw_content_detected"]

@@ -7,9 +7,9 @@ import torch
 from ...blocks import BlockView, ConfigSpec, SequentialPipelineBlocks, needs
 from ..common.beside import PrepareLatentsBeside
 from ..common.denoise import Denoise
+from ..common.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from ..common.parts import Components
 from ..common.sizes import picture_processor, pixel_size
-from ..stable_diffusion.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from .before_denoise import DescribeSizes, SetTimestepsUntil
 from .blocks import PredictXL, StableDiffusionXLBlocks
 
