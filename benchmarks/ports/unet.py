@@ -45,7 +45,8 @@ PLANTED: dict[str, tuple[Choices, tuple[str, ...]]] = {
     "gate and value exchanged": (Choices(gate_first=True), ("split_order",)),
     "skip before the input": (Choices(skip_first=True), ("concat_order",)),
     "feed-forward without residual": (Choices(feed_forward_residual=False), ("left_out",)),
-    "no SiLU before the time projection": (Choices(silu_before_time=False), ("activation", "left_out")),
+    # the projection is given what was not activated: one may call that the wrong operand
+    "no SiLU before the time": (Choices(silu_before_time=False), ("activation", "left_out", "wrong_operand")),
 }
 
 
