@@ -40,6 +40,16 @@ class PicturePipeline(DiffusionPipeline):
         step = size_step(models)
         return {name: {"minimum": step, "multiple_of": step} for name in ("height", "width")}
 
+    @property
+    def vae_scale_factor(self) -> int:
+        """Pixels per latent along a side."""
+        return self._autoencoder.spatial_scale_factor
+
+    @property
+    def image_processor(self) -> VaeImageProcessor:
+        """Pictures to what the autoencoder takes, and back."""
+        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
+
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
         vae, latents = self._autoencoder, self._unpacked(latents)
