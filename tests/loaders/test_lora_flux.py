@@ -101,7 +101,7 @@ def test_files_in_the_makers_names(pipe, tmp_path, dialect):
 def test_files_of_xlabs(pipe, tmp_path):
     model = pipe.transformer
     width = model.x_embedder.out_features
-    shapes = {name: (3 * width, width) for name in ("qkv_lora1", "qkv_lora2", "qkv_lora")}
+    shapes = dict.fromkeys(("qkv_lora1", "qkv_lora2", "qkv_lora"), (3 * width, width))
     shapes |= {"proj_lora1": (width, width), "proj_lora2": (width, width), "proj_lora": (width, 5 * width)}
     layers = pairs(shapes)
     tensors = {}

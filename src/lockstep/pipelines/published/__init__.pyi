@@ -82,7 +82,7 @@ class _StableDiffusionImg2ImgInputs(_StableDiffusionSharedInputs, total=False):
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     height: int | None; width: int | None; cross_attention_kwargs: dict[str, Any] | None
     ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['image2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['image2image'] | None
 
 class _StableDiffusionImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -113,7 +113,8 @@ class _StableDiffusionInpaintInputs(_StableDiffusionSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; clip_skip: int | None
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['inpainting'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['inpainting'] | None
 
 class _StableDiffusionInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -145,7 +146,8 @@ class _StableDiffusionControlNetInputs(_StableDiffusionSharedInputs, total=False
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]; guess_mode: bool
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_text2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['controlnet_text2image'] | None
 
 class _StableDiffusionControlNetParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -179,7 +181,8 @@ class _StableDiffusionControlNetImg2ImgInputs(_StableDiffusionSharedInputs, tota
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['controlnet_image2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['controlnet_image2image'] | None
 
 class _StableDiffusionControlNetImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -214,7 +217,7 @@ class _StableDiffusionControlNetInpaintInputs(_StableDiffusionSharedInputs, tota
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
     masked_image_latents: torch.Tensor | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['controlnet_inpainting'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['controlnet_inpainting'] | None
 
 class _StableDiffusionControlNetInpaintParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -247,7 +250,7 @@ class _LatentConsistencyModelInputs(_StableDiffusionSharedInputs, total=False):
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
     ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['text2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['text2image'] | None
 
 class _LatentConsistencyModelParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -279,7 +282,8 @@ class _LatentConsistencyModelImg2ImgInputs(_StableDiffusionSharedInputs, total=F
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     height: int | None; width: int | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['image2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['image2image'] | None
 
 class _LatentConsistencyModelImg2ImgParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -469,7 +473,8 @@ class _StableDiffusionAdapterInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; adapter_conditioning_scale: float | Sequence[float]; adapter_conditioning_factor: float
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['adapter_text2image'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['adapter_text2image'] | None
 
 class _StableDiffusionAdapterParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -534,7 +539,7 @@ class _StableDiffusionInstructPix2PixInputs(_StableDiffusionSharedInputs, total=
     height: int | None; width: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
     ip_adapter_image_embeds: Sequence[torch.Tensor] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['editing'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['editing'] | None
 
 class _StableDiffusionInstructPix2PixParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -593,7 +598,8 @@ class StableDiffusionXLInstructPix2PixPipeline(StableDiffusionXLPipeline):
 class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
-    long_prompts: Literal['pieces', 'cut']; workflow: Literal['upscaling'] | None
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    workflow: Literal['upscaling'] | None
 
 class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
     low_res_scheduler: SchedulerMixin | None; safety_checker: StableDiffusionSafetyChecker | None
@@ -658,7 +664,7 @@ class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False)
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    workflow: Literal['depth2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['depth2image'] | None
 
 class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
     depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None

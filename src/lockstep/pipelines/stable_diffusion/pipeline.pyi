@@ -66,6 +66,7 @@ class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
     cross_attention_kwargs: dict[str, Any] | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
     masked_image_latents: torch.Tensor | None; long_prompts: Literal['pieces', 'cut']
+    prompt_weighting: Literal['a1111', 'compel'] | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting', 'adapter_text2image', 'adapter_image2image', 'adapter_inpainting'] | None
 
 class _StableDiffusionSharedParts(TypedDict, total=False):
