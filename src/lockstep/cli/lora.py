@@ -77,11 +77,11 @@ def merge(
 
     from ..loaders.lora_merge import merge as run
     from ..models.modeling import resolve_dtype
-    from .pipelines import lora_and_strength
+    from .pipelines import file_and_strength
 
     with progress(quiet or json) as report:
         reports = run(
-            source, target, [lora_and_strength(text) for text in loras],
+            source, target, [file_and_strength(text) for text in loras],
             dtype=resolve_dtype(dtype, torch.device("cpu")), max_shard_size=max_shard_size, variant=variant,
             family=family, allow_pickle=allow_pickle, report=report,
         )  # fmt: skip

@@ -170,14 +170,12 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow
     load_words(pipe, manifest.get("embeddings", []), places, allow_pickle)
     switch_on(pipe, manifest, places, allow_pickle)
     for name, entry in manifest["components"].items():
-        if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
+        if "values" in entry and name in pipe.all_components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 
 
-def file_options_again(
-    manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool
-) -> dict[str, Any]:
+def file_options_again(manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool) -> dict[str, Any]:
     """What was said about a model that is one file; nothing where the model is a folder now."""
     from ..loaders.header import is_checkpoint
 
