@@ -40,8 +40,8 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
-    from ..pipelines.pipeline import DiffusionPipeline
     from ..models.accelerated import LEVELS
+    from ..pipelines.pipeline import DiffusionPipeline
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 
