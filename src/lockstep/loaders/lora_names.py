@@ -272,7 +272,7 @@ def _fused(component: str, model: nn.Module, layers: Iterable[str]) -> Iterator[
                 join = Move(several, (one,), operations.parse("join"))
                 yield from ((part, [Piece(component, one, join, k)]) for k, part in enumerate(several))
             elif set(several) <= there:
-                rows = (str(model.get_submodule(part).weight.shape[0]) for part in several)  # type: ignore[union-attr]
+                rows = (str(model.get_parameter(f"{part}.weight").shape[0]) for part in several)
                 split = Move((one,), several, operations.parse(f"split {' '.join(rows)}"))
                 yield one, [Piece(component, part, split, 0, k) for k, part in enumerate(several)]
 

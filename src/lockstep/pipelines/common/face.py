@@ -14,6 +14,7 @@ from ...blocks import SequentialPipelineBlocks
 from ...errors import InputError
 from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
+from ...models.vision.clip_pictures import CLIPImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
 from .sizes import packed_side, size_step, unpacked
@@ -46,8 +47,10 @@ class PicturePipeline(DiffusionPipeline):
         return self._autoencoder.spatial_scale_factor
 
     @property
-    def image_processor(self) -> VaeImageProcessor:
-        """Pictures to what the autoencoder takes, and back."""
+    def image_processor(self) -> VaeImageProcessor | CLIPImageProcessor:
+        """Pictures to what the autoencoder takes, and back; or the component of this name, where there is one."""
+        if "image_processor" in self.component_names:
+            return self._load("image_processor")
         return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
