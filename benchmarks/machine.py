@@ -21,6 +21,7 @@ def print_machine() -> None:
         "cores",
         "threads",
         "instructions",
+        "kernels",
         "native bf16",
         "torch",
         "diffusers",

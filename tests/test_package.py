@@ -21,7 +21,23 @@ SOURCES = ROOT / "src" / "lockstep"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EMBEDDED = "lockstep/embedded/emoji"
 WEIGHTS = [f"{EMBEDDED}/unet/diffusion_pytorch_model.safetensors", f"{EMBEDDED}/text_encoder/model.safetensors"]
-DATA = {".safetensors", ".jpg", ".json", ".toml", ".txt", ".md", ".html", ".css", ".js", ".pyi", ".typed", ".xz", ".cpp", ".h", ""}
+DATA = {
+    ".safetensors",
+    ".jpg",
+    ".json",
+    ".toml",
+    ".txt",
+    ".md",
+    ".html",
+    ".css",
+    ".js",
+    ".pyi",
+    ".typed",
+    ".xz",
+    ".cpp",
+    ".h",
+    "",
+}
 
 
 def run(command, folder, **options):

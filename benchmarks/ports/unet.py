@@ -40,7 +40,7 @@ PUBLISHED = {
 }
 # name -> (the fault, what it may be called)
 PLANTED: dict[str, tuple[Choices, tuple[str, ...]]] = {
-    "sine first": (Choices(sine_first=True), ("flip_sin_to_cos", "half_swap", "concat_order")),
+    "sine first": (Choices(sine_first=True), ("flip_sin_to_cos", "half_swap", "concat_order", "input_order")),
     "scale 1 / width": (Choices(scale_power=-1.0), ("attention_scale",)),
     "gate and value exchanged": (Choices(gate_first=True), ("split_order",)),
     "skip before the input": (Choices(skip_first=True), ("concat_order",)),

@@ -25,6 +25,7 @@ _DEFINES = {
     "models.transformers.transformer_flux": ["FluxTransformer2DModel"],
     "models.transformers.transformer_sd3": ["SD3Transformer2DModel"],
     "models.controlnets.controlnet": ["ControlNetModel"],
+    "models.controlnets.controlnet_flux": ["FluxControlNetModel", "FluxMultiControlNetModel"],
     "models.controlnets.multi": ["MultiControlNetModel"],
     "models.adapters.t2i_adapter": ["T2IAdapter"],
     "models.adapters.multi": ["MultiAdapter"],
@@ -57,6 +58,7 @@ _DEFINES = {
         *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
         *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
         *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
+        *["HeliosScheduler", "HeliosDMDScheduler"],
     ],
     "guiders": [
         *[
@@ -88,6 +90,8 @@ _DEFINES = {
         "StableDiffusionXLControlNetPipeline",
         "StableDiffusionXLControlNetImg2ImgPipeline",
         "StableDiffusionXLControlNetInpaintPipeline",
+        "WanImageToVideoPipeline",
+        "WanVideoToVideoPipeline",
         "StableDiffusionAdapterPipeline",
         "StableDiffusionXLAdapterPipeline",
         "StableDiffusionInstructPix2PixPipeline",
@@ -100,6 +104,9 @@ _DEFINES = {
         "FluxImg2ImgPipeline",
         "FluxInpaintPipeline",
         "FluxFillPipeline",
+        "FluxControlNetPipeline",
+        "FluxControlNetImg2ImgPipeline",
+        "FluxControlNetInpaintPipeline",
         "AutoPipelineForText2Image",
         "AutoPipelineForImage2Image",
         "AutoPipelineForInpainting",
@@ -118,6 +125,11 @@ _DEFINES = {
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],
     "pipelines.stable_diffusion_xl.editing": ["InstructPix2PixXLBlocks"],
     "pipelines.stable_diffusion_xl.pipeline": ["StableDiffusionXLPipeline"],
+    "pipelines.helios.blocks": ["HeliosBlocks", "HeliosPyramidBlocks"],
+    "pipelines.helios.pipeline": ["HeliosPipeline", "HeliosPyramidPipeline"],
+    "pipelines.wan.blocks": ["WanBlocks"],
+    "pipelines.wan.long": ["WanLongVideoBlocks"],
+    "pipelines.wan.pipeline": ["WanPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

@@ -68,15 +68,26 @@ if TYPE_CHECKING:
     from .schedulers import FlowMatchHeunDiscreteScheduler as FlowMatchHeunDiscreteScheduler
     from .schedulers import FlowMatchLCMScheduler as FlowMatchLCMScheduler
     from .pipelines.flux.blocks import FluxBlocks as FluxBlocks
+    from .pipelines.published import FluxControlNetImg2ImgPipeline as FluxControlNetImg2ImgPipeline
+    from .pipelines.published import FluxControlNetInpaintPipeline as FluxControlNetInpaintPipeline
+    from .models.controlnets.controlnet_flux import FluxControlNetModel as FluxControlNetModel
+    from .pipelines.published import FluxControlNetPipeline as FluxControlNetPipeline
     from .pipelines.published import FluxFillPipeline as FluxFillPipeline
     from .pipelines.published import FluxImg2ImgPipeline as FluxImg2ImgPipeline
     from .pipelines.published import FluxInpaintPipeline as FluxInpaintPipeline
     from .pipelines.flux.blocks import FluxKontextBlocks as FluxKontextBlocks
     from .pipelines.flux.pipeline import FluxKontextPipeline as FluxKontextPipeline
+    from .models.controlnets.controlnet_flux import FluxMultiControlNetModel as FluxMultiControlNetModel
     from .pipelines.flux.pipeline import FluxPipeline as FluxPipeline
     from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
+    from .pipelines.helios.blocks import HeliosBlocks as HeliosBlocks
+    from .schedulers import HeliosDMDScheduler as HeliosDMDScheduler
+    from .pipelines.helios.pipeline import HeliosPipeline as HeliosPipeline
+    from .pipelines.helios.blocks import HeliosPyramidBlocks as HeliosPyramidBlocks
+    from .pipelines.helios.pipeline import HeliosPyramidPipeline as HeliosPyramidPipeline
+    from .schedulers import HeliosScheduler as HeliosScheduler
     from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
     from .images import IPAdapterMaskProcessor as IPAdapterMaskProcessor
@@ -146,7 +157,12 @@ if TYPE_CHECKING:
     from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
+    from .pipelines.wan.blocks import WanBlocks as WanBlocks
+    from .pipelines.published import WanImageToVideoPipeline as WanImageToVideoPipeline
+    from .pipelines.wan.long import WanLongVideoBlocks as WanLongVideoBlocks
+    from .pipelines.wan.pipeline import WanPipeline as WanPipeline
     from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
+    from .pipelines.published import WanVideoToVideoPipeline as WanVideoToVideoPipeline
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -164,27 +180,31 @@ __all__ = [
     "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
     "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
     "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
-    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxFillPipeline",
-    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline", "FluxPipeline",
-    "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict", "HeliosTransformer3DModel",
-    "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
-    "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler",
-    "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
-    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
-    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel",
-    "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance",
-    "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
-    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
-    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
-    "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
-    "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
-    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
-    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
-    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxControlNetImg2ImgPipeline",
+    "FluxControlNetInpaintPipeline", "FluxControlNetModel", "FluxControlNetPipeline", "FluxFillPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline",
+    "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
+    "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline", "HeliosPyramidBlocks", "HeliosPyramidPipeline",
+    "HeliosScheduler", "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor",
+    "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
+    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
+    "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
+    "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam", "PNDMScheduler",
+    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin",
+    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks",
+    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
+    "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
+    "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",
+    "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+    "StableDiffusionInstructPix2PixPipeline", "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker", "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline",
+    "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
+    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
-    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
-    "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",
+    "WanImageToVideoPipeline", "WanLongVideoBlocks", "WanPipeline", "WanTransformer3DModel",
+    "WanVideoToVideoPipeline", "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 import lockstep
 from helpers import relative_l2
 from lockstep.errors import InputError, NotFoundError, UnknownNameError, WeightsError
-from lockstep.loaders.lora_names import LayerNames, numbered_layers, original_to_published
+from lockstep.loaders.lora_names import LayerNames, counted_layers
 
 RANK = 3
 
@@ -118,14 +118,35 @@ def test_unloading_is_exact_and_strengths_are_merged_from_the_originals(pipe, tm
     assert pipe.get_active_adapters() == []
 
 
-def test_fused_layers_belong_to_the_model(pipe, tmp_path):
+def test_fused_layers_stay_until_they_are_unfused(pipe, tmp_path):
+    before = {name: tensor.clone() for name, tensor in pipe.unet.state_dict().items()}
     save_file(peft_tensors(pipe), tmp_path / "style.safetensors")
-    pipe.load_lora_weights(tmp_path)  # the only file of a folder needs no name
+    pipe.load_lora_weights(tmp_path, "style")  # the only file of a folder needs no name
     merged = run(pipe)
     pipe.fuse_lora()
-    assert pipe.get_active_adapters() == []
+    assert (pipe.fused_loras, pipe.num_fused_loras) == ({"style"}, 1)
+    with pytest.raises(InputError, match="unfuse_lora"):
+        pipe.set_adapters("style", 0.5)
     pipe.unload_lora_weights()
+    assert pipe.get_active_adapters() == []
     assert torch.equal(run(pipe), merged)
+    assert pipe.describe_adapters()[0]["strength"] == 1.0  # a replay needs it all the same
+    pipe.unfuse_lora()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in pipe.unet.state_dict().items())
+    assert pipe.describe_adapters() == []
+
+
+def test_fusing_with_a_scale_and_unfusing_leaves_the_adapter_as_it_was(pipe, tmp_path):
+    save_file(peft_tensors(pipe), tmp_path / "style.safetensors")
+    pipe.load_lora_weights(tmp_path, "style", strength=0.5)
+    half = run(pipe)
+    pipe.fuse_lora(lora_scale=0.5, components=["unet"])
+    quarter = run(pipe)
+    assert not torch.equal(half, quarter)
+    pipe.unfuse_lora()
+    assert torch.equal(run(pipe), half)
+    pipe.set_adapters("style", {"unet": 0.25, "text_encoder": 0.5})
+    assert torch.equal(run(pipe), quarter)
 
 
 def test_alpha_in_the_header_scales(pipe, tmp_path):
@@ -143,41 +164,44 @@ def test_alpha_in_the_header_scales(pipe, tmp_path):
 
 def test_original_block_numbers_of_the_large_unet():
     names = {
-        "input_blocks_4_1_transformer_blocks_0_attn1_to_q": (
-            "down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q"
+        "input_blocks.4.1.transformer_blocks.0.attn1.to_q": (
+            "down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q"
         ),
-        "input_blocks_8_1_proj_in": "down_blocks_2_attentions_1_proj_in",
-        "input_blocks_7_0_in_layers_2": "down_blocks_2_resnets_0_conv1",
-        "input_blocks_3_0_op": "down_blocks_0_downsamplers_0_conv",
-        "middle_block_1_transformer_blocks_9_ff_net_2": "mid_block_attentions_0_transformer_blocks_9_ff_net_2",
-        "middle_block_2_out_layers_3": "mid_block_resnets_1_conv2",
-        "output_blocks_5_1_transformer_blocks_1_attn2_to_v": "up_blocks_1_attentions_2_transformer_blocks_1_attn2_to_v",
-        "output_blocks_2_2_conv": "up_blocks_0_upsamplers_0_conv",
-        "output_blocks_8_0_skip_connection": "up_blocks_2_resnets_2_conv_shortcut",
+        "input_blocks.8.1.proj_in": "down_blocks.2.attentions.1.proj_in",
+        "input_blocks.7.0.in_layers.2": "down_blocks.2.resnets.0.conv1",
+        "input_blocks.3.0.op": "down_blocks.0.downsamplers.0.conv",
+        "middle_block.1.transformer_blocks.9.ff.net.2": "mid_block.attentions.0.transformer_blocks.9.ff.net.2",
+        "middle_block.2.out_layers.3": "mid_block.resnets.1.conv2",
+        "output_blocks.5.1.transformer_blocks.1.attn2.to_v": "up_blocks.1.attentions.2.transformer_blocks.1.attn2.to_v",
+        "output_blocks.2.2.conv": "up_blocks.0.upsamplers.0.conv",
+        "output_blocks.8.0.skip_connection": "up_blocks.2.resnets.2.conv_shortcut",
+        "time_embed.0": "time_embedding.linear_1",
+        "out.2": "conv_out",
+        "label_emb.0.2": "add_embedding.linear_2",
     }
-    assert {name: original_to_published(name, 2) for name in names} == names
-    with torch.device("meta"):
-        from diffusers import UNet2DConditionModel
-
-        config = {
-            "block_out_channels": (32, 64, 64), "transformer_layers_per_block": (1, 2, 10), "cross_attention_dim": 32,
-            "attention_head_dim": 4,
-            "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-            "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        }  # fmt: skip
-        known = LayerNames({"unet": UNet2DConditionModel(**config)})
-    for name in names:
-        assert known.find(f"lora_unet_{name}"), name
+    config = {
+        "block_out_channels": (32, 64, 64), "transformer_layers_per_block": (1, 2, 10), "cross_attention_dim": 32,
+        "attention_head_dim": 4, "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        "addition_embed_type": "text_time", "addition_time_embed_dim": 8, "projection_class_embeddings_input_dim": 80,
+    }  # fmt: skip
+    known = LayerNames({"unet": lockstep.UNet2DConditionModel.on_meta(config)})
+    for name, layer in names.items():
+        for spelled in (
+            f"lora_unet_{name.replace('.', '_')}",
+            f"diffusion_model.{name}",
+            f"model.diffusion_model.{name}",
+        ):
+            assert [piece.layer for piece in known.find(spelled)] == [layer], spelled
 
 
 def test_the_middle_is_counted_last(pipe):
-    layers = dict(pipe.unet.named_modules())
-    numbered = numbered_layers(layers, True)
+    numbered = counted_layers([name for name, _ in pipe.unet.named_modules()], True)
     assert numbered[0].endswith("attn1.to_q")
     assert numbered[4].endswith("ff.net.0.proj")
     assert numbered[-1].startswith("mid_block")
     assert numbered[-1].endswith("attn2.to_out.0")
-    assert numbered_layers(dict(pipe.text_encoder.named_modules()), False)[0].endswith("k_proj")
+    assert counted_layers([name for name, _ in pipe.text_encoder.named_modules()], False)[0].endswith("k_proj")
 
 
 def test_refusals_name_what_is_wrong_and_change_nothing(pipe, tmp_path):
@@ -193,10 +217,11 @@ def test_refusals_name_what_is_wrong_and_change_nothing(pipe, tmp_path):
 
     refused({**good, first: torch.randn(RANK, 5)}, WeightsError, "made for another model")
     refused({**good, first: good[first] * float("nan")}, WeightsError, "NaN")
-    refused({k: v for k, v in good.items() if k != first}, WeightsError, "no 'down' matrix")
-    refused({"unet.nowhere.lora_A.weight": torch.ones(1, 1)}, WeightsError, "no such layer")
-    refused({**good, "other": torch.ones(1)}, WeightsError, "no part of a LoRA")
-    refused({"lora_unet_x.hada_w1_a": torch.ones(1)}, WeightsError, "LoHa")
+    refused({k: v for k, v in good.items() if k != first}, WeightsError, "has no 'down' matrix")
+    refused({"unet.nowhere.lora_A.weight": torch.ones(1, 1)}, WeightsError, "0 of 1 .*unet has no such layer")
+    refused({"other": torch.ones(1)}, WeightsError, "no part of a LoRA")
+    refused({"conv_in.weight": torch.ones(1)}, WeightsError, "no part of a LoRA")
+    refused({"lora_unet_x.oft_blocks": torch.ones(1)}, WeightsError, "OFT")
     refused(good, InputError, "finite number", strength=float("inf"))
     with pytest.raises(NotFoundError, match="no LoRA file"):
         pipe.load_lora_weights(tmp_path / "nothing.safetensors")

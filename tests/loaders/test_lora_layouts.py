@@ -7,7 +7,8 @@ from torch import nn
 
 from helpers import assert_close
 from lockstep.errors import UnknownNameError, WeightsError
-from lockstep.loaders.lora import merged_weight, read_lora
+from lockstep.loaders.lora import read_lora
+from lockstep.loaders.lora_algorithms import merged_weight
 
 QKV = (("{}.qkv", ("{}.to_q", "{}.to_k", "{}.to_v")),)
 UNEVEN = (("{}.linear1", ("{}.to_q", "{}.proj_mlp")),)
@@ -62,7 +63,9 @@ def written(tmp_path, *layers):
 
 def merged(model, lora, name):
     weight = model.get_submodule(name).weight
-    return merged_weight(weight, [(one, 1.0) for one in lora.layers.get(("transformer", name), ())]) - weight
+    return (
+        merged_weight(weight, [(one, 1.0) for one in lora.changes.get(("transformer", f"{name}.weight"), ())]) - weight
+    )
 
 
 @pytest.mark.parametrize("prefix", ["transformer.", "diffusion_model.", "", "lora_unet_", "lora_transformer_"])
@@ -111,8 +114,8 @@ def test_convolutions_along_any_number_of_axes(tmp_path):
     [
         (("transformer.blocks.0.qkv", 11, (6,)), "made for another model"),
         (("transformer.blocks.0.qkv", 12, (5,)), "made for another model"),
-        (("transformer.blocks.0.to_z", 4, (6,)), "no such layer is in transformer"),
-        (("text_encoder_2.blocks.0.qkv", 12, (6,)), "no such layer is in transformer"),
+        (("transformer.blocks.0.to_z", 4, (6,)), "transformer has no such layer"),
+        (("lora_te2_blocks_0_qkv", 12, (6,)), "this pipeline has no text_encoder_2"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, made, words):

@@ -7,12 +7,16 @@ import diffusers
 import pytest
 import torch
 from diffusers.loaders import single_file_utils as reference
+from safetensors.torch import load_file, save_file
 
 import lockstep
+from lockstep.loaders.convert import convert
 from lockstep.loaders.weight_map import WeightMap
 from lockstep.models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from lockstep.models.controlnets.controlnet_map import controlnet_rows
 from lockstep.models.text_encoders.clip_map import clip_rows, open_clip_rows
+from lockstep.models.transformers.transformer_flux_map import flux_rows
+from lockstep.models.transformers.transformer_sd3_map import sd3_rows
 from lockstep.models.unets.unet_2d_condition_map import unet_rows
 from lockstep.models.weights import in_memory
 
@@ -155,3 +159,79 @@ def test_full_size_names_against_the_reference():
     assert len(plan.moves) == 686
     for move in plan.moves:
         assert weight_map.find(move.targets[0]).targets == move.sources
+
+
+TOKENS = {"joint_attention_dim": 6, "pooled_projection_dim": 5}
+FLUX = {**TOKENS, "in_channels": 8, "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 8,
+        "num_attention_heads": 2, "axes_dims_rope": (2, 2, 4)}  # fmt: skip
+SD3 = {**TOKENS, "in_channels": 4, "out_channels": 4, "num_layers": 3, "attention_head_dim": 8, "sample_size": 8,
+       "num_attention_heads": 2, "caption_projection_dim": 16, "pos_embed_max_size": 6}  # fmt: skip
+SD3_KINDS = {
+    "3 medium": SD3,
+    "3.5 large": {**SD3, "qk_norm": "rms_norm"},
+    "3.5 medium": {**SD3, "qk_norm": "rms_norm", "dual_attention_layers": (0, 1)},
+}
+
+
+def random(model):
+    """Every tensor its own, norms too: what is exchanged shows."""
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(torch.randn(tensor.shape))
+    return model
+
+
+@pytest.mark.parametrize("kind", SD3_KINDS)
+def test_stable_diffusion_3(kind):
+    model = random(lockstep.SD3Transformer2DModel(**SD3_KINDS[kind]))
+    theirs = there_and_back(model, sd3_rows(model.config))
+    same(reference.convert_sd3_transformer_checkpoint_to_diffusers(dict(theirs)), model.state_dict())
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_flux_there_and_back_and_names_by_the_reference(guided):
+    """Theirs takes one width alone, 3072: so it gets the rows of that width, and few columns."""
+    model = random(lockstep.FluxTransformer2DModel(**FLUX, guidance_embeds=guided))
+    there_and_back(model, flux_rows(model.config))
+    wide = {**FLUX, "attention_head_dim": 128, "num_attention_heads": 24, "axes_dims_rope": (16, 56, 56)}
+    shapes = lockstep.FluxTransformer2DModel.on_meta({**wide, "guidance_embeds": guided}).state_dict()
+    ours = {name: torch.randn(t.shape[0], *(min(n, 2) for n in t.shape[1:])) for name, t in shapes.items()}
+    theirs = values(WeightMap(flux_rows({"guidance_embeds": guided}), "FLUX").to_theirs(in_memory(ours, NOWHERE)))
+    same(reference.convert_flux_transformer_checkpoint_to_diffusers(dict(theirs)), ours)
+
+
+@pytest.mark.parametrize(("config", "kind"), [(FLUX, "Flux"), *((c, "SD3") for c in SD3_KINDS.values())])
+@pytest.mark.parametrize("header", [True, False])
+def test_transformers_as_single_files(tmp_path, config, kind, header):
+    """A folder to a file in the makers' layout and back, bit for bit; configs from the header or from the shapes."""
+    model = random(getattr(lockstep, f"{kind}Transformer2DModel")(**config))
+    model.save_pretrained(tmp_path / "folder")
+    convert(tmp_path / "folder", tmp_path / "one.safetensors")
+    options = {}
+    if not header:
+        tensors = load_file(tmp_path / "one.safetensors")
+        save_file(tensors, tmp_path / "one.safetensors")
+        options = {"axes_dims_rope": (2, 2, 4)} if kind == "Flux" else {"sample_size": 8, "attention_head_dim": 8,
+                                                                       "num_attention_heads": 2}  # fmt: skip
+    again = type(model).from_single_file(tmp_path / "one.safetensors", **options)
+    same(again.state_dict(), model.state_dict())
+    assert {key: list(v) if isinstance(v := again.config[key], tuple) else v for key in config} == {
+        key: list(value) if isinstance(value, tuple) else value for key, value in config.items()
+    }
+    if header:
+        convert(tmp_path / "one.safetensors", tmp_path / "back")
+        name = "diffusion_pytorch_model.safetensors"
+        same(load_file(tmp_path / "back" / name), load_file(tmp_path / "folder" / name))
+        if kind == "SD3":
+            theirs = diffusers.SD3Transformer2DModel.from_single_file(
+                str(tmp_path / "one.safetensors"), config=str(tmp_path / "folder"), local_files_only=True
+            )
+            same(theirs.state_dict(), model.state_dict())
+
+
+def test_a_published_layout_in_one_file_is_recognised(tmp_path):
+    for model in (lockstep.FluxTransformer2DModel(**FLUX), lockstep.SD3Transformer2DModel(**SD3_KINDS["3.5 medium"])):
+        path = tmp_path / "one.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in random(model).state_dict().items()}, path)
+        options = {"axes_dims_rope": (2, 2, 4)} if "axes_dims_rope" in model.config else {"sample_size": 8}
+        same(type(model).from_single_file(path, **options).state_dict(), model.state_dict())

@@ -169,3 +169,24 @@ def test_scales_that_do_not_fit_are_refused(tmp_path):
     save_file({"a.weight": weight, "a.scale_weight": torch.tensor([1.0, 2, 3, 4])}, tmp_path / "rows.safetensors")
     rows = open_checkpoint(tmp_path / "rows.safetensors")["a.weight"].make()
     assert rows[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_flux_as_gguf_and_as_fp8(tmp_path):
+    """The makers' layout under the names that ComfyUI writes, quantised; norms stay as they are."""
+    width = {"attention_head_dim": 16, "num_attention_heads": 2, "axes_dims_rope": (4, 4, 8)}
+    config = {**width, "in_channels": 32, "num_layers": 1, "num_single_layers": 1, "joint_attention_dim": 32,
+              "pooled_projection_dim": 32, "guidance_embeds": True}  # fmt: skip
+    model = tiny.randomize(lockstep.FluxTransformer2DModel(**config), 1)
+    model.save_pretrained(tmp_path / "folder")
+    convert(tmp_path / "folder", tmp_path / "one.safetensors")
+    tensors = load_file(tmp_path / "one.safetensors")
+    matrices = [name for name, tensor in tensors.items() if tensor.ndim == 2]
+    write_gguf(tmp_path / "one.gguf", tensors, dict.fromkeys(matrices, "Q8_0"), architecture="flux")
+    small = {n: t.to(torch.float8_e4m3fn) if n in matrices else t for n, t in tensors.items()}
+    save_file({f"model.diffusion_model.{name}": tensor for name, tensor in small.items()}, tmp_path / "fp8.safetensors")
+    for path, far in ((tmp_path / "one.gguf", 0.01), (tmp_path / "fp8.safetensors", 0.04)):
+        loaded = lockstep.FluxTransformer2DModel.from_single_file(path, axes_dims_rope=(4, 4, 8))
+        assert {key: loaded.config[key] for key in config} == config
+        for name, tensor in model.state_dict().items():
+            error = torch.linalg.norm(loaded.state_dict()[name] - tensor) / torch.linalg.norm(tensor)
+            assert error < far, (path.name, name)

@@ -81,3 +81,18 @@ def test_published_weights_on_a_photograph(side):
         assert_close(model(photograph).sample, reference(photograph).sample)
     mean_square = ((picture.clamp(-1, 1) - photograph) / 2).square().mean()
     assert -10 * torch.log10(mean_square) >= 24
+
+
+def test_a_tiny_autoencoder_is_written_to_a_folder_and_back(tmp_path):
+    from lockstep.loaders.convert import convert
+
+    model = AutoencoderTiny(encoder_block_out_channels=(8, 8), decoder_block_out_channels=(8, 8),
+                                     num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1))  # fmt: skip
+    model.save_pretrained(tmp_path / "tiny")
+    convert(tmp_path / "tiny", tmp_path / "tiny.safetensors")
+    convert(tmp_path / "tiny.safetensors", tmp_path / "again")
+    again = AutoencoderTiny.from_pretrained(tmp_path / "again")
+    single = AutoencoderTiny.from_single_file(tmp_path / "tiny.safetensors")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+        assert torch.equal(single.state_dict()[name], tensor), name

@@ -12,8 +12,8 @@ from lockstep.models import acceleration, fast_layers
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 
 
-@pytest.fixture
-def unet():
+@pytest.fixture(params=["default", "scale_shift"])
+def unet(request):
     torch.manual_seed(0)
     return UNet2DConditionModel(
         sample_size=16,
@@ -24,6 +24,7 @@ def unet():
         cross_attention_dim=24,
         attention_head_dim=2,
         norm_num_groups=8,
+        resnet_time_scale_shift=request.param,
     ).eval()
 
 
@@ -119,6 +120,7 @@ def test_a_copy_is_independent(unet):
         assert isinstance(unet.conv_out, fast_layers.FastConvolution)
 
 
+@pytest.mark.parametrize("unet", ["default"], indirect=True)
 def test_torch_compile_keeps_the_operators(unet):
     with torch.no_grad():
         before = predict(unet)

@@ -148,7 +148,7 @@ def test_a_model_answers_for_what_its_pipeline_merged(tmp_path, pair):
     assert torch.equal(predict(pipe.unet), full)
     pipe.unet.set_adapters(["style"], [0.0])
     assert torch.equal(predict(pipe.unet), plain)
-    assert pipe.describe_adapters()[0]["in_component"] == {"unet": 0.0}
+    assert pipe.describe_adapters()[0]["strength"] == 0.0
     pipe.set_adapters("style", 1.0)
     assert torch.equal(predict(pipe.unet), full)
     assert "in_component" not in pipe.describe_adapters()[0]

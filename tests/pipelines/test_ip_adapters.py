@@ -1,6 +1,7 @@
 """IP-Adapters in whole runs: beside diffusers step by step, in files, in the manifest, and what is refused before."""
 
 import json
+from pathlib import Path
 
 import diffusers
 import numpy as np
@@ -11,7 +12,17 @@ from safetensors.torch import save_file
 
 import lockstep
 from helpers import assert_close
-from lockstep.errors import FileFormatError, InputError, NotFoundError, UnsupportedError, WeightsError
+from lockstep.errors import (
+    FileFormatError,
+    InputError,
+    LockstepError,
+    NotFoundError,
+    UnsupportedError,
+    WeightsError,
+)
+from lockstep.loaders.weight_map import WeightMap
+from lockstep.models.adapters.ip_adapter_map import ip_adapter_rows
+from lockstep.models.weights import MappedFiles, in_memory
 from pipelines import tiny, tiny_adapters
 from pipelines.test_against_diffusers import arguments_for, mask, picture, watch_steps
 from pipelines.test_published import control_net
@@ -327,6 +338,29 @@ def test_files_that_do_not_fit(folders, tmp_path):
         pipe.load_ip_adapter(tmp_path / "face.safetensors", image_encoder_folder=None)
     assert pipe.image_encoder is None
     assert torch.equal(pipe(**arguments).images, before), "a refused file changed the pipeline"
+
+
+@pytest.mark.parametrize("kind", tiny_adapters.KINDS)
+def test_the_map_of_a_file_is_read_in_both_directions(folders, kind):
+    wanted = tiny_adapters.flat(tiny_adapters.ip_adapter(their_unet(folders["sd1"]), kind))
+    stored = in_memory(wanted, Path("memory"))
+    shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
+    rows = ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes)
+    back = WeightMap(rows).to_theirs(WeightMap(rows).to_ours(stored))
+    opened = MappedFiles()
+    assert set(back) == set(wanted)
+    assert all(torch.equal(opened.read(tensor), wanted[name]) for name, tensor in back.items())
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 0), (2, 3, 4)])
+def test_odd_shapes_are_an_error_of_ours(folders, tmp_path, shape):
+    pipe = loaded(lockstep, folders, "sd1")
+    for kind in tiny_adapters.KINDS:
+        tensors = tiny_adapters.flat(tiny_adapters.ip_adapter(their_unet(folders["sd1"]), kind))
+        for name in [name for name in tensors if name.startswith("image_proj.")][:6]:
+            save_file({**tensors, name: torch.zeros(shape)}, tmp_path / "odd.safetensors")
+            with pytest.raises(LockstepError):
+                pipe.load_ip_adapter(tmp_path / "odd.safetensors", image_encoder_folder=None)
 
 
 def test_inputs_that_do_not_fit_are_refused_before_anything_runs(folders, monkeypatch):

@@ -15,6 +15,9 @@ from lockstep.cli.replay import Places, run_again
 from lockstep.errors import FileFormatError, InputError, LoadError, ReplayError, UnsupportedError
 from lockstep.loaders.checkpoint import open_header
 from lockstep.loaders.detect import detect
+from lockstep.loaders.weight_map import WeightMap
+from lockstep.models.adapters.t2i_adapter_map import t2i_adapter_rows
+from lockstep.models.weights import in_memory
 from pipelines import tiny, tiny_adapters
 from pipelines.test_against_diffusers import arguments_for, picture
 from pipelines.test_published import control_net, t2i_adapter
@@ -184,6 +187,10 @@ def test_single_files(kind, layout, tmp_path):
     assert {name: again.config[name] for name in adapter.config} == dict(adapter.config)
     assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in adapter.state_dict().items())
     assert "T2I-Adapter" in detect(open_header(path, bool(allowed))).title
+    back = WeightMap(t2i_adapter_rows(adapter.config)).to_theirs(in_memory(adapter.state_dict(), path))
+    assert {name: tensor.info.shape for name, tensor in back.items()} == {
+        name: tuple(tensor.shape) for name, tensor in original(adapter).items()
+    }
 
 
 def test_single_files_of_others_and_in_the_wrong_place(folders, tmp_path):

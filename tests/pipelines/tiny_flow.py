@@ -24,9 +24,9 @@ def t5_encoder(vocabulary: int, width: int, seed: int = 5) -> lockstep.T5Encoder
     return tiny.randomize(lockstep.T5EncoderModel(**config), seed)
 
 
-def vae(seed: int = 3) -> lockstep.AutoencoderKL:
+def vae(seed: int = 3, channels: int = CHANNELS) -> lockstep.AutoencoderKL:
     config = {
-        "block_out_channels": (8, 8, 16), "latent_channels": CHANNELS, "norm_num_groups": 8, "sample_size": 32,
+        "block_out_channels": (8, 8, 16), "latent_channels": channels, "norm_num_groups": 8, "sample_size": 32,
         "down_block_types": ("DownEncoderBlock2D",) * 3, "up_block_types": ("UpDecoderBlock2D",) * 3,
         "scaling_factor": 0.3611, "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False,
     }  # fmt: skip
@@ -78,3 +78,50 @@ NAMES = {"fill": "FluxFillPipeline", "kontext": "FluxKontextPipeline"}
 def save_flux(folder: Path, kind: str = "dev") -> Path:
     absent = {} if kind == "fill" else {"image_encoder": None, "feature_extractor": None}
     return write(folder, NAMES.get(kind, "FluxPipeline"), flux_parts(kind) | absent)
+
+
+SD3 = {
+    "sample_size": 8, "in_channels": 16, "out_channels": 16, "num_layers": 3, "attention_head_dim": 8,
+    "num_attention_heads": 2, "joint_attention_dim": 40, "caption_projection_dim": 16, "pooled_projection_dim": 32,
+    "pos_embed_max_size": 12,
+}  # fmt: skip
+SD3_KINDS = {
+    "sd3": {},
+    "sd35_medium": {"qk_norm": "rms_norm", "dual_attention_layers": (0, 1)},
+    "sd35_large": {"qk_norm": "rms_norm"},
+}
+
+
+def sd3_parts(kind: str = "sd35_medium") -> dict:
+    """Components of Stable Diffusion 3: two CLIPs of 16 numbers each and T5 of 40."""
+    clip, t5 = tiny.tokenizer(), t5_tokenizer()
+    return {
+        "tokenizer": clip,
+        "text_encoder": tiny.text_encoder(len(clip), projection=True),
+        "tokenizer_2": clip,
+        "text_encoder_2": tiny.text_encoder(len(clip), projection=True, seed=4),
+        "tokenizer_3": t5,
+        "text_encoder_3": t5_encoder(len(t5), 40),
+        "transformer": tiny.randomize(lockstep.SD3Transformer2DModel(**{**SD3, **SD3_KINDS[kind]}), 2),
+        "vae": vae(channels=16),
+        "scheduler": lockstep.FlowMatchEulerDiscreteScheduler(shift=3.0),
+    }
+
+
+def save_sd3(folder: Path, kind: str = "sd35_medium", **changes) -> Path:
+    absent = {"image_encoder": None, "feature_extractor": None}
+    return write(folder, "StableDiffusion3Pipeline", {**sd3_parts(kind), **changes, **absent})
+
+
+def shifted(vae):
+    """Their painting of Stable Diffusion 3 forgets the shift of the latents when it decodes; this puts it back."""
+
+    def decode(latents, *args, **kwargs):
+        return type(vae).decode(vae, latents + vae.config.shift_factor, *args, **kwargs)
+
+    return decode
+
+
+def flux_net(seed: int, **more) -> lockstep.FluxControlNetModel:
+    config = {**FLUX, "num_layers": 2, "num_single_layers": 1, **more}
+    return tiny.randomize(lockstep.FluxControlNetModel(**config), seed)

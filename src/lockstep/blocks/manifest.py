@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -20,14 +20,16 @@ from .params import describe_value
 
 FIELDS: dict[str, Any] = {
     "inputs": dict[str, Any], "components": dict[str, dict[str, Any]], "model": str | None,
-    "seed": list[int] | None, "workflow": str | None, "changed_by": list[str], "given": dict[str, list[dict[str, Any]]],
-    "adapters": list[dict[str, Any]], "weights": dict[str, str], "image": int, "video": int, "threads": int,
-    "pixels": str, "fps": float, "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
+    "model_options": dict[str, Any], "seed": list[int] | None, "workflow": str | None, "changed_by": list[str],
+    "given": dict[str, list[dict[str, Any]]], "adapters": list[dict[str, Any]], "embeddings": list[dict[str, Any]],
+    "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
+    "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
     "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
+    "embeddings": {"file": str, "sha256": str, "tokens": list[str]},
     "ip_adapters": {"file": str | None, "sha256": str | None},
     "given": {"class": str, "folder": str | None},
     "components": {"class": str},
@@ -63,6 +65,13 @@ class Manifest:
     def __getitem__(self, name: str) -> Any:
         return self.weights if name == "weights" else _relative(self.record[name], Path().resolve())
 
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.record, "weights"])
+
+    def keys(self) -> list[str]:
+        """The names of what is recorded."""
+        return list(self)
+
     def __repr__(self) -> str:
         return f"Manifest({self.record['pipeline']}, seed={self.record['seed']})"
 
@@ -70,7 +79,7 @@ class Manifest:
 def describe_run(run: Any) -> dict[str, Any]:
     """What is known before the first block runs."""
     pipe = run.pipe
-    used = {name: pipe.components.get(name) for name in run.plan.components}
+    used = {name: pipe.all_components.get(name) for name in run.plan.components}
     return {
         "lockstep": __version__,
         "torch": torch.__version__,
@@ -82,7 +91,9 @@ def describe_run(run: Any) -> dict[str, Any]:
         "blocks": type(pipe.blocks).__name__,
         "model": _place(pipe.name_or_path),
         "variant": pipe.variant,
+        "model_options": {name: _place(said) if name == "config" else said for name, said in file_options(pipe)},
         "adapters": [{**adapter, "file": _place(adapter["file"])} for adapter in pipe.describe_adapters()],
+        "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
         "workflow": run.workflow,
@@ -100,6 +111,11 @@ def _placed(switches: Mapping[str, Any]) -> dict[str, Any]:
     """What is switched on in the models, its files as places."""
     adapters = [{**one, "file": _place(one["file"])} for one in switches.get("ip_adapters", [])]
     return {**switches, **({"ip_adapters": adapters} if adapters else {})}
+
+
+def file_options(pipe: Any) -> list[tuple[str, Any]]:
+    """What was said about a single file; that a pickle may be read is for each person to say."""
+    return [(name, said) for name, said in pipe.file_options.items() if name != "allow_pickle"]
 
 
 def describe_grid(run: Any) -> dict[str, Any]:

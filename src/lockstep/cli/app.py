@@ -22,6 +22,7 @@ from .exit_codes import ExitCode, explained
 from .generate import EXAMPLES, PipelineCommand, generate
 from .inspect import EXAMPLES as INSPECT_EXAMPLES
 from .inspect import inspect
+from .lora import lora
 from .parity import app as parity
 from .replay import replay
 from .schedulers import schedulers
@@ -75,6 +76,7 @@ app.command(epilog=SERVE_EXAMPLES)(serve)
 app.add_typer(client)
 app.add_typer(parity)
 app.add_typer(train, name="train")
+app.add_typer(lora, name="lora")
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -140,6 +140,10 @@ def generate(
     lora: Annotated[
         list[str] | None, typer.Option(help="A LoRA file or folder, with its strength: style.safetensors:0.8")
     ] = None,
+    embedding: Annotated[
+        list[str] | None,
+        typer.Option(help="A textual inversion: its file, or with another word for it: <my-word>=toy.safetensors"),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     speed: Annotated[
@@ -178,8 +182,8 @@ def generate(
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
-        controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (), variant=variant,
-        speed=speed, **of_file,
+        embeddings=embedding or (), controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (),
+        variant=variant, speed=speed, **of_file,
     )  # fmt: skip
     ready = time.perf_counter()
     if quiet or json:

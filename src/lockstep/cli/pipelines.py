@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UnknownNameError
+from ..files import read_json
 
 DEFAULT_MODEL = "lockstep/emoji"
 
@@ -32,6 +34,7 @@ def loaded(
     scheduler: str | None,
     guider: str | None,
     loras: Sequence[str] = (),
+    embeddings: Sequence[str] = (),
     controlnets: Sequence[str] = (),
     adapters: Sequence[str] = (),
     ip_adapters: Sequence[str] = (),
@@ -66,6 +69,11 @@ def loaded(
     for text in loras:
         file, strength = file_and_strength(text)
         pipe.load_lora_weights(file, strength=strength)
+    for text in embeddings:
+        word, equals, path = text.partition("=")
+        pipe.load_textual_inversion(
+            path if equals else text, word if equals else None, allow_pickle=file_options.get("allow_pickle", False)
+        )
     if speed != "off":
         pipe.accelerate(speed)
     return pipe
@@ -78,12 +86,18 @@ def steering_models(kind: str, places: Sequence[str], dtype: str, device: str | 
 
     pickles = {key: value for key, value in file_options.items() if key == "allow_pickle"}
     models = [
-        public_class(kind, "a picture that steers").from_pretrained(
+        public_class(said_class(place) or kind, "a picture that steers").from_pretrained(
             place, dtype=dtype, device=device, **(pickles if is_checkpoint(place) else {})
         )
         for place in places
     ]
     return models if len(models) > 1 else models[0]
+
+
+def said_class(place: str) -> str | None:
+    """The class that the config of a model's folder says."""
+    config = Path(place) / "config.json"
+    return read_json(config).get("_class_name") if config.is_file() else None
 
 
 def file_and_strength(text: str) -> tuple[str, float]:

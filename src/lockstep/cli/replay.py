@@ -160,15 +160,34 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow
     made_by = manifest.get("pipeline")
     is_public = made_by in lockstep.__all__ and str(made_by).endswith("Pipeline")
     owner = public_class(str(made_by), "the pipeline") if is_public else DiffusionPipeline
-    pipe = owner.from_pretrained(source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"))
+    said = file_options_again(manifest, source, places, allow_pickle)
+    pipe = owner.from_pretrained(
+        source, dtype=dtype, workflow=manifest["workflow"], variant=manifest.get("variant"), **said
+    )
     for name, parts in given.items():
         setattr(pipe, name, given_model(name, parts, dtype, places, allow_pickle))
     load_adapters(pipe, adapters, places)
+    load_words(pipe, manifest.get("embeddings", []), places, allow_pickle)
     switch_on(pipe, manifest, places, allow_pickle)
     for name, entry in manifest["components"].items():
-        if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
+        if "values" in entry and name in pipe.all_components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
+
+
+def file_options_again(manifest: dict[str, Any], source: str, places: Places, allow_pickle: bool) -> dict[str, Any]:
+    """What was said about a model that is one file; nothing where the model is a folder now."""
+    from ..loaders.header import is_checkpoint
+
+    if not is_checkpoint(source):
+        return {}
+    said = {**manifest.get("model_options", {}), **({"allow_pickle": True} if allow_pickle else {})}
+    if isinstance(said.get("config"), str):
+        found = places.find("config", said["config"])
+        if found is None:
+            raise ReplayError(f"The configs were in {said['config']}, which is not there now: --input config=FOLDER.")
+        said["config"] = found
+    return said
 
 
 def model_again(recorded: str | None, places: Places) -> str:
@@ -194,8 +213,10 @@ def names_of_files(manifest: dict[str, Any]) -> list[str]:
     }
     models = {name: [part["folder"] for part in parts] for name, parts in manifest.get("given", {}).items()}
     files = [one for several in [*inputs.values(), *models.values()] for one in several]
-    files += [one["file"] for key in ("adapters", "ip_adapters") for one in manifest.get(key, [])]
+    files += [one["file"] for key in ("adapters", "embeddings", "ip_adapters") for one in manifest.get(key, [])]
+    files += [manifest.get("model_options", {}).get("config")]
     names = [name for name, several in [*inputs.items(), *models.items()] if several]
+    names += ["config"] if "config" in manifest.get("model_options", {}) else []
     return [*names, *(Path(file).name for file in files if isinstance(file, str))]
 
 
@@ -264,13 +285,7 @@ def given_model(name: str, parts: list[dict[str, Any]], dtype: str, places: Plac
 def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> None:
     """The LoRA files that a picture was made with."""
     for adapter in adapters:
-        name = Path(adapter["file"]).name
-        file = places.find(name, adapter["file"])
-        if file is None or not file.is_file():
-            raise ReplayError(
-                f"The picture was made with the LoRA {adapter['file']}, which is not there now "
-                f"(sha256 {adapter['sha256'][:12]}…): --input {name}=FILE."
-            )
+        file = found_again("LoRA", adapter, places)
         pipe.load_lora_weights(file, adapter_name=adapter["name"], strength=adapter["strength"])
     for component in {name for adapter in adapters for name in adapter.get("in_component", {})}:
         model = getattr(pipe, component)
@@ -279,23 +294,39 @@ def load_adapters(pipe: Any, adapters: list[dict[str, Any]], places: Places) -> 
         model.set_adapters(names, [own[name] for name in names])
 
 
+def load_words(pipe: Any, embeddings: list[dict[str, Any]], places: Places, allow_pickle: bool) -> None:
+    """The textual inversions that a picture was made with, by the words that they had; only the same file will do."""
+    import hashlib
+
+    for entry in embeddings:
+        file = found_again("embedding", entry, places)
+        if hashlib.sha256(file.read_bytes()).hexdigest() != entry["sha256"]:
+            raise ReplayError(f"{file} is not the embedding that the picture was made with: its hash differs.")
+        token = entry["tokens"][0] if len(entry["tokens"]) == 1 else None
+        pipe.load_textual_inversion(file, token, allow_pickle=allow_pickle)
+
+
+def found_again(kind: str, recorded: dict[str, Any], places: Places) -> Path:
+    """Where a file is now that a picture was made with."""
+    name = Path(recorded["file"]).name
+    file = places.find(name, recorded["file"])
+    if file is None or not file.is_file():
+        raise ReplayError(
+            f"The picture was made with the {kind} {recorded['file']}, which is not there now "
+            f"(sha256 {str(recorded['sha256'])[:12]}…): --input {name}=FILE."
+        )
+    return file
+
+
 def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle: bool) -> None:
     """IP-Adapters, FreeU and kernels as they were."""
     found = []
     for adapter in manifest.get("ip_adapters", []):
-        recorded = adapter["file"]
-        if recorded is None:
+        if adapter["file"] is None:
             raise ReplayError(
                 "The picture was made with an IP-Adapter that came from no file. Save it as one and load it from there."
             )
-        name = Path(recorded).name
-        file = places.find(name, recorded)
-        if file is None or not file.is_file():
-            raise ReplayError(
-                f"The picture was made with the IP-Adapter {recorded}, which is not there now "
-                f"(sha256 {str(adapter['sha256'])[:12]}…): --input {name}=FILE."
-            )
-        found.append(file)
+        found.append(found_again("IP-Adapter", adapter, places))
     if found:
         pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
         pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))

@@ -6,6 +6,7 @@ run on the same weights at the same time sees an undisturbed model.
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ class Disturbances:
     def skip_layers(self, model: nn.Module, config: LayerSkipConfig) -> None:
         for block in chosen_blocks(model, config):
             if config.skip_attention and config.skip_ff:
-                self.replace_output(block, lambda output, hidden: _drop(output, hidden, config.dropout))
+                self.replace_output(block, lambda output, given: _drop(output, given, config.dropout))
                 continue
             for module in block.modules():
                 if _is_self_attention(module) and config.skip_attention_scores:
@@ -126,7 +127,7 @@ class Disturbances:
                 elif (_is_self_attention(module) and config.skip_attention) or (
                     _is_feed_forward(module) and config.skip_ff
                 ):
-                    self.replace_output(module, lambda output, hidden: _drop(output, hidden, config.dropout))
+                    self.replace_output(module, lambda output, given: _drop(output, given, config.dropout))
 
     def blur_queries(
         self, model: nn.Module, config: SmoothedEnergyGuidanceConfig, smooth: Callable[[Tensor], Tensor]
@@ -138,15 +139,15 @@ class Disturbances:
                         raise InputError(
                             "Queries can be blurred only where they have a projection of their own: unfuse first."
                         )
-                    self.replace_output(module.to_q, lambda output, hidden: smooth(output))  # type: ignore[arg-type]
+                    self.replace_output(module.to_q, lambda output, given: smooth(output))  # type: ignore[arg-type]
 
-    def replace_output(self, module: nn.Module, change: Callable[[Any, Tensor], Any]) -> None:
-        """After the module ran: `change(its output, its first input)` instead."""
+    def replace_output(self, module: nn.Module, change: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+        """After the module ran: `change(its output, the inputs that would pass through it)` instead."""
 
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
             if threading.get_ident() != self._thread:
                 return output
-            return change(output, args[0] if args else kwargs["hidden_states"])
+            return change(output, _passing(module, args, kwargs))
 
         self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
 
@@ -175,10 +176,28 @@ def _values_alone(call: AttentionCall) -> Tensor | None:
     return call.value if call.query.shape[1] == call.value.shape[1] else None
 
 
-def _drop(output: Any, hidden: Tensor, dropout: float) -> Any:
+def _passing(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The inputs in the place of the outputs: the first one, or those that the module names (`passes_through`)."""
+    names = getattr(module, "passes_through", None)
+    if names is None:
+        return (args[0] if args else kwargs["hidden_states"],)
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    return tuple(given.get(name) for name in names)
+
+
+def _drop(output: Any, given: tuple[Any, ...], dropout: float) -> Any:
     if not math.isclose(dropout, 1.0):
-        return F.dropout(output, p=dropout)
-    return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+        return _each(output, lambda one: F.dropout(one, p=dropout))
+    if not isinstance(output, tuple):
+        return given[0]
+    kept = (*given, *output[len(given) :])
+    return tuple(None if one is None else kept[place] for place, one in enumerate(output))
+
+
+def _each(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(output, tuple):
+        return tuple(None if one is None else change(one) for one in output)
+    return change(output)
 
 
 def _is_self_attention(module: nn.Module) -> bool:

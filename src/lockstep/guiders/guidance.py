@@ -121,6 +121,9 @@ class BaseGuidance(ConfigMixin):
             values[key] = value
         return SimpleNamespace(**values, **{self._identifier_key: name})
 
+    def check_model(self, denoiser: torch.nn.Module) -> None:
+        """Refuse a model that lacks what this guider reaches into; called before anything is computed."""
+
     def prepare_models(self, denoiser: torch.nn.Module) -> None:
         """Called before each branch's prediction."""
         self._count_prepared += 1

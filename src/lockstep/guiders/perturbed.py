@@ -14,6 +14,7 @@ from .disturbances import (
     Disturbances,
     LayerSkipConfig,
     SmoothedEnergyGuidanceConfig,
+    chosen_blocks,
     gaussian_blur,
     mean_blur,
     read_configs,
@@ -42,6 +43,10 @@ class WeakeningGuidance(ScaledGuidance):
         """Install what weakens the model."""
         for config in self.layers:
             disturbances.skip_layers(denoiser, config)
+
+    def check_model(self, denoiser: nn.Module) -> None:
+        for config in self.layers:
+            chosen_blocks(denoiser, config)
 
     def prepare_models(self, denoiser: nn.Module) -> None:
         super().prepare_models(denoiser)

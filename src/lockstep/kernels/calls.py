@@ -86,12 +86,14 @@ def convolution(
 def group_norm(
     library: Library, x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool
 ) -> Tensor:
-    """GroupNorm of a feature map, and SiLU behind it."""
+    """GroupNorm of a feature map, and SiLU behind it; weight and bias are (channels) or one for each image."""
     x = channels_last(x)
     batch, channels, height, width = x.shape
     y = torch.empty_like(x)
+    step = channels if weight.ndim == 2 else 0
+    weight, bias = weight.contiguous(), bias.contiguous()
     parts = (address(x), address(weight), address(bias), address(y))
-    library.group_norm(*parts, batch, height * width, channels, groups, eps, silu, torch.get_num_threads())
+    library.group_norm(*parts, batch, height * width, channels, groups, step, eps, silu, torch.get_num_threads())
     return y
 
 

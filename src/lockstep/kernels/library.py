@@ -23,7 +23,7 @@ ARGUMENTS = {
     "geglu": [*[POINTER] * 4, SIZE, SIZE, SIZE, FLAG],
     "pack_convolution": [POINTER, POINTER, SIZE, SIZE, FLAG, FLAG],
     "convolution": [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG],
-    "group_norm": [*[POINTER] * 4, *[SIZE] * 4, NUMBER, FLAG, FLAG],
+    "group_norm": [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG],
     "attention": [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG],
 }
 

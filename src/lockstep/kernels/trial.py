@@ -53,6 +53,9 @@ def _problems(library: Library) -> Iterator[tuple[str, Tensor, Tensor]]:
     norm = F.group_norm(x.double(), 4, weight.double(), bias.double(), 1e-5)
     yield "group_norm", calls.group_norm(library, x, 4, weight, bias, 1e-5, silu=False), norm
     yield "group_norm", calls.group_norm(library, x, 4, weight, bias, 1e-5, silu=True), F.silu(norm)
+    weight, bias = noise(2, 32), noise(2, 32)
+    norm = F.group_norm(x.double(), 4, eps=1e-5) * weight[:, :, None, None] + bias[:, :, None, None]
+    yield "group_norm", calls.group_norm(library, x, 4, weight, bias, 1e-5, silu=False), norm
 
     query, key, value, bias = noise(2, 61, 3, 24), noise(2, 150, 3, 24), noise(2, 150, 3, 24), noise(2, 150)
     scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * 0.3 + bias[:, None, None]

@@ -46,17 +46,21 @@ def open_checkpoint(
     return dequantised(open_weights([path]), opened)
 
 
-def read_pickle(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a pickle that holds tensors and plain containers; anything else in it is refused, not run."""
+def unpickled(path: Path) -> Any:
+    """What a pickle of tensors and plain containers holds; anything else in it is refused, not run."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
     except Exception as problem:  # unpickling raises whatever a damaged file leads to
         first = str(problem).strip().splitlines()
         raise FileFormatError(
             f"{path} is a pickle that holds more than tensors and plain containers, or is damaged; it was not run. "
             f"({type(problem).__name__}: {first[0][:200] if first else ''})"
         ) from None
-    tensors = _tensors(content)
+
+
+def read_pickle(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a pickle, at its top or in what trainers wrap them in."""
+    tensors = _tensors(unpickled(path))
     unusable = {str(t.dtype) for t in tensors.values() if t.dtype not in DTYPE_NAMES}
     if not tensors or unusable:
         what = f"dtypes that are not read ({', '.join(sorted(unusable))})" if unusable else "no tensors"

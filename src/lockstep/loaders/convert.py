@@ -17,6 +17,8 @@ from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
 from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.transformers.transformer_flux import FluxTransformer2DModel
+from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
 from ..models.weights import MappedFiles, StoredTensor, open_folder, parse_size
 from ..tokenizers import CLIPTokenizer
@@ -37,6 +39,8 @@ MODELS: dict[str, type[ModelMixin]] = {
         CLIPTextModelWithProjection,
         ControlNetModel,
         AutoencoderTiny,
+        FluxTransformer2DModel,
+        SD3Transformer2DModel,
     )
 }
 # family -> component -> (layout, prefix) in its all-in-one files
@@ -56,7 +60,10 @@ COMMON = {"unet": ("original", "model.diffusion_model."), "vae": ("original", "f
 LONE = {
     "UNet2DConditionModel": ("unet", "original", ""),
     "AutoencoderKL": ("vae", "original", ""),
+    "AutoencoderTiny": ("tiny", "original", ""),
     "ControlNetModel": ("controlnet", "original", "control_model."),
+    "FluxTransformer2DModel": ("flux", "original", ""),
+    "SD3Transformer2DModel": ("sd3", "original", "model.diffusion_model."),
     "CLIPTextModel": ("text", "clip", ""),
     "CLIPTextModelWithProjection": ("text", "open_clip", ""),
 }
@@ -80,6 +87,7 @@ class Conversion:
     max_shard_size: int = 10 * 10**9
     notes: list[str] = field(default_factory=list)
     report: Callable[[int, int], None] = lambda done, total: None  # bytes written, of how many
+    change: Callable[[str, dict[str, StoredTensor]], dict[str, StoredTensor]] = lambda component, stored: stored
     _done: int = 0
     _total: int = 0
 
@@ -115,7 +123,7 @@ def convert(
         raise InputError(f"A conversion goes to 'single' or 'folder', got {to!r}.")
     if not source.exists():
         raise NotFoundError(f"There is no file or folder {source} to convert.")
-    _check_target(source, target, wanted)
+    check_target(source, target, wanted)
     job = Conversion(source, target, dtype, parse_size(max_shard_size), report=report)
     options = {"config": config, "family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle}
     if source.is_dir():
@@ -127,7 +135,7 @@ def convert(
     return job
 
 
-def _check_target(source: Path, target: Path, wanted: str) -> None:
+def check_target(source: Path, target: Path, wanted: str) -> None:
     if wanted == "single" and target.suffix not in (".safetensors", ".sft"):
         raise InputError(f"A single file is written as safetensors; give a name that ends so, got {target.name!r}.")
     if wanted == "folder" and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
@@ -152,8 +160,10 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
         places = {**COMMON, **PLACES[family]}
         for name, (kind, config) in models.items():
             if name not in places or kind.__name__ != _class_at(family, name):
+                advice = " Convert it by itself, and the others with the full VAE." * (kind is AutoencoderTiny)
                 raise UnsupportedError(
                     f"The original layout of {family} has no place for the component {name!r} ({kind.__name__})."
+                    f"{advice}"
                 )
             layout, prefix = places[name]
             part = Part("text" if name.startswith("text") else name, layout, prefix, {})
@@ -249,7 +259,7 @@ def _is_published(folder: Path) -> bool:
 
 def file_to_file(job: Conversion, allow_pickle: bool) -> None:
     """The same names in another dtype or container."""
-    stored = open_checkpoint(job.source, allow_pickle, MappedFiles(copies=True))
+    stored = job.change("", open_checkpoint(job.source, allow_pickle, MappedFiles(copies=True)))
     metadata = {}
     if container_of(job.source) == "safetensors":
         metadata = {str(key): str(text) for key, text in files.read_safetensors_header(job.source)[1].items()}
@@ -305,7 +315,10 @@ def _lone_model(file: SingleFile) -> dict[str, type[ModelMixin]]:
         "unet": "UNet2DConditionModel",
         "controlnet": "ControlNetModel",
         "vae": "AutoencoderKL",
+        "tiny": "AutoencoderTiny",
         "text": "CLIPTextModel",
+        "flux": "FluxTransformer2DModel",
+        "sd3": "SD3Transformer2DModel",
     }
     part = file.found.parts[0]
     if part.kind not in kinds or len(file.found.parts) != 1:
@@ -339,7 +352,7 @@ def folder_to_folder(job: Conversion, variant: str | None) -> None:
     plans = {}
     for name in names:
         kind, _ = model_of(job.source / name)
-        plans[name] = (kind, open_folder(job.source / name, kind.weights_name, variant))
+        plans[name] = (kind, job.change(name, open_folder(job.source / name, kind.weights_name, variant)))
         job.expect(plans[name][1])
     with atomic_folder(job.target) as folder:
         for path in sorted([*job.source.glob("*"), *job.source.glob("*/*")]):

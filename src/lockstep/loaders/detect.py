@@ -199,6 +199,7 @@ def _name_other_families(shapes: Shapes, found: Detection) -> None:
     if named is None:
         return
     tell, guess = named
+    guess.supported = guess.supported or any(part.kind == tell.family for part in found.parts)
     found.kind = tell.kind if tell.kind != "denoiser" else "checkpoint" if _has_company(found) else "model"
     found.guesses = [guess]
     _add_size(tell, shapes, found)

@@ -235,8 +235,8 @@ def t2i_adapter_config(shapes: Shapes, layout: str) -> dict[str, Any]:
         places = [f"{start}body.{level}.{'out_conv' if light else 'resnets.0.block1'}.weight" for level in levels]
     else:
         places = [f"body.{n}.block1.weight" for n in numbers(shapes, r"body\.(\d+)\.")[::count]]
-    widths = tuple(shapes.get(place, (0,))[0] for place in places)
-    entry = shapes.get(f"{start}body.0.in_conv.weight" if light else f"{start}conv_in.weight", (0, 0))[1]
+    widths = tuple((*shapes.get(place, ()), 0)[0] for place in places)
+    entry = (*shapes.get(f"{start}body.0.in_conv.weight" if light else f"{start}conv_in.weight", ()), 0, 0)[1]
     colours, factor = _folding(entry)
     kind = "light_adapter" if light else "full_adapter_xl" if factor == 16 else "full_adapter"
     return {

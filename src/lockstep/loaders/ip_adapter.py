@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError, UnsupportedError, WeightsError
+from ..errors import FileFormatError, InputError, LockstepError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.image_projections import (
     ImageProjection,
     IPAdapterFullImageProjection,
@@ -84,11 +84,16 @@ def made_adapter(
         )
     shapes = {key: tensor.info.shape for key, tensor in stored.items()}
     opened = MappedFiles()
+    empty = [key for key, shape in shapes.items() if 0 in shape]
+    if empty:
+        raise WeightsError(f"{name} is {guess}, but {empty[0]!r} is empty.")
     try:
         config = projection_config(guess.variant, shapes)
         ours = WeightMap(ip_adapter_rows(guess.variant, shapes), str(guess)).to_ours(stored, opened)
-    except (KeyError, ValueError) as problem:
-        raise WeightsError(f"{name} is {guess}, but incomplete or of odd shapes: {problem}.") from None
+    except (KeyError, ValueError, IndexError, ZeroDivisionError) as problem:
+        if isinstance(problem, LockstepError):
+            raise
+        raise WeightsError(f"{name} is {guess}, but incomplete or of odd shapes ({problem}).") from None
     projection = made_projection(guess.variant, config, ours, opened)
     count = len({key.split(".")[1] for key in ours if key.startswith("attentions.")})
     pairs = []

@@ -1,15 +1,15 @@
-"""LoRA files (arXiv:2106.09685): what they add to which weight, W + scale · up · down."""
+"""LoRA files and their relatives, fitted to models: what each tensor changes, and what could not be applied and why."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import warnings
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -17,36 +17,40 @@ from torch import Tensor, nn
 from .. import files
 from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
 from ..models.weights import DTYPES, open_weights, read_tensors
-from .lora_names import LayerNames, Piece, refuse_other_kinds, split_name
+from . import operations
+from .header import container_of
+from .lora_algorithms import ALGORITHMS, COMPANIONS, Change, algorithm_of
+from .lora_names import Absent, LayerNames, Piece, dialect_of, part_sizes, split_name, unread_reason
 
 WEIGHTS_NAME = "pytorch_lora_weights.safetensors"
+PEFT_NAMES = ("adapter_model.safetensors", "adapter_config.json")
 METADATA = "lora_adapter_metadata"  # JSON of the training's settings, as peft files carry them
+BY_HAND = "tensors given by hand"
 
-Place = tuple[str, str]  # component, layer
+Place = tuple[str, str]  # component, parameter
+Tensors = dict[str, Tensor]
+Layers = dict[str, Tensors]  # a file's layers, each with the parts that it has
 
 
 @dataclass
-class LoraLayer:
-    """What one layer gets: two thin matrices, how much of their product, and on which of its rows (None: on all)."""
+class LoraReport:
+    """How much of a file was applied, and why the rest was not."""
 
-    down: Tensor
-    up: Tensor
-    alpha: float | None = None
-    rows: slice | None = None
+    source: str
+    total: int = 0
+    left: dict[str, list[str]] = field(default_factory=dict)  # reason -> tensors
 
     @property
-    def scale(self) -> float:
-        rank = self.down.shape[0]
-        return 1.0 if self.alpha is None else self.alpha / rank
+    def applied(self) -> int:
+        return self.total - sum(len(names) for names in self.left.values())
 
-    def addition(self, like: Tensor) -> Tensor:
-        """The product in the shape of the weight, fp32; zeros on the rows that it leaves alone."""
-        product = self.scale * (self.up.float().flatten(1) @ self.down.float().flatten(1))
-        if self.rows is not None:
-            whole = product.new_zeros(like.shape[0], product.shape[1])
-            whole[self.rows] = product
-            product = whole
-        return product.reshape(like.shape).to(like.device)
+    def leave(self, reason: str, names: Iterable[str]) -> None:
+        self.left.setdefault(reason, []).extend(names)
+
+    def __str__(self) -> str:
+        told = [f"{len(names)} because {reason}: {_some(names)}" for reason, names in self.left.items()]
+        said = f"{self.source}: {self.applied} of {self.total} tensors applied"
+        return said + (f"; not applied: {'; '.join(told)}." if told else ".")
 
 
 @dataclass
@@ -55,7 +59,14 @@ class Lora:
 
     source: str
     sha256: str
-    layers: dict[Place, list[LoraLayer]] = field(default_factory=dict)
+    dialect: str
+    report: LoraReport
+    changes: dict[Place, list[Change]] = field(default_factory=dict)
+    words: Tensors = field(default_factory=dict)  # of a textual inversion that came with it
+
+    @property
+    def components(self) -> list[str]:
+        return list(dict.fromkeys(component for component, _ in self.changes))
 
 
 def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Unpack[files.HubArguments]) -> Path:
@@ -76,131 +87,238 @@ def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: U
     return files.resolve_file(name_or_path, weight_name or WEIGHTS_NAME, **hub)
 
 
-def read_lora(path: Path, models: Mapping[str, nn.Module], denoiser: str | None = "unet") -> Lora:
-    """The layers of a file, each checked against the layers of the models that it adds to.
+# ---- reading ----
 
-    Names without a component are the denoiser's. Only the models that the file adds to are asked for.
-    """
-    if path.suffix not in (".safetensors", ""):
-        raise FileFormatError(f"{path}: LoRA weights are read from safetensors only; convert the {path.suffix} first.")
-    stored = open_weights([path])
-    refuse_other_kinds(stored, str(path))
-    dtypes = {name: DTYPES[tensor.info.dtype] for name, tensor in stored.items()}
-    parts: dict[str, dict[str, Tensor]] = {}
-    foreign = []
-    for name, tensor in read_tensors(stored, dtypes, torch.device("cpu")):
-        split = split_name(name)
-        if name.startswith("<") and name.endswith(">"):
-            warnings.warn(
-                f"{path} also holds the word {name}, which is left out: only its layers are used.", stacklevel=4
-            )
-            continue
-        if split is None:
-            foreign.append(name)
+
+@dataclass
+class LoraFile:
+    """The tensors of a LoRA by layer, whatever model they are for, and the settings that came with them."""
+
+    source: str
+    sha256: str
+    layers: Layers
+    names: dict[tuple[str, str], str]  # layer and part -> the tensor's own name
+    settings: Settings
+    words: Tensors
+    foreign: list[str]
+
+    @property
+    def total(self) -> int:
+        return len(self.names) + len(self.words) + len(self.foreign)
+
+    def names_of(self, layer: str) -> list[str]:
+        return [name for (owner, _), name in self.names.items() if owner == layer]
+
+    @property
+    def dialect(self) -> str:
+        return dialect_of([*self.names.values(), *self.foreign])
+
+
+@dataclass
+class Settings:
+    """What a trainer noted: alphas by component, or by layer where they differ, and rsLoRA."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Of the header, or of the config that peft writes beside the file."""
+        text = files.read_safetensors_header(path)[1].get(METADATA, "{}")
+        beside = path.with_name(PEFT_NAMES[1])
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as problem:
+            raise FileFormatError(f"{path}: its {METADATA!r} is not valid JSON: {problem}.") from None
+        if not values and path.name == PEFT_NAMES[0] and beside.is_file():
+            values = files.read_json(beside)
+        return cls(values if isinstance(values, dict) else {})
+
+    def of(self, component: str, setting: str) -> Any:
+        """A setting of a component, or of the only one that the file is for."""
+        return self.values.get(f"{component}.{setting}", self.values.get(setting))
+
+    def alpha(self, component: str, layer: str) -> float | None:
+        """The alpha of a layer; peft's patterns are the ends of names, matched by whole parts."""
+        patterns = self.of(component, "alpha_pattern") or {}
+        for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
+            if re.fullmatch(rf"(.*\.)?({pattern.removeprefix('^')})", layer):
+                return float(value)
+        value = self.of(component, "lora_alpha")
+        return float(value) if isinstance(value, (int, float)) else None
+
+
+def open_lora(source: Path | Mapping[str, Tensor]) -> LoraFile:
+    """The layers of a file, or of tensors by name."""
+    if isinstance(source, Mapping):
+        tensors, settings, name = dict(source), Settings(), BY_HAND
+        digest = hashlib.sha256()
+        for key, tensor in sorted(tensors.items()):
+            digest.update(key.encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        sha256 = digest.hexdigest()
+    else:
+        if container_of(source) != "safetensors":
+            raise FileFormatError(f"{source}: LoRA weights are read from safetensors only; convert the file first.")
+        stored = open_weights([source])
+        dtypes = {key: DTYPES[tensor.info.dtype] for key, tensor in stored.items()}
+        tensors = dict(read_tensors(stored, dtypes, torch.device("cpu")))
+        settings, name = Settings.read(source), str(source)
+        sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    file = LoraFile(name, sha256, {}, {}, settings, {}, [])
+    for key, tensor in tensors.items():
+        split = split_name(key)
+        if key.startswith("<") and key.endswith(">"):
+            file.words[key] = tensor
+        elif key.startswith("bundle_emb.") and ".string_to_param." in key:
+            file.words[key.removeprefix("bundle_emb.").partition(".string_to_param.")[0]] = tensor
+        elif split is None or (split[1] == "ia3" and f"{split[0]}.on_input" not in tensors):
+            file.foreign.append(key)
+        elif (twice := file.names.get(split)) is not None:
+            raise WeightsError(f"{name}: {twice!r} and {key!r} are the same part of one layer.")
         else:
-            parts.setdefault(split[0], {})[split[1]] = tensor
-    if foreign or not parts:
-        what = f"tensor {foreign[0]!r} ({len(foreign)} such)" if foreign else "no LoRA layer"
-        raise WeightsError(f"{path} holds {what}, which is no part of a LoRA; nothing was loaded.")
+            file.layers.setdefault(split[0], {})[split[1]] = tensor
+            file.names[split] = key
+    return file
+
+
+# ---- fitting ----
+
+
+def read_lora(
+    source: Path | Mapping[str, Tensor], models: Mapping[str, nn.Module], denoiser: str | None = "unet"
+) -> Lora:
+    """A file fitted to models: each layer checked against the one that it changes.
+
+    Names without a component are the denoiser's. Only the models that the file changes are asked for. What has no
+    place is in the report; a file of which nothing has one is refused, and so is one whose shapes do not fit.
+    """
+    file = open_lora(source)
+    lora = Lora(file.source, file.sha256, file.dialect, LoraReport(file.source, file.total), words=file.words)
+    for key in file.foreign:
+        lora.report.leave(unread_reason(key), [key])
     names = LayerNames(models, denoiser)
-    lora = Lora(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-    alphas = metadata_alphas(path)
-    found = {name: names.find(name) for name in parts}
-    for name, tensors in parts.items():
-        if not found[name]:
-            raise WeightsError(
-                f"{path} adds to {name!r}, and no such layer is in {', '.join(models)}. "
-                "The LoRA was made for another model."
-            )
-        weights = [models[piece.component].get_parameter(f"{piece.layer}.weight").data for piece in found[name]]
-        layer = _layer(path, name, tensors, alphas.get(found[name][0].component))
-        for piece, cut in zip(found[name], _cut(path, name, layer, found, parts, weights), strict=True):
-            lora.layers.setdefault((piece.component, piece.layer), []).append(cut)
+    found = {layer: names.find(layer) for layer in file.layers}
+    for own, copies in _spelled_twice(found):
+        for other in copies:
+            lora.report.leave(f"{own!r} is the same layer", file.names_of(other))
+            del found[other]
+    for layer, pieces in found.items():
+        if isinstance(pieces, Absent):
+            lora.report.leave(pieces.reason, file.names_of(layer))
+            continue
+        for place, change in _fitted(file, layer, pieces, found, models):
+            lora.changes.setdefault(place, []).append(change)
+    if not lora.changes:
+        raise WeightsError(f"{lora.report} Nothing of it fits: the LoRA was made for another model, or is none.")
     return lora
 
 
-def _layer(path: Path, name: str, tensors: Mapping[str, Tensor], alpha: float | None) -> LoraLayer:
-    if "down" not in tensors or "up" not in tensors:
-        missing = "down" if "down" not in tensors else "up"
-        raise WeightsError(f"{path}: the layer {name!r} has no {missing!r} matrix.")
-    down, up = tensors["down"], tensors["up"]
-    if not (torch.isfinite(down).all() and torch.isfinite(up).all()):
-        raise WeightsError(f"{path}: the layer {name!r} holds NaN or Inf.")
-    return LoraLayer(down, up, float(tensors["alpha"].item()) if "alpha" in tensors else alpha)
+def _spelled_twice(found: Mapping[str, list[Piece] | Absent]) -> list[tuple[str, list[str]]]:
+    """Layers that a file holds under several names: (the one that counts, the others); the model's own name counts."""
+    spelled: dict[Place, list[str]] = {}
+    for name, pieces in found.items():
+        if isinstance(pieces, list) and len(pieces) == 1 and pieces[0].move is None:
+            spelled.setdefault((pieces[0].component, pieces[0].layer), []).append(name)
+    twice = []
+    for (_, layer), names in spelled.items():
+        own = next((name for name in names if name.endswith((layer, layer.replace(".", "_")))), names[0])
+        twice += [(own, [name for name in names if name != own])] if len(names) > 1 else []
+    return twice
 
 
-def _cut(
-    path: Path,
-    name: str,
-    layer: LoraLayer,
-    found: Mapping[str, list[Piece]],
-    parts: Mapping[str, Mapping[str, Tensor]],
-    weights: list[Tensor],
-) -> list[LoraLayer]:
-    """A file's layer as each of the model's layers gets it: its rows shared out, or laid on a part of the rows."""
-    first, (down, up) = found[name][0], (layer.down, layer.up)
-    rows, inner = sum(len(weight) for weight in weights), weights[0][0].numel()
-    begin = 0
-    if first.share[1] > 1:
-        rows = up.shape[0]
-        begin = _rows_before(path, name, first, found, parts, len(weights[0]))
-    fits = up.shape[0] == rows and begin + rows <= sum(len(w) for w in weights)
-    fits = fits and up[0].numel() == down.shape[0] and all(w[0].numel() == down[0].numel() == inner for w in weights)
-    if not fits:
+def _fitted(
+    file: LoraFile,
+    layer: str,
+    pieces: list[Piece],
+    found: Mapping[str, list[Piece] | Absent],
+    models: Mapping[str, nn.Module],
+) -> Iterable[tuple[Place, Change]]:
+    """The changes of one layer of a file, by the parameters that they change."""
+    tensors = file.layers[layer]
+    broken = [part for part, tensor in tensors.items() if not torch.isfinite(tensor.float()).all()]
+    if broken:
+        raise WeightsError(f"{file.source}: the layer {layer!r} holds NaN or Inf ({', '.join(broken)}).")
+    first = pieces[0]
+    alpha = float(tensors["alpha"].item()) if "alpha" in tensors else file.settings.alpha(first.component, first.layer)
+    weights = [models[piece.component].get_parameter(f"{piece.layer}.weight") for piece in pieces]
+    try:
+        _require_whole(tensors)
+        shape, sizes, move = _layout(file, layer, pieces, found, [tuple(weight.shape) for weight in weights])
+        for piece in pieces:
+            parts = {part: t for part, t in tensors.items() if part not in ("alpha", "diff_b", "up_bias")}
+            rooted = bool(file.settings.of(piece.component, "use_rslora"))
+            way = {"move": move, "source": piece.source, "target": piece.target, "sizes": sizes}
+            algorithm = algorithm_of(parts)
+            if algorithm is not None:
+                change = Change(algorithm, parts, shape, alpha, rooted, **way)  # type: ignore[arg-type]
+                change.check()
+                yield (piece.component, f"{piece.layer}.weight"), change
+                scale = change.scale
+            bias = tensors.get("diff_b", scale * tensors["up_bias"].float() if "up_bias" in tensors else None)
+            if bias is not None:
+                if getattr(models[piece.component].get_submodule(piece.layer), "bias", None) is None:
+                    raise WeightsError("it changes a bias, and the model's layer has none")
+                added = Change(_FULL, {"diff": bias}, (shape[0],), **way)  # type: ignore[arg-type]
+                added.check()
+                yield (piece.component, f"{piece.layer}.bias"), added
+    except WeightsError as problem:
         shapes = " and ".join(str(list(weight.shape)) for weight in weights)
         raise WeightsError(
-            f"{path}: the layer {name!r} wants up [{rows}, rank] and down [rank, {inner}] for a weight of shape "
-            f"{shapes}, got up {list(up.shape)} and down {list(down.shape)}. The LoRA was made for another model."
-        )
-    if first.share[1] > 1:
-        return [replace(layer, rows=slice(begin, begin + rows))]
-    return [replace(layer, up=part) for part in up.split([len(weight) for weight in weights])]
+            f"{file.source}: the layer {layer!r} does not fit {first.component}.{first.layer} {shapes}: {problem}. "
+            "The LoRA was made for another model, or is damaged."
+        ) from None
 
 
-def _rows_before(
-    path: Path,
-    name: str,
-    piece: Piece,
-    found: Mapping[str, list[Piece]],
-    parts: Mapping[str, Mapping[str, Tensor]],
-    total: int,
-) -> int:
-    """Where the rows of a part begin in the layer that holds all parts."""
-    number, count = piece.share
-    mine = parts[name]["up"].shape[0]
-    if mine * count == total:  # parts of one size: queries, keys and values
-        return number * mine
-    place = (piece.component, piece.layer)
-    beside = {f[0].share[0]: parts[n]["up"].shape[0] for n, f in found.items() if (f[0].component, f[0].layer) == place}
-    if not all(k in beside for k in range(number)):
-        raise WeightsError(
-            f"{path}: the layer {name!r} is part {number + 1} of {count} of {piece.layer!r}, and where it begins "
-            "follows from the parts before it, which the file does not have."
-        )
-    return sum(beside[k] for k in range(number))
+_FULL = next(kind for kind in ALGORITHMS if kind.name == "full")
 
 
-def metadata_alphas(path: Path) -> dict[str, float]:
-    """The one alpha of a component that peft's files keep in their header."""
-    _, metadata = files.read_safetensors_header(path)
-    try:
-        settings = json.loads(metadata.get(METADATA, "{}"))
-    except json.JSONDecodeError as problem:
-        raise FileFormatError(f"{path}: its {METADATA!r} is not valid JSON: {problem}.") from None
-    found = {}
-    for key, value in settings.items() if isinstance(settings, dict) else ():
-        component, _, setting = str(key).rpartition(".")
-        if setting == "lora_alpha" and isinstance(value, (int, float)):
-            found[component] = float(value)
-        elif setting in ("rank_pattern", "alpha_pattern", "use_dora", "use_rslora") and value:
-            raise WeightsError(f"{path} was made with {setting}={value}, which is not supported.")
-    return found
+def _require_whole(tensors: Tensors) -> None:
+    """Refuse half a layer."""
+    if algorithm_of(tensors) is not None:
+        return
+    rest = set(tensors) - COMPANIONS - {"diff_b", "up_bias"}
+    for kind in ALGORITHMS:
+        needs = min(kind.needs, key=lambda needed: len(needed - rest))
+        if needs & rest:
+            missing = ", ".join(sorted(needs - set(tensors)))
+            raise WeightsError(f"it is a {kind.name} and has no {missing!r} matrix" if missing else "it is two kinds")
+    if not {"diff_b"} & set(tensors):
+        raise WeightsError(f"it has only {', '.join(tensors)}")
 
 
-@torch.no_grad()
-def merged_weight(original: Tensor, additions: list[tuple[LoraLayer, float]]) -> Tensor:
-    """The weight with every layer's product on top, summed in fp32."""
-    total = original.float()
-    for layer, strength in additions:
-        total = total + strength * layer.addition(original)
-    return total.to(original.dtype)
+def _layout(
+    file: LoraFile,
+    layer: str,
+    pieces: list[Piece],
+    found: Mapping[str, list[Piece] | Absent],
+    shapes: list[tuple[int, ...]],
+) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    """The shape of the file's layer, the rows of all the parts that it stands beside, and the way to the model's."""
+    piece, move = pieces[0], pieces[0].move
+    if move is None:
+        return shapes[0], (), None
+    if len(move.sources) == 1:
+        theirs = replace(move, sources=move.targets, targets=move.sources, backwards=True)
+        ours = [torch.empty(shape, device="meta") for shape in shapes]
+        return tuple(theirs.apply(ours)[0].shape), (), move
+    beside = {
+        other[0].source: _rows(file.layers[name])
+        for name, other in found.items()
+        if isinstance(other, list) and other[0].layer == piece.layer and other[0].component == piece.component
+    }
+    sizes = part_sizes(piece, shapes[0][0], _rows(file.layers[layer]), beside)
+    joined = replace(move, operations=operations.parse(f"join {' '.join(map(str, sizes))}"))
+    return (sizes[piece.source], *shapes[0][1:]), sizes, joined
+
+
+def _rows(tensors: Tensors) -> int:
+    """How many rows the product of a layer's tensors has."""
+    algorithm = algorithm_of(tensors)
+    if algorithm is None:
+        return 0
+    meta = {part: torch.empty(tensor.shape, device="meta") for part, tensor in tensors.items()}
+    return algorithm.product(meta).shape[0]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,74 +1,142 @@
-"""The dialects of LoRA files: which layer of which component each tensor belongs to.
+"""The dialects of LoRA files as data: what a tensor's ending means, what its beginning means, and whose names it has.
 
-| dialect | a name in the file |
-|---|---|
-| peft, diffusers | `unet.down_blocks.0.….to_q.lora_A.weight` |
-| diffusers before peft | `down_blocks.0.….attn1.processor.to_q_lora.down.weight`, `….to_q.lora.down.weight` |
-| kohya | `lora_unet_down_blocks_0_…_to_q.lora_down.weight`, with `alpha`; SDXL's blocks by their original numbers |
-| cloneofsimo | `unet:17:up`: the 17th linear layer of the attentions and gated layers |
-
-Which components there are, and which of them is the denoiser, the pipeline says. A model says in `fused_layers` which
-of its layers other files keep as one, or the other way round.
+A tensor's name is `beginning` + `layer` + `ending`. The ending says which part of which algorithm it is, the beginning
+which model it belongs to, and the layer is called as the model calls it (with dots, or underscores in their place), as
+the original files call it (by the model's weight map), or by a number in the order of the model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from ..errors import WeightsError
+from ..models.controlnets.controlnet_map import controlnet_rows
+from ..models.text_encoders.clip_map import open_clip_rows
+from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_sd3_map import sd3_rows
+from ..models.unets.unet_2d_condition_map import unet_rows
+from . import operations
+from .weight_map import Move, WeightMap
 
-DENOISER_PREFIXES = ("unet.", "transformer.", "diffusion_model.", "lora_unet_", "lora_transformer_")
-TEXT_ENCODER_PREFIXES = {
-    "lora_te_": "text_encoder",
-    "lora_te1_": "text_encoder",
-    "lora_te2_": "text_encoder_2",
-    "lora_te3_": "text_encoder_3",
+# (ending as a regex, part of an algorithm or None for what the regex itself caught); the first that fits counts
+ENDINGS: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = tuple(
+    (re.compile(rf"(?P<layer>.+){pattern}"), parts)
+    for pattern, parts in (
+        (r"\.lora_(?P<part>A|B)(?:\.[^.]+)?\.weight", {"A": "down", "B": "up"}),
+        (r"\.lora_(?P<part>B)(?:\.[^.]+)?\.bias", {"B": "up_bias"}),
+        (r"\.lora_(?P<part>down|up|mid)\.weight", {}),
+        (r"\.lora(?:_linear_layer)?\.(?P<part>down|up)\.weight", {}),
+        (r"(?<=_lora)\.(?P<part>down|up)\.weight", {}),  # `to_q_lora`: the layer's own name ends so
+        (r"(?<=_lora[12])\.(?P<part>down|up)\.weight", {}),  # `qkv_lora1`, of the picture, and `qkv_lora2`, of the text
+        (r":(?P<part>down|up)", {}),
+        (r"\.(?P<part>hada_w[12]_[ab]|hada_t[12])", {}),
+        (r"\.(?P<part>lokr_w[12](?:_[ab])?|lokr_t2)", {}),
+        (r"\.(?P<part>diff|diff_b|alpha|dora_scale|on_input)", {}),
+        (r"\.(?P<part>w_norm|b_norm)", {"w_norm": "diff", "b_norm": "diff_b"}),
+        (r"\.lora_(?P<part>magnitude)_vector(?:\.[^.]+)?(?:\.weight)?", {}),
+        (r"(?<=\w)\.(?P<part>weight)", {"weight": "ia3"}),  # beside an `on_input` only
+    )
+)
+UNREAD = {  # relatives that are told by name
+    "oft_blocks": "OFT and BOFT turn weights instead of adding to them, and are not read",
+    "oft_diag": "OFT and BOFT turn weights instead of adding to them, and are not read",
+    ".a1.": "GLoRA is not read",
+    ".b1.": "GLoRA is not read",
+    ".a2.": "GLoRA is not read",
+    ".b2.": "GLoRA is not read",
+    "reshape_weight": "layers that grow are not read",
+    "set_weight": "layers that are replaced are not read",
 }
-# Each gives the name of the layer, and the part that a tensor plays in it.
-PARTS = [
-    (re.compile(r"(.+)\.lora_(A|B)(?:\.[^.]+)?\.weight"), {"A": "down", "B": "up"}),
-    (re.compile(r"(.+)\.lora_(down|up)\.weight"), {"down": "down", "up": "up"}),
-    (re.compile(r"(.+)\.lora(?:_linear_layer)?\.(down|up)\.weight"), {"down": "down", "up": "up"}),
-    (re.compile(r"(.+_lora)\.(down|up)\.weight"), {"down": "down", "up": "up"}),
-    (re.compile(r"((?:unet|text_encoder):\d+):(down|up)"), {"down": "down", "up": "up"}),
-    (re.compile(r"(.+)\.(alpha)"), {"alpha": "alpha"}),
-]
-OTHER_KINDS = {"dora_scale": "DoRA", "hada_": "LoHa", "lokr_": "LoKr", "lora_mid": "LoCon with a middle factor"}
+DENOISER = "denoiser"
+# beginning of a name -> component; an underscore at its end says that underscores stand for dots
+BEGINNINGS = {
+    **dict.fromkeys(("unet.", "transformer.", "diffusion_model.", "model.diffusion_model."), DENOISER),
+    **dict.fromkeys(("lora_unet_", "lora_transformer_", "lycoris_unet_", "lycoris_"), DENOISER),
+    **dict.fromkeys(("lora_te_", "lora_te1_", "text_encoders.clip_l.transformer.", "lycoris_te_"), "text_encoder"),
+    **dict.fromkeys(("lora_te2_", "text_encoders.clip_g.transformer."), "text_encoder_2"),
+    **dict.fromkeys(("lora_te3_", "text_encoders.t5xxl.transformer."), "text_encoder_3"),
+}
+# what is told of a file, by the first name that fits
+DIALECTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("cloneofsimo", r"(unet|text_encoder):\d+:(up|down)"),
+        ("LyCORIS", r"lycoris_.+"),
+        ("LyCORIS in kohya's names", r"lora_.+\.(hada_|lokr_|diff|w_norm|b_norm|on_input|oft_|dora_scale).*"),
+        ("OneTrainer", r"lora_transformer_.+|bundle_emb\..+"),
+        ("kohya", r"lora_(unet|te\d?)_.+\.(lora_(down|up|mid)\.weight|alpha)"),
+        ("XLabs", r".*_blocks\.\d+\.processor\.(qkv|proj)_lora[12]?\.(down|up)\.weight"),
+        ("diffusers before peft", r".+(_lora|\.lora(_linear_layer)?)\.(down|up)\.weight"),
+        ("ComfyUI", r"(model\.)?diffusion_model\..+|text_encoders\..+"),
+        ("peft", r"base_model\.model\..+|.+\.lora_[AB]\.\w+\.weight"),
+        ("diffusers with peft", r"(unet|transformer|text_encoder(_\d)?)\..+\.lora_[AB]\.weight"),
+        ("peft without a component", r".+\.lora_[AB]\.weight"),
+        ("dotted names with kohya's endings", r".+\.lora_(down|up)\.weight"),
+    )
+)
+# class of a model -> the rows of its weight map: the names that the original files have
+ORIGINAL_ROWS: dict[str, Any] = {
+    "UNet2DConditionModel": unet_rows,
+    "ControlNetModel": controlnet_rows,
+    "CLIPTextModel": lambda config: open_clip_rows(config, False),
+    "CLIPTextModelWithProjection": lambda config: open_clip_rows(config, True),
+    "FluxTransformer2DModel": flux_rows,
+    "SD3Transformer2DModel": sd3_rows,
+}
+OLDER = (  # names from the time when attention processors held the LoRA; the first four are XLabs's for FLUX
+    (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora1$", r"double_blocks.\1.img_attn.\2"),
+    (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora2$", r"double_blocks.\1.txt_attn.\2"),
+    (r"single_blocks\.(\d+)\.processor\.qkv_lora$", r"single_transformer_blocks.\1.attn.to_qkv"),
+    (r"single_blocks\.(\d+)\.processor\.proj_lora$", r"single_blocks.\1.linear2"),
+    (r"\.self_attn\.to_([qkv]|out)_lora$", r".self_attn.\1_proj"),
+    (r"\.processor\.(to_\w+)_lora$", r".\1"),
+    (r"\.(to_[qkv]|to_out)_lora$", r".\1"),
+    (r"\.to_out$", ".to_out.0"),
+)
+COUNTED_DENOISER = (
+    *[f"attn1.{part}" for part in ("to_q", "to_k", "to_v", "to_out.0")],
+    "ff.net.0.proj",
+    *[f"attn2.{part}" for part in ("to_q", "to_k", "to_v", "to_out.0")],
+)
+COUNTED_TEXT = ("k_proj", "v_proj", "q_proj", "out_proj")
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """`…to_q.lora_A.weight` -> (`…to_q`, "down"); None for a tensor that belongs to no LoRA layer."""
-    for pattern, parts in PARTS:
+    """`…to_q.lora_A.weight` -> (`…to_q`, "down"); None for a tensor that belongs to no layer."""
+    for pattern, parts in ENDINGS:
         match = pattern.fullmatch(name)
         if match:
-            return match[1], parts[match[2]]
+            return match["layer"], parts.get(match["part"], match["part"])
     return None
 
 
-def refuse_other_kinds(names: Iterable[str], source: str) -> None:
-    """Relatives of LoRA that compute something else."""
-    for name in names:
-        kind = next((kind for mark, kind in OTHER_KINDS.items() if mark in name), None)
-        if kind:
-            raise WeightsError(f"{source} is a {kind} file (tensor {name!r}); only plain LoRA layers can be loaded.")
+def dialect_of(names: Iterable[str]) -> str:
+    """What a file's way of naming is called."""
+    known = list(names)
+    return next((name for name, fits in DIALECTS if any(fits.fullmatch(one) for one in known)), "unknown")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A layer of a model that a layer of a file adds to: which of the file's parts, and to which of its own rows.
-
-    `part` counts the model's layers that share one layer of the file; `share` the file's layers that share this one.
-    """
+    """A layer of a model that a file's layer changes, and the way from the file's layout to the model's."""
 
     component: str
     layer: str
-    part: tuple[int, int] = (0, 1)
-    share: tuple[int, int] = (0, 1)
+    move: Move | None = None
+    source: int = 0
+    target: int = 0
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why a name means nothing here."""
+
+    reason: str
 
 
 class LayerNames:
@@ -76,74 +144,137 @@ class LayerNames:
 
     def __init__(self, models: Mapping[str, nn.Module], denoiser: str | None = "unet") -> None:
         self.models, self.denoiser = models, denoiser
-        self.prefixes = prefixes(models, denoiser)
-        self._layers: dict[str, dict[str, Any]] = {}
+        known = {begin: self._component(name) for begin, name in BEGINNINGS.items()}
+        known |= {f"{name}.": name for name in models} | {f"lora_{name}_": name for name in models}
+        self.beginnings = dict(sorted(known.items(), key=lambda pair: -len(pair[0])))
+        self._aliases: dict[str, dict[str, list[Piece]]] = {}
 
-    def layers(self, component: str) -> dict[str, Any]:
-        """The layers of a model, looked up once."""
-        if component not in self._layers:
-            self._layers[component] = linear_layers(self.models[component])
-        return self._layers[component]
+    def _component(self, name: str) -> str:
+        if name == DENOISER:
+            return self.denoiser or DENOISER
+        encoders = [one for one in self.models if one.startswith("text_encoder")]
+        if name == "text_encoder" and name not in encoders and len(encoders) == 1:
+            return encoders[0]  # the only one that there is, as the XL refiner's
+        if name == "text_encoder_3" and name not in encoders and "text_encoder_2" in encoders:
+            return "text_encoder_2"  # FLUX has T5 second, and trainers call it the third all the same
+        return name
 
-    def component_of(self, name: str) -> tuple[str | None, str, bool]:
-        """(component, rest of the name, whether dots were written as underscores)."""
+    def component_of(self, name: str) -> tuple[str, str]:
+        """(component, rest of the name)."""
+        name = name.removeprefix("base_model.model.")
+        owner, colon, _ = name.partition(":")
+        if colon:
+            return self._component(DENOISER if owner == "unet" else owner), name
+        for begin, component in self.beginnings.items():
+            if name.startswith(begin):
+                return component, name.removeprefix(begin).removeprefix("base_model.model.")
+        return self._component(DENOISER), name
+
+    def find(self, name: str) -> list[Piece] | Absent:
+        """The layers of models that a name means, or why it means none."""
+        component, rest = self.component_of(name)
+        if component not in self.models:
+            return Absent(f"this pipeline has no {component}")
         if ":" in name:
-            owner = name.partition(":")[0]
-            return (self.denoiser if owner == "unet" else owner), name, False
-        for prefix, component in self.prefixes.items():
-            if name.startswith(prefix):
-                return component, name.removeprefix(prefix), prefix.endswith("_")
-        return self.denoiser, name, False
+            number, counted = int(rest.partition(":")[2]), self._counted(component)
+            if number < len(counted):
+                return [Piece(component, counted[number])]
+        else:
+            aliases = self.aliases(component)
+            for spelled in (rest, older_name(rest)):
+                if spelled in aliases:
+                    return aliases[spelled]
+        return Absent(f"{component} has no such layer")
 
-    def find(self, name: str) -> list[Piece]:
-        """The pieces of models that a name means; none when no model has it."""
-        component, rest, kohya = self.component_of(name)
-        if component is None or component not in self.models:
-            return []
-        layers = self.layers(component)
-        if ":" in name:
-            number, known = int(name.partition(":")[2]), numbered_layers(layers, component == self.denoiser)
-            return [Piece(component, known[number])] if number < len(known) else []
-        if not kohya:
-            return self._pieces(component, plain_name(rest), layers)
-        flat = {layer.replace(".", "_"): layer for layer in layers}
-        published = original_to_published(rest, layers_per_block(self.models[component]))
-        found = self._pieces(component, rest, flat) or self._pieces(component, published, flat)
-        return [replace(piece, layer=flat[piece.layer]) for piece in found]
+    def aliases(self, component: str) -> dict[str, list[Piece]]:
+        """Every name that a layer of a model goes by -> the layers that it means."""
+        if component not in self._aliases:
+            model = self.models[component]
+            layers = changeable_layers(model)
+            found = {layer: [Piece(component, layer)] for layer in layers}
+            for theirs, pieces in (*_fused(component, model, layers), *_original(component, model, layers)):
+                found.setdefault(theirs, pieces)
+            flat = {name.replace(".", "_"): pieces for name, pieces in reversed(found.items())}
+            self._aliases[component] = {**flat, **found}
+        return self._aliases[component]
 
-    def _pieces(self, component: str, name: str, layers: Mapping[str, Any]) -> list[Piece]:
-        """The layer itself, the parts that the model has in its place, or the layer that it is a part of."""
-        if name in layers:
-            return [Piece(component, name)]
-        flat = "." not in name
-        for whole, parts in getattr(self.models[component], "fused_layers", ()):
-            whole, parts = (whole, parts) if not flat else (_flat(whole), tuple(map(_flat, parts)))
-            inside = _filling(whole, name)
-            if inside is not None and all(part.replace("{}", inside) in layers for part in parts):
-                return [
-                    Piece(component, part.replace("{}", inside), part=(k, len(parts))) for k, part in enumerate(parts)
-                ]
-            for k, part in enumerate(parts):
-                inside = _filling(part, name)
-                if inside is not None and whole.replace("{}", inside) in layers:
-                    return [Piece(component, whole.replace("{}", inside), share=(k, len(parts)))]
-        return []
+    def _counted(self, component: str) -> list[str]:
+        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+        layers = [name for name, layer in self.models[component].named_modules() if isinstance(layer, kinds)]
+        return counted_layers(layers, component == self.denoiser)
 
 
-def prefixes(components: Iterable[str], denoiser: str | None) -> dict[str, str]:
-    """Beginning of a name in a file -> component, the longest first."""
-    known = list(components)
-    found = {} if denoiser is None else dict.fromkeys(DENOISER_PREFIXES, denoiser)
-    found |= {prefix: component for prefix, component in TEXT_ENCODER_PREFIXES.items() if component in known}
-    found |= {f"{component}.": component for component in known}
-    found |= {f"lora_{component}_": component for component in known}
-    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+def changeable_layers(model: nn.Module) -> list[str]:
+    """The layers that have a weight: matrices, convolutions, norms."""
+    return [name for name, layer in model.named_modules() if isinstance(getattr(layer, "weight", None), nn.Parameter)]
 
 
-def layers_per_block(model: nn.Module) -> int:
-    """How many layers a block of a UNet has; what has no such number has no original names by it either."""
-    value = getattr(getattr(model, "config", None), "layers_per_block", 2)
-    return value if isinstance(value, int) else value[0]
+def older_name(name: str) -> str:
+    """A name from before peft as it is now."""
+    for pattern, now in OLDER:
+        name = re.sub(pattern, now, name)
+    return name
+
+
+def counted_layers(layers: Iterable[str], of_denoiser: bool) -> list[str]:
+    """The order in which cloneofsimo's files count: the UNet's middle comes last, and gates before cross-attention."""
+    ends = COUNTED_DENOISER if of_denoiser else COUNTED_TEXT
+    wanted = [name for name in layers if name.endswith(tuple(f".{end}" for end in ends))]
+    if not of_denoiser:
+        return _ordered([name for name in wanted if ".self_attn." in name], ends)
+    outer = [name for name in wanted if not name.startswith("mid_block")]
+    return _ordered(outer, ends) + _ordered([name for name in wanted if name.startswith("mid_block")], ends)
+
+
+def _ordered(names: list[str], ends: tuple[str, ...]) -> list[str]:
+    """Blocks in the order of the model, and within each its layers in the order of `ends`."""
+    places: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        rank = next(rank for rank, end in enumerate(ends) if name.endswith(f".{end}"))
+        places.setdefault(name.removesuffix(ends[rank]), []).append((rank, name))
+    return [name for block in places.values() for _, name in sorted(block)]
+
+
+# ---- names that other layouts have ----
+
+
+def _original(component: str, model: nn.Module, layers: Iterable[str]) -> Iterator[tuple[str, list[Piece]]]:
+    """The names of the original files, by the weight map read backwards."""
+    rows = next((ORIGINAL_ROWS[base.__name__] for base in type(model).__mro__ if base.__name__ in ORIGINAL_ROWS), None)
+    if rows is None:
+        return
+    table = WeightMap(rows(getattr(model, "config", {})), type(model).__name__)
+    there = set(layers)
+    for layer in layers:
+        back = table.find(f"{layer}.weight", backwards=True)
+        if back is None or not {_layer(name) for name in back.sources} <= there:
+            continue
+        forth = Move(back.targets, back.sources, back.operations) if back.operations else None
+        for source, theirs in enumerate(back.targets):
+            yield (
+                _layer(theirs),
+                [Piece(component, _layer(ours), forth, source, target) for target, ours in enumerate(back.sources)],
+            )
+
+
+def _layer(parameter: str) -> str:
+    return parameter.removesuffix("weight").rstrip("._")
+
+
+def _fused(component: str, model: nn.Module, layers: Iterable[str]) -> Iterator[tuple[str, list[Piece]]]:
+    """Layers that other files keep as one, or in parts, as the model says in `fused_layers`."""
+    there = set(layers)
+    for whole, parts in getattr(model, "fused_layers", ()):
+        inside = {filled for layer in there for one in (whole, *parts) if (filled := _filling(one, layer)) is not None}
+        for text in sorted(inside):
+            one, several = whole.replace("{}", text), tuple(part.replace("{}", text) for part in parts)
+            if one in there:
+                join = Move(several, (one,), operations.parse("join"))
+                yield from ((part, [Piece(component, one, join, k)]) for k, part in enumerate(several))
+            elif set(several) <= there:
+                rows = (str(model.get_submodule(part).weight.shape[0]) for part in several)  # type: ignore[union-attr]
+                split = Move((one,), several, operations.parse(f"split {' '.join(rows)}"))
+                yield one, [Piece(component, part, split, 0, k) for k, part in enumerate(several)]
 
 
 def _filling(pattern: str, name: str) -> str | None:
@@ -153,74 +284,27 @@ def _filling(pattern: str, name: str) -> str | None:
     return name[len(before) : len(name) - len(after)] if fits else None
 
 
-def _flat(pattern: str) -> str:
-    return pattern.replace(".", "_")
+def unread_reason(name: str) -> str:
+    """Why a tensor is no part of anything that is read."""
+    if name.startswith(("<", "bundle_emb.")):
+        return "a word of a textual inversion"
+    return next((reason for mark, reason in UNREAD.items() if mark in name), "no part of a LoRA")
 
 
-def plain_name(name: str) -> str:
-    """Names from the time when attention processors held the LoRA."""
-    name = re.sub(r"\.self_attn\.to_([qkv]|out)_lora$", r".self_attn.\1_proj", name)
-    name = re.sub(r"\.processor\.(to_\w+)_lora$", r".\1", name)
-    name = re.sub(r"\.(to_[qkv]|to_out)_lora$", r".\1", name)
-    return re.sub(r"\.to_out$", ".to_out.0", name)
-
-
-def linear_layers(model: nn.Module) -> dict[str, Any]:
-    """The layers that a LoRA can add to: matrices, and convolutions along any number of axes."""
-    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-    return {name: layer for name, layer in model.named_modules() if isinstance(layer, kinds)}
-
-
-def numbered_layers(layers: Mapping[str, Any], of_denoiser: bool) -> list[str]:
-    """The order in which cloneofsimo's files count: the UNet's middle comes last, and gates before cross-attention."""
-    if not of_denoiser:
-        order = ["k_proj", "v_proj", "q_proj", "out_proj"]
-        return _ordered([name for name in layers if name.rpartition(".")[2] in order and ".self_attn." in name], order)
-    order = [f"attn1.{part}" for part in ("to_q", "to_k", "to_v", "to_out.0")]
-    order += ["ff.net.0.proj", *(name.replace("attn1", "attn2") for name in order)]
-    wanted = [name for name in layers if name.endswith(tuple(f".{end}" for end in order))]
-    outer = [name for name in wanted if not name.startswith("mid_block")]
-    return _ordered(outer, order) + _ordered([name for name in wanted if name.startswith("mid_block")], order)
-
-
-def _ordered(names: list[str], ends: list[str]) -> list[str]:
-    """Blocks in the order of the model, and within each its layers in the order of `ends`."""
-    places: dict[str, list[tuple[int, str]]] = {}
-    for name in names:
-        rank = next(rank for rank, end in enumerate(ends) if name.endswith(f".{end}"))
-        places.setdefault(name.removesuffix(ends[rank]), []).append((rank, name))
-    return [name for block in places.values() for _, name in sorted(block)]
-
-
-def original_to_published(name: str, layers: int) -> str:
-    """`input_blocks_4_1_…` of the original UNet -> `down_blocks_1_attentions_0_…`, with `layers` per block."""
-    match = re.match(r"(input|output)_blocks_(\d+)_(\d+)_|middle_block_(\d+)_", name)
-    if not match:
-        return name
-    rest = name[match.end() :]
-    if match[4] is not None:
-        place = {"0": "mid_block_resnets_0_", "1": "mid_block_attentions_0_", "2": "mid_block_resnets_1_"}
-        return place.get(match[4], "mid_block_") + _resnet_part(rest)
-    number, part = int(match[2]), int(match[3])
-    per = layers + 1  # down: the layers and a downsampler; up: one layer more, each with the upsampler behind it
-    if match[1] == "input":
-        block, place_in_block = divmod(number - 1, per)
-        if place_in_block == layers:
-            return f"down_blocks_{block}_downsamplers_0_" + rest.replace("op", "conv", 1)
-        kind = "attentions" if part == 1 else "resnets"
-        return f"down_blocks_{block}_{kind}_{place_in_block}_" + _resnet_part(rest)
-    block, place_in_block = divmod(number, per)
-    if rest.startswith("conv"):
-        return f"up_blocks_{block}_upsamplers_0_{rest}"
-    kind = "attentions" if part == 1 else "resnets"
-    return f"up_blocks_{block}_{kind}_{place_in_block}_" + _resnet_part(rest)
-
-
-def _resnet_part(rest: str) -> str:
-    names = {
-        "in_layers_2": "conv1",
-        "out_layers_3": "conv2",
-        "emb_layers_1": "time_emb_proj",
-        "skip_connection": "conv_shortcut",
-    }
-    return names.get(rest, rest)
+def part_sizes(piece: Piece, total: int, mine: int, beside: Mapping[int, int]) -> tuple[int, ...]:
+    """How many rows each part has of a layer that the model has as one: equal ones, or as the file's parts say."""
+    assert piece.move is not None
+    count = len(piece.move.sources)
+    if mine * count == total:
+        return (mine,) * count
+    if set(range(piece.source)) <= set(beside):
+        known = [beside.get(k, 0) for k in range(count)]
+        missing = [k for k in range(count) if k not in beside]
+        if len(missing) == 1:
+            known[missing[0]] = total - sum(known)
+        if sum(known) == total and all(size > 0 for size in known):
+            return tuple(known)
+    raise WeightsError(
+        f"it is part {piece.source + 1} of {count} of {piece.layer!r}, and where it begins follows from the other "
+        "parts, which the file does not have"
+    )

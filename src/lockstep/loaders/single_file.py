@@ -18,9 +18,12 @@ from .. import files
 from ..errors import ConfigError, FileFormatError, InputError, LoadError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
 from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
+from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import MadeTensor, MappedFiles, StoredTensor
 from ..tokenizers import CLIPTokenizer
@@ -29,7 +32,7 @@ from .detect import VARIANT_PIPELINES, Detection, Guess, compare_config, detect,
 from .folder_files import embedded_files, embedded_json
 from .parts import TITLES, Part
 from .quantised import FLOAT8
-from .taesd import read_tiny
+from .taesd import open_tiny
 from .weight_map import WeightMap
 
 Model = TypeVar("Model", bound=ModelMixin)
@@ -40,6 +43,8 @@ CLASSES = {  # component -> the class that it is where nothing else is said
     "text_encoder": "CLIPTextModel",
     "text_encoder_2": "CLIPTextModelWithProjection",
     "tiny": "AutoencoderTiny",
+    "flux": "FluxTransformer2DModel",
+    "sd3": "SD3Transformer2DModel",
     "t2i_adapter": "T2IAdapter",
 }
 LATENT_SCALES = (
@@ -126,6 +131,8 @@ class SingleFile:
     def config(self, component: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The config of a model: declared, or published and implied together."""
         part = self.part(component)
+        if component == "tiny":
+            return {**self._tiny()[0], **(overrides or {})}
         declared = self.declared(f"{component}/config.json")
         if declared is not None:
             self._check_declared(component, part, declared)
@@ -186,6 +193,8 @@ class SingleFile:
 
     def stored(self, component: str, kind: type[ModelMixin], config: Mapping[str, Any]) -> dict[str, StoredTensor]:
         """The tensors of a component as its class names them, none of them read yet."""
+        if component == "tiny":
+            return self._tiny()[1]
         part = self.part(component)
         if self._stored is None:
             self._stored = open_checkpoint(self.path, self.allow_pickle, self.opened)
@@ -194,6 +203,9 @@ class SingleFile:
             return kind.stored_tensors(held)
         projects = kind.__name__.endswith("WithProjection")
         return weight_map(part, config, projects).to_ours(held, self.opened)
+
+    def _tiny(self) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+        return open_tiny(self.path, self.part("tiny"), open_checkpoint(self.path, self.allow_pickle, self.opened))
 
     def model(
         self,
@@ -207,18 +219,13 @@ class SingleFile:
         """A component's model with the file's weights."""
         target = resolve_device(device)
         wanted = resolve_dtype(dtype, target)
-        if component == "tiny":
-            model = read_tiny(
-                kind, self.path, self.part("tiny"), open_checkpoint(self.path, self.allow_pickle), wanted, target
-            )
-        else:
-            config = self.config(component, overrides)
-            kind.check_class(config)
-            try:
-                stored = computable(self.stored(component, kind, config), keep=wanted is None)
-                model = kind.on_meta(config).assign(stored, dtype=wanted, device=target)
-            except (WeightsError, ConfigError) as problem:
-                raise type(problem)(f"{self.path}, {component}: {problem}") from None
+        config = self.config(component, overrides)
+        kind.check_class(config)
+        try:
+            stored = computable(self.stored(component, kind, config), keep=wanted is None)
+            model = kind.on_meta(config).assign(stored, dtype=wanted, device=target)
+        except (WeightsError, ConfigError) as problem:
+            raise type(problem)(f"{self.path}, {component}: {problem}") from None
         model.eval()
         model.loaded_from = self.path
         return model
@@ -284,6 +291,9 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("unet", "original"): unet_rows,
         ("controlnet", "original"): controlnet_rows,
         ("vae", "original"): autoencoder_rows,
+        ("tiny", "original"): tiny_rows,
+        ("flux", "original"): flux_rows,
+        ("sd3", "original"): sd3_rows,
         ("t2i_adapter", "original"): t2i_adapter_rows,
         ("text", "clip"): lambda config: clip_rows(config, projection),
         ("text", "open_clip"): lambda config: open_clip_rows(config, projection),

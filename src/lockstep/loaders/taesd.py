@@ -12,7 +12,7 @@ import torch
 
 from ..errors import NotFoundError, WeightsError
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
-from ..models.autoencoders.autoencoder_tiny_map import decoder_rows, encoder_rows
+from ..models.autoencoders.autoencoder_tiny_map import decoder_rows, encoder_rows, tiny_rows
 from ..models.modeling import resolve_device, resolve_dtype
 from ..models.weights import StoredTensor, open_weights
 from .implied import tiny_config, tiny_layers
@@ -30,24 +30,23 @@ def load_taesd(
     device: torch.device | str = "cpu",
 ) -> AutoencoderTiny:
     """An `AutoencoderTiny` from the two standalone files; the sizes are read off the tensors."""
-    encoder = _open("encoder", encoder_path)
-    decoder = _open("decoder", decoder_path)
-    config = _infer_config(encoder, decoder)
-    stored = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(encoder)
-    stored |= WeightMap(decoder_rows(config), "a TAESD decoder").to_ours(decoder)
+    config, stored = open_halves(encoder_path, decoder_path)
     target = resolve_device(device)
     return AutoencoderTiny.from_stored(config, stored, dtype=resolve_dtype(dtype, target), device=target).eval()
 
 
-def read_tiny(
-    kind: Any,
-    path: Path,
-    part: Part,
-    stored: Mapping[str, StoredTensor],
-    dtype: torch.dtype | None,
-    device: torch.device,
-) -> Any:
-    """A tiny autoencoder from one file: published names, ComfyUI's prefixes, or a half beside the other half's file."""
+def open_halves(encoder_path: str | Path, decoder_path: str | Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """The config that the two standalone files imply, and their tensors as the model names them."""
+    encoder, decoder = _open("encoder", encoder_path), _open("decoder", decoder_path)
+    config = _infer_config(encoder, decoder)
+    stored = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(encoder)
+    return config, stored | WeightMap(decoder_rows(config), "a TAESD decoder").to_ours(decoder)
+
+
+def open_tiny(
+    path: Path, part: Part, stored: Mapping[str, StoredTensor]
+) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """A tiny autoencoder of one file: published names, ComfyUI's prefixes, or a half beside the other half's file."""
     if part.gaps:
         names = {
             "encoder": path.with_name(path.name.replace("decoder", "encoder")),
@@ -58,16 +57,11 @@ def read_tiny(
             raise NotFoundError(
                 f"{path} is half of a TAESD: it has no {part.gaps[0]}, and there is no such file beside it."
             )
-        return load_taesd(names["encoder"], names["decoder"], dtype="keep" if dtype is None else dtype, device=device)
-    if part.layout == "published":
-        return kind.from_stored(part.config, {name: stored[name] for name in part.shapes}, dtype=dtype, device=device)
-    halves = [
-        {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
-        for prefix in ("taesd_encoder.", "taesd_decoder.")
-    ]
-    ours = WeightMap(encoder_rows(), "a TAESD encoder").to_ours(halves[0])
-    ours |= WeightMap(decoder_rows(part.config), "a TAESD decoder").to_ours(halves[1])
-    return kind.from_stored(part.config, ours, dtype=dtype, device=device)
+        return open_halves(names["encoder"], names["decoder"])
+    held = {name: stored[name] for name in part.shapes}
+    if part.layout == "original":
+        held = WeightMap(tiny_rows(part.config), "a TAESD").to_ours(held)
+    return part.config, held
 
 
 def _open(part: str, path: str | Path) -> dict[str, StoredTensor]:

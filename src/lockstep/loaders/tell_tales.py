@@ -77,6 +77,12 @@ FAMILIES = (
         variants=(("published layout", ()),),
     ),
     TellTale("sd3", "Stable Diffusion 3", ("joint_blocks.0.context_block.attn.qkv.weight",), variants=SD3),
+    TellTale(
+        "sd3",
+        "Stable Diffusion 3",
+        ("pos_embed.pos_embed", "transformer_blocks.0.attn.add_q_proj.weight"),
+        variants=(("published layout", ()),),
+    ),
     TellTale("helios", "Helios", ("patch_short.weight", "patch_mid.weight", "patch_long.weight")),
     TellTale("wan", "Wan", ("head.modulation", "patch_embedding.weight"), variants=WAN),
     TellTale(
@@ -210,8 +216,12 @@ LORA_MARKS = (
     ".hada_w",
     ".lokr_w",
     ".lora_linear_layer.",
+    ".lora_mid.",
     ".dora_scale",
     ".oft_blocks",
+    ".on_input",
+    ".w_norm",
+    ".b_norm",
 )
 # leftovers of training and samplers: of no use to a model
 BUFFERS = (

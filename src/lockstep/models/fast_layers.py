@@ -121,14 +121,20 @@ def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) ->
 
 
 class FastGroupNorm(Fast, nn.GroupNorm):
-    """A group norm of a feature map, with SiLU behind it in the same pass where it is asked for."""
+    """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
 
-    def forward(self, input: Tensor, silu: bool = False) -> Tensor:
+    def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
         fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
         if not fits or self.num_channels % found().lanes:
             result = super().forward(input)
+            if changes is not None:
+                result = result * (1 + changes[0][:, :, None, None]) + changes[1][:, :, None, None]
             return F.silu(result) if silu else result
-        return operators.group_norm(input, self.num_groups, self.weight, self.bias, self.eps, silu)
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
+        if changes is not None:
+            weight, bias = weight * (1 + changes[0]), bias * (1 + changes[0]) + changes[1]
+        return operators.group_norm(input, self.num_groups, weight, bias, self.eps, silu)
 
 
 class FastGEGLU(Prepared, GEGLU):
@@ -158,13 +164,19 @@ class FastResnetBlock2D(ResnetBlock2D):
 
     def forward(self, hidden_states: Tensor, temb: Tensor | None = None) -> Tensor:
         plain = isinstance(self.nonlinearity, nn.SiLU) and self.output_scale_factor == 1.0 and not self.training
-        if not plain or (self.time_scale_shift == "scale_shift" and temb is not None):
+        if not plain:
             return super().forward(hidden_states, temb)
         shortcut = hidden_states if self.conv_shortcut is None else self.conv_shortcut(hidden_states)
-        told = self.time_emb_proj is not None and temb is not None
-        time = self.time_emb_proj(F.silu(temb)) if told else None  # type: ignore[misc, arg-type]
-        hidden_states = self.conv1(self.norm1(hidden_states, silu=True), time)
-        return self.conv2(self.norm2(hidden_states, silu=True), None, shortcut)
+        time = None
+        if self.time_emb_proj is not None and temb is not None:
+            time = self.time_emb_proj(F.silu(temb))
+        if time is not None and self.time_scale_shift == "scale_shift":
+            scale, shift = time.chunk(2, dim=1)
+            hidden_states = self.conv1(self.norm1(hidden_states, silu=True))
+            hidden_states = self.norm2(hidden_states, silu=True, changes=(scale, shift))
+        else:
+            hidden_states = self.norm2(self.conv1(self.norm1(hidden_states, silu=True), time), silu=True)
+        return self.conv2(hidden_states, None, shortcut)
 
 
 class FastAutoencoderResnet(AutoencoderResnet):

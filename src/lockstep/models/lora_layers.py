@@ -34,21 +34,27 @@ OLDER_NAMES = (  # of files from before peft
 )
 
 
+Strength = float | Mapping[str, Any] | None  # one number, or one for each part of a model
+
+
 class MergedLoras(Protocol):
     """The LoRAs that someone else has merged into a model's weights, seen from the model."""
 
     def names(self) -> list[str]: ...
-    def set_strengths(self, strengths: Mapping[str, float]) -> None: ...
+    def set_strengths(self, strengths: Mapping[str, Strength]) -> None: ...
     def enable(self, on: bool) -> None: ...
-
-
-Strength = float | Mapping[str, Any] | None  # one number, or one for each part of a model
+    def published(self, name: str) -> dict[str, torch.Tensor]: ...
 
 
 class LoraLayersMixin(nn.Module):
     """`add_adapter`, `load_lora_adapter` and their relatives, for `ModelMixin`."""
 
     merged_loras: MergedLoras | None = None  # set by a pipeline that has merged into this model
+
+    @property
+    def _unfused(self) -> dict[str, nn.Parameter]:
+        """The weights as they were before adapters were fused into them."""
+        return self.__dict__.setdefault("_before_fusing", {})
 
     @property
     def lora_configs(self) -> dict[str, Any]:
@@ -119,23 +125,28 @@ class LoraLayersMixin(nn.Module):
         weight_name: str | None = None,
     ) -> None:
         """Write an adapter's layers, with the settings that they were made with, as one safetensors file."""
-        peft = import_peft()
-        if adapter_name not in self.lora_configs:
+        merged = self.merged_loras.names() if self.merged_loras is not None else []
+        if adapter_name not in (*self.lora_configs, *merged):
             raise UnknownNameError(
                 f"adapter. Adapter name {adapter_name} not found in the model. Known name",
                 adapter_name,
-                self.lora_configs,
+                [*self.lora_configs, *merged],
             )
         if not safe_serialization:
             raise UnsupportedError("Lockstep writes safetensors only: a pickle can run code where it is read.")
         if Path(folder).is_file():
             raise InputError(f"save_lora_adapter wants a folder, but {folder} is a file.")
-        layers = peft.get_peft_model_state_dict(self, adapter_name=adapter_name)
+        metadata = {"format": "pt"}
+        if adapter_name in self.lora_configs:
+            layers = import_peft().get_peft_model_state_dict(self, adapter_name=adapter_name)
+            settings = self.lora_configs[adapter_name].to_dict()
+            settings = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
+            metadata[METADATA] = json.dumps(settings, indent=2, sort_keys=True)
+        else:
+            assert self.merged_loras is not None
+            layers = self.merged_loras.published(adapter_name)
         if upcast_before_saving:
             layers = {name: tensor.float() for name, tensor in layers.items()}
-        settings = self.lora_configs[adapter_name].to_dict()
-        settings = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
-        metadata = {"format": "pt", METADATA: json.dumps(settings, indent=2, sort_keys=True)}
         save_tensors(layers, Path(folder) / (weight_name or WEIGHTS_NAME), metadata)
 
     def set_adapter(self, adapter_name: str | Sequence[str]) -> None:
@@ -154,7 +165,7 @@ class LoraLayersMixin(nn.Module):
         own = [name for name in names if name in self.lora_configs]
         if self.merged_loras is not None:
             merged = {name: strengths.get(name, 0.0) for name in self.merged_loras.names()}
-            self.merged_loras.set_strengths({name: one_number(name, value) for name, value in merged.items()})
+            self.merged_loras.set_strengths(merged)
         for path, layer in self._lora_layers():
             layer.set_adapter(own)
             for name in own:
@@ -195,21 +206,30 @@ class LoraLayersMixin(nn.Module):
     ) -> None:
         """Add the adapters into the weights, so that a run costs what it cost without; `safe_fusing` refuses NaN."""
         names = None if adapter_names is None else self._known_adapters(adapter_names, merged=False)
-        for _, layer in self._lora_layers():
-            if lora_scale != 1.0:
-                layer.scale_layer(lora_scale)
+        for path, layer in self._lora_layers():
+            base = layer.get_base_layer()
+            if path not in self._unfused:
+                self._unfused[path] = base.weight
+                base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=base.weight.requires_grad)
+            scaling = dict(layer.scaling)
+            layer.scale_layer(lora_scale)
             layer.merge(safe_merge=safe_fusing, adapter_names=names)
+            layer.scaling.update(scaling)
 
     def unfuse_lora(self) -> None:
-        """Take the adapters out of the weights again, up to rounding."""
-        for _, layer in self._lora_layers():
+        """Take the adapters out of the weights again: they are what they were, to the last bit."""
+        for path, layer in self._lora_layers():
             layer.unmerge()
+            if path in self._unfused:
+                base = layer.get_base_layer()
+                base.weight = as_placed(self._unfused.pop(path), base.weight)
 
     def unload_lora(self) -> None:
         """Take every adapter's layers out: the model is what it was."""
         for path, layer in self._lora_layers():
             parent, _, last = path.rpartition(".")
             setattr(self.get_submodule(parent), last, layer.get_base_layer())
+        self._unfused.clear()
         if "peft_config" in self.__dict__:
             del self.peft_config
 
@@ -349,32 +369,44 @@ def lora_config(peft: Any, tensors: Mapping[str, torch.Tensor], metadata: Mappin
     )
 
 
-def one_number(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float)):
-        raise UnsupportedError(
-            f"The LoRA {name!r} is merged into the weights, so it takes one strength, got {value!r}."
-        )
-    return float(value)
+def as_placed(original: nn.Parameter, now: torch.Tensor) -> nn.Parameter:
+    """A parameter as it was, in the dtype and place that the model has now; itself where it has not moved."""
+    if (original.dtype, original.device) == (now.dtype, now.device):
+        return original
+    return nn.Parameter(original.detach().to(now.device, now.dtype), requires_grad=original.requires_grad)
 
 
 def strength_at(path: str, strength: Any) -> float:
-    """The strength of a layer: the number itself, or that of the part of the model that it is in."""
+    """The strength of a layer: the number itself, or that of the part of the model that it is in (1 elsewhere)."""
     if not isinstance(strength, Mapping):
-        return float(strength)
-    flat = flatten_parts(strength)
-    return next((value for part, value in flat.items() if part in path), 1.0)
+        return 1.0 if strength is None else float(strength)
+    places = part_strengths(strength)
+    return next((value for pattern, value in places.items() if re.search(pattern, path)), 1.0)
 
 
-def flatten_parts(parts: Mapping[str, Any], before: str = "") -> dict[str, float]:
-    """`{"down": {"block_1": 0.5}, "mid": 0.8}` -> `{"down_blocks.1.": 0.5, "mid_block.": 0.8}`."""
-    names = {"down": "down_blocks.", "up": "up_blocks.", "mid": "mid_block."}
+def part_strengths(parts: Mapping[str, Any], before: str = "") -> dict[str, float]:
+    """`{"down": {"block_1": 0.5}, "mid": 0.8}` -> a regex of the layers' paths for each, the narrowest first.
+
+    A list under a block has a number for each of its layers: the attention, and the resnet of the same number.
+    """
+    names = {"down": r"^down_blocks\.", "up": r"^up_blocks\.", "mid": r"^mid_block\."}
     flat: dict[str, float] = {}
     for key, value in parts.items():
-        place = names.get(key) or (f"{before}{key.removeprefix('block_')}." if key.startswith("block_") else key)
+        block = rf"{before}{key.removeprefix('block_')}\." if key.startswith("block_") else re.escape(key)
+        place = block if before or key not in names else names[key]
         if isinstance(value, Mapping):
-            flat |= flatten_parts(value, place)
+            flat |= part_strengths(value, place)
         elif isinstance(value, (list, tuple)):
-            flat |= {f"{place}attentions.{index}.": one for index, one in enumerate(value)}
+            flat |= {rf"{place}\w+\.{index}\.": float(one) for index, one in enumerate(value)}
         else:
-            flat[place] = value
+            flat[place] = float(value)
     return dict(sorted(flat.items(), key=lambda item: -len(item[0])))
+
+
+def check_strength(strength: Any) -> None:
+    """Refuse what is neither a finite number nor numbers by parts."""
+    values = strength.values() if isinstance(strength, Mapping) else strength if isinstance(strength, list) else None
+    if values is None and not (isinstance(strength, (int, float)) and abs(strength) < float("inf")):
+        raise InputError(f"A strength is a finite number, or a dict with one for each part, got {strength!r}.")
+    for value in values or ():
+        check_strength(value)

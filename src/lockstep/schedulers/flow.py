@@ -15,7 +15,7 @@ from .heun import HalfStep
 from .noise import Churn, Generators, draw_noise
 from .scheduling import FLOW
 from .sigma_grid import SigmaGridMixin
-from .sigmas import flow_sigmas, shift_sigmas
+from .sigmas import flow_sigmas
 from .spacing import check_num_steps, check_num_train, explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
@@ -169,23 +169,33 @@ class FlowMatchHeunDiscreteScheduler(FlowMatchScheduler):
     """Heun's method along the flow: two model calls per step, the average of their slopes."""
 
     order = 2
-    added_config_keys = ("shift_once",)
+    added_config_keys = ("shift_once", "use_dynamic_shifting", "time_shift_type", "shift_terminal")
     first_half: HalfStep | None = None
 
     @register_to_config
-    def __init__(self, num_train_timesteps: int = 1000, shift: float = 1.0, shift_once: bool = False) -> None:
-        self._prepare(shift)
+    def __init__(
+        self, num_train_timesteps: int = 1000, shift: float = 1.0, shift_once: bool = False,
+        use_dynamic_shifting: bool = False, time_shift_type: Literal["exponential", "linear"] = "exponential",
+        shift_terminal: float | None = None,
+    ) -> None:  # fmt: skip
+        self._prepare(1.0 if use_dynamic_shifting else shift)
 
     def _restart(self) -> None:
         super()._restart()
         self.first_half = None
 
     @lays_grid
-    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
-        steps = check_num_steps(num_inference_steps)
-        single = torch.from_numpy(shift_sigmas(self._even_sigmas(steps), self.config.shift)).to(torch.float32)
-        sigmas = torch.cat([single[:1], single[1:].repeat_interleave(2), torch.zeros(1)])
-        return Grid(sigmas[:-1] * self.config.num_train_timesteps, sigmas, steps)
+    def set_timesteps(
+        self, num_inference_steps: int | None = None, sigmas: Sequence[float] | None = None, mu: float | None = None
+    ) -> Grid:
+        if self.config.use_dynamic_shifting and mu is None:
+            raise InputError("use_dynamic_shifting wants mu, the logarithm of the shift, got none.")
+        given = None if sigmas is None else explicit_grid("sigmas", sigmas, np.float32)
+        steps = check_num_steps(num_inference_steps if given is None else len(given))
+        even = self._even_sigmas(steps) if given is None else given
+        single = torch.from_numpy(flow_sigmas(even, self.config, self.config.shift, mu)).to(torch.float32)
+        doubled = torch.cat([single[:1], single[1:].repeat_interleave(2), torch.zeros(1)])
+        return Grid(doubled[:-1] * self.config.num_train_timesteps, doubled, steps)
 
     def scale_noise(self, sample: Tensor, timestep: float | Tensor, noise: Tensor) -> Tensor:
         """The forward process, at the place where the run is or begins."""

@@ -125,6 +125,7 @@ class Tokenizer:
         known_words: KnownWords | None = None,
     ) -> None:
         self.backend = backend
+        self.expansions: dict[str, list[str]] = {}  # words that stand for several tokens
         self.known_words = known_words  # of a small model that tells what it cannot draw
         self.backend.no_truncation()
         self.backend.no_padding()
@@ -230,6 +231,20 @@ class Tokenizer:
         (self.backend.add_special_tokens if special_tokens else self.backend.add_tokens)(wanted)
         return len(self) - before
 
+    def restore(self, backend: str) -> None:
+        """Take back an earlier vocabulary (`backend.to_str()`), without the words that were added since."""
+        self.backend, self.expansions = tokenizers.Tokenizer.from_str(backend), {}
+
+    def expanded(self, text: str) -> str:
+        """A text in which each word that stands for several tokens is followed by the others: `cat cat_1 cat_2`."""
+        several = {self.convert_tokens_to_ids(word): names for word, names in self.expansions.items() if names[1:]}
+        if not several:
+            return text
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        for index, (_, end) in reversed(list(zip(encoding.ids, encoding.offsets, strict=True))):
+            text = f"{text[:end]} {' '.join(several[index][1:])}{text[end:]}" if index in several else text
+        return text
+
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
         """Ids of tokens (not of text); an unknown one is the unknown token's."""
         if isinstance(tokens, str):
@@ -331,6 +346,7 @@ class Tokenizer:
 
     def _encode(self, texts: list[str], limit: int | None, add_special_tokens: bool) -> Iterator[Encoding]:
         try:
+            texts = [self.expanded(text) for text in texts] if self.expansions else texts
             encodings = self.backend.encode_batch(texts, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
             broken = next(i for i, text in enumerate(texts) if not _is_unicode(text))

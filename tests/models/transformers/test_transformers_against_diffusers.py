@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers import assert_close, relative_l2
-from lockstep import FluxTransformer2DModel, SD3Transformer2DModel
+from lockstep import FluxControlNetModel, FluxTransformer2DModel, SD3Transformer2DModel
 from lockstep.errors import ConfigError, InputError
 from models.testing import (
     AttentionTesterMixin,
@@ -20,6 +20,7 @@ from models.testing import (
     TrainingTesterMixin,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*FluxPosEmbed.*:FutureWarning")  # theirs uses what it deprecates
 PUBLISHED = Path(__file__).parents[2] / "fixtures" / "transformer_configs"
 FLUX = {
     "in_channels": 8, "num_layers": 2, "num_single_layers": 3, "attention_head_dim": 12, "num_attention_heads": 2,
@@ -157,6 +158,47 @@ def test_residuals_of_a_controlnet(residuals):
     for more in ({"block_controlnet_hidden_states": parts}, {"skip_layers": [1]}, {"skip_layers": [0, 1]}):
         with torch.no_grad():
             assert_close(ours(**inputs, **more)[0], theirs(**inputs, **more)[0])
+
+
+NETS = {
+    "plain": {**FLUX, "num_layers": 2, "num_single_layers": 1, "guidance_embeds": True},
+    "without single blocks": {**FLUX, "num_layers": 1, "num_single_layers": 0},
+    "union": {**FLUX, "num_layers": 1, "num_single_layers": 1, "num_mode": 5},
+    "pixels": {**FLUX, "num_layers": 1, "num_single_layers": 0, "patch_size": 2, "conditioning_embedding_channels": 2},
+}
+
+
+@pytest.mark.parametrize("name", list(NETS))
+def test_controlnets_of_flux(name):
+    config = NETS[name]
+    ours, theirs = sides(FluxControlNetModel, diffusers.FluxControlNetModel, config)
+    inputs = flux_inputs(config)
+    inputs["controlnet_cond"] = drawn(2, 3, 48, 80, seed=4) if name == "pixels" else drawn(2, 15, 8, seed=4)
+    if name == "union":
+        inputs["controlnet_mode"] = torch.tensor([[3], [1]])
+    got, wanted = (side(**inputs, conditioning_scale=0.7, return_dict=False) for side in (ours, theirs))
+    for mine, other in zip(got, wanted, strict=True):
+        assert (mine is None) == (other is None)
+        for index, (one, two) in enumerate(zip(mine or (), other or (), strict=True)):
+            assert_close(one, two, 1e-5, f"residual {index}")
+    sum(part.sum() for part in got[0]).backward()
+    sum(part.sum() for part in wanted[0]).backward()
+    others = dict(theirs.named_parameters())
+    for path, parameter in ours.named_parameters():
+        if others[path].grad is not None and float(others[path].grad.norm()) > 1e-3:
+            assert_close(parameter.grad, others[path].grad, 1e-4, path)
+    if name == "union":
+        with pytest.raises(InputError, match="5 kinds"):
+            ours(**{**inputs, "controlnet_mode": None})
+
+
+def test_a_controlnet_starts_as_the_transformer():
+    transformer = sides(*CASES[1][:3])[0]
+    net = FluxControlNetModel.from_transformer(transformer, num_layers=1, num_single_layers=2)
+    inputs = {**flux_inputs(FLUX_CONFIGS["dev"]), "controlnet_cond": drawn(2, 15, 8)}
+    assert not any(part.any() for part in net(**inputs).controlnet_block_samples)
+    assert torch.equal(net.transformer_blocks[0].ff.net[2].weight, transformer.transformer_blocks[0].ff.net[2].weight)
+    assert net.config.num_single_layers == 2
 
 
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.json")), ids=lambda path: path.stem)

@@ -27,9 +27,9 @@ void lockstep_convolution(const float* x, const float* packed, const float* bias
   stored ? convolve_stored(conv, threads) : convolve_made(conv, threads);
 }
 
-void lockstep_group_norm(const float* x, const float* weight, const float* bias, float* y, Size images, Size pixels, Size channels, Size groups, float eps, int silu,
+void lockstep_group_norm(const float* x, const float* weight, const float* bias, float* y, Size images, Size pixels, Size channels, Size groups, Size step, float eps, int silu,
                          int threads) {
-  group_norm({x, weight, bias, y, images, pixels, channels, groups, eps, silu != 0}, threads);
+  group_norm({x, weight, bias, y, images, pixels, channels, groups, step, eps, silu != 0}, threads);
 }
 
 void lockstep_attention(const float* q, const float* k, const float* v, const float* key_bias, float* out, Size batch, Size heads, Size queries, Size keys, Size width,

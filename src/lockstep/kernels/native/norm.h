@@ -9,6 +9,7 @@ struct GroupNorm {
   const float *x, *weight, *bias;
   float* y;
   Size images, pixels, channels, groups;
+  Size step;  // between the weights (and the biases) of two images: 0, or `channels` where a time embedding scales them
   float eps;
   bool silu;
 };
@@ -49,8 +50,9 @@ static void factors_of_group(const GroupNorm& n, Size image, Size group, Size bl
   const double count = (double)n.pixels * width, mean = total / count, variance = std::max(0., squares / count - mean * mean);
   const double scale = 1 / std::sqrt(variance + n.eps), true_mean = mean + pivot[group * width];
   for (Size c = group * width; c < (group + 1) * width; c++) {
-    factors[c] = (float)(n.weight[c] * scale);
-    factors[n.channels + c] = (float)(n.bias[c] - true_mean * scale * n.weight[c]);
+    const double weight = n.weight[image * n.step + c], bias = n.bias[image * n.step + c];
+    factors[c] = (float)(weight * scale);
+    factors[n.channels + c] = (float)(bias - true_mean * scale * weight);
   }
 }
 

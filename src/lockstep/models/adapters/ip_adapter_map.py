@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .image_projections import HEAD_WIDTH
+
 Row = tuple[Any, ...]
 Shapes = Mapping[str, tuple[int, ...]]
 PLAIN, FULL, PLUS = "plain", "full face", "plus"
@@ -26,12 +28,15 @@ def projection_config(kind: str, shapes: Shapes) -> dict[str, int]:
         hidden, text = shapes["image_proj.proj.0.weight"][0], shapes["image_proj.proj.3.weight"][0]
         return {"image_embed_dim": hidden, "cross_attention_dim": text}
     hidden, width = shapes["image_proj.proj_in.weight"]
+    heads = shapes["image_proj.layers.0.0.to_q.weight"][0] // HEAD_WIDTH
+    if not heads:
+        raise ValueError(f"a head is {HEAD_WIDTH} wide, and the queries are narrower")
     return {
         "embed_dims": width,
         "output_dims": shapes["image_proj.proj_out.weight"][0],
         "hidden_dims": hidden,
         "depth": len({name.split(".")[2] for name in shapes if name.startswith("image_proj.layers.")}),
-        "heads": shapes["image_proj.layers.0.0.to_q.weight"][0] // 64,
+        "heads": heads,
         "num_queries": shapes["image_proj.latents"][1],
         "ffn_dims": shapes["image_proj.layers.0.1.1.weight"][0],
     }

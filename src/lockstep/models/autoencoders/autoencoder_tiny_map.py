@@ -21,6 +21,12 @@ def decoder_rows(config: Mapping[str, Any]) -> list[Row]:
     return [(f"{layer + 1}.{{*}}", f"decoder.layers.{layer}.{{*}}") for layer in range(num_decoder_layers(config))]
 
 
+def tiny_rows(config: Mapping[str, Any]) -> list[Row]:
+    """All rows for a file with both, under the prefixes that ComfyUI gives them."""
+    encoder = [(f"taesd_encoder.{theirs}", ours) for theirs, ours in encoder_rows()]
+    return encoder + [(f"taesd_decoder.{theirs}", ours) for theirs, ours in decoder_rows(config)]
+
+
 def num_decoder_layers(config: Mapping[str, Any]) -> int:
     """A convolution and its activation, the blocks, an upsampling and a convolution between stages, and the last."""
     stages = config["num_decoder_blocks"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, AttnProcessorMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin, ProcessorMixin, dispatch_attention_fn
 from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output, output_or_tuple
@@ -48,22 +48,16 @@ class CLIPTextEmbeddings(nn.Module):
         return self.token_embedding(input_ids_BL) + self.position_embedding(position_ids_BL)
 
 
-class CLIPAttnProcessor(AttnProcessorMixin):
+class CLIPAttnProcessor(ProcessorMixin):
     """Plain attention: everything to the left (and the token itself), as far as the mask lets."""
 
     def __call__(self, attn: CLIPAttention, x: torch.Tensor, mask_B1LL: torch.Tensor | None) -> torch.Tensor:
         qkv = attn.to_qkv(x) if attn.fused_projections else (attn.q_proj(x), attn.k_proj(x), attn.v_proj(x))
         query, key, value = (projected.unflatten(-1, (attn.heads, -1)) for projected in qkv)
         mixed_BLHK = dispatch_attention_fn(
-            query,
-            key,
-            value,
-            attn_mask=mask_B1LL,
-            dropout_p=attn.dropout if attn.training else 0.0,
-            is_causal=mask_B1LL is None,
-            backend=self._attention_backend,
-            parallel_config=self._parallel_config,
-        )
+            query, key, value, attn_mask=mask_B1LL, dropout_p=attn.dropout if attn.training else 0.0,
+            is_causal=mask_B1LL is None, backend=self._attention_backend, parallel_config=self._parallel_config,
+        )  # fmt: skip
         return attn.out_proj(mixed_BLHK.flatten(2))
 
 
@@ -140,7 +134,7 @@ class CLIPTextTransformer(nn.Module):
         hidden_act: str, eps: float, dropout: float, eos_token_id: int,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.eos_token_id = eos_token_id
+        self.eos_token_id, self.vocab_size = eos_token_id, vocab_size
         self.embeddings = CLIPTextEmbeddings(vocab_size, width, max_positions)
         self.encoder = CLIPEncoder(num_layers, width, hidden, heads, hidden_act, eps, dropout)
         self.final_layer_norm = nn.LayerNorm(width, eps=eps)
@@ -156,7 +150,10 @@ class CLIPTextTransformer(nn.Module):
     def pool(self, last: torch.Tensor, input_ids_BL: torch.Tensor) -> torch.Tensor:
         """The state at the first end-of-text token."""
         if self.eos_token_id == 2:  # the old configs name a wrong id; the end of text is the highest id of the row
-            position_B = input_ids_BL.to(torch.int).argmax(dim=-1)
+            published_BL = input_ids_BL.where(
+                input_ids_BL < self.vocab_size, 0
+            )  # words that were added later lie above
+            position_B = published_BL.to(torch.int).argmax(dim=-1)
         else:
             position_B = (input_ids_BL == self.eos_token_id).to(torch.int).argmax(dim=-1)
         rows_B = torch.arange(last.shape[0], device=last.device)

@@ -5,6 +5,7 @@ Axes: B batch, L tokens, D width, H heads, K = D / H. A token sequence is BLD, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +76,14 @@ class AdaLayerNormContinuous(nn.Module):
 class TextProjection(nn.Module):
     """Two linear layers on a text."""
 
-    def __init__(self, text_width: int, width: int) -> None:
+    def __init__(self, text_width: int, width: int, bend: Callable[[Tensor], Tensor] = F.silu) -> None:
         super().__init__()
         self.linear_1 = nn.Linear(text_width, width)
         self.linear_2 = nn.Linear(width, width)
+        self.bend = bend
 
     def forward(self, text: Tensor) -> Tensor:
-        return self.linear_2(F.silu(self.linear_1(text)))
+        return self.linear_2(self.bend(self.linear_1(text)))
 
 
 class TimeTextEmbedding(nn.Module):
@@ -107,6 +109,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
     `text_out` and `out` say whether what the text and the picture get is projected once more.
     """
 
+    passes_through = ("hidden_states", "encoder_hidden_states")  # what comes out, by the names of what goes in
     to_qkv: FusedLinear  # takes the place of the separate projections by `fuse_projections`
 
     def __init__(
@@ -130,6 +133,7 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
         self.norm_k = nn.RMSNorm(head_width, eps=1e-6) if qk_norm else None
         if out:
             self.to_out = nn.ModuleList([nn.Linear(inner, width), nn.Identity()])
+        self.to_add_out: nn.Module | None = None
         self.added_kv_proj_dim = width if with_text else None
         self.norm_added_q = self.norm_added_k = None
         if with_text:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttnProcessorMixin, dispatch_attention_fn
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -36,7 +36,7 @@ from .rotary import Table, rotary_table, rotate
 Tensor = torch.Tensor
 
 
-class FluxAttnProcessor(AttnProcessorMixin):
+class FluxAttnProcessor(ProcessorMixin):
     """Attention of all tokens as one sequence, turned by their positions; the text comes first."""
 
     def __call__(
@@ -61,7 +61,7 @@ class FluxAttnProcessor(AttnProcessorMixin):
         if encoder_hidden_states is None:
             return mixed
         text, picture = mixed.split([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
-        return attn.to_out[0](picture), attn.to_add_out(text)
+        return attn.to_out[0](picture), text if attn.to_add_out is None else attn.to_add_out(text)
 
 
 class FluxAttention(JointAttention):
@@ -184,6 +184,10 @@ def single(ids: Tensor) -> Tensor:
 class FluxTransformer2DModel(FluxConditions, ConfigMixin):
     """Predicts the flow from noisy tokens, a time, a text and, where it was taught it, a guidance scale."""
 
+    fused_layers = (
+        ("{}.attn.to_qkv", ("{}.attn.to_q", "{}.attn.to_k", "{}.attn.to_v")),
+        ("{}.attn.to_added_qkv", ("{}.attn.add_q_proj", "{}.attn.add_k_proj", "{}.attn.add_v_proj")),
+    )
     trained_size = 128  # of the latents along a side; the published configs do not say it
     packed_side = 2  # of the square of latents that is one token
 

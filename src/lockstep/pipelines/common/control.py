@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from ...blocks import (
+    LATER,
     AutoPipelineBlocks,
     BlockView,
     ComponentSpec,
@@ -20,7 +21,7 @@ from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from .several import for_each, nets_of, pictures_for_each
-from .sizes import check_size, picture_processor, repeated
+from .sizes import check_size, given_size, picture_processor, repeated
 
 Tensor = torch.Tensor
 CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
@@ -34,6 +35,7 @@ CONTROL: list[Any] = [
 class PrepareControl(ModularPipelineBlocks):
     """The control picture of each net. Its size is that of the picture to make, unless one is given."""
 
+    normalized: ClassVar[bool] = False  # whether a net reads pixels from -1 to 1, or from 0
     expected_components = [CONTROLNET, AUTOENCODER_OUTLINE, DENOISER_OUTLINE]
     inputs = [
         InputParam.template("control_image", required=True),
@@ -63,10 +65,15 @@ class PrepareControl(ModularPipelineBlocks):
         """What each net sees; the first picture decides on the size."""
         nets = len(nets_of(components.controlnet))
         pictures = pictures_for_each(state.control_image, nets, "control_image", "ControlNet")
-        processor = picture_processor(components, do_normalize=False)
-        first = processor.preprocess(pictures[0], height=state.height, width=state.width).float()
+        processor = picture_processor(components, do_normalize=self.normalized)
+        size = given_size(state) if LATER in (state.height, state.width) else self.size(components, state)
+        first = processor.preprocess(pictures[0], height=size[0], width=size[1]).float()
         height, width = first.shape[-2:]
         return [first, *(processor.preprocess(one, height=height, width=width).float() for one in pictures[1:])]
+
+    def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
+        """The size to bring it to; its own where nothing is said."""
+        return state.height, state.width
 
 
 class AutoControl(AutoPipelineBlocks):

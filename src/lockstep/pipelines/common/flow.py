@@ -66,13 +66,13 @@ class SetTrueGuidance(ModularPipelineBlocks):
     inputs = ["true_cfg_scale", "negative_prompt", NEGATIVE_EMBEDS]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        if inputs.true_cfg_scale is not None and not hasattr(components.guider, "guidance_scale"):
+        if inputs.true_cfg_scale != 1.0 and not hasattr(components.guider, "guidance_scale"):
             kind = type(components.guider).__name__
             raise InputError(f"{kind} has no scale for 'true_cfg_scale'; give its settings: pipe.guider = {kind}(…).")
 
     def __call__(self, components: Components, state: BlockView) -> None:
         guider, scale = components.guider, state.true_cfg_scale
-        if scale is None:
+        if scale == 1.0:  # nothing is said: the guider is as it was made
             return
         negative = state.negative_prompt is not None or state.negative_prompt_embeds is not None
         if scale > 1.0 and not negative:

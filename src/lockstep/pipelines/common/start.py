@@ -8,6 +8,7 @@ import torch
 
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
 from ...errors import InputError
+from ...schedulers import SchedulerMixin
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import (
     check_memory,
@@ -98,6 +99,7 @@ class AddNoise(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         self.check_channels(components)
+        check_adds_noise(components.scheduler)
 
     def check_channels(self, components: Components) -> None:
         """The denoiser reads the latents alone."""
@@ -143,6 +145,15 @@ def check_channels(denoiser: Any) -> None:
         )
 
 
+def check_adds_noise(scheduler: SchedulerMixin) -> None:
+    """A run that starts from a picture needs a scheduler that can add noise to it."""
+    if type(scheduler).add_noise is SchedulerMixin.add_noise:
+        raise InputError(
+            f"{type(scheduler).__name__} adds no noise to a picture, so no run can start from one. Give another "
+            "scheduler, or start from noise."
+        )
+
+
 def check_latents(components: Components, latents: Tensor, shape: tuple[int, ...]) -> None:
     """Given latents lie as the denoiser reads them."""
     wanted = packed(components.denoiser, torch.empty(shape, device="meta")).shape
@@ -162,8 +173,8 @@ def first_noise(components: Components, shape: tuple[int, ...], state: BlockView
     return state.latents.to(components.device)
 
 
-def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tensor:
-    """Pictures through the encoder (latents pass), one for each sample of the batch."""
+def to_latents(components: Components, pixels: Tensor, state: BlockView, *, drawn: bool = True) -> Tensor:
+    """Pictures through the encoder (latents pass), one for each sample of the batch: drawn, or the likeliest."""
     vae, samples = components.autoencoder, len(state.prompt_embeds)
     if pixels.shape[1] == vae.latent_channels:
         return repeated(pixels, samples, "image").to(state.prompt_embeds)
@@ -171,6 +182,9 @@ def to_latents(components: Components, pixels: Tensor, state: BlockView) -> Tens
     if per_sample:  # every sample draws from its own generator, as it would alone
         pixels = repeated(pixels, samples, "image")
     encoded = vae.encode(pixels.to(device=components.device, dtype=vae.dtype))
-    latents = encoded.latent_dist.sample(state.generator) if hasattr(encoded, "latent_dist") else encoded.latents
+    if not hasattr(encoded, "latent_dist"):
+        latents = encoded.latents
+    else:
+        latents = encoded.latent_dist.sample(state.generator) if drawn else encoded.latent_dist.mode()
     latents = vae.normalize_latents(latents.to(state.prompt_embeds.dtype))
     return repeated(latents, samples, "image")

@@ -42,7 +42,7 @@ class SetTimesteps(ModularPipelineBlocks):
         """Set a scheduler's whole grid; returns its number of steps."""
         told = self.grid(scheduler, components, state)
         scheduler.set_timesteps(device=components.device, **told)
-        return told.get("num_inference_steps") or len(scheduler.timesteps)
+        return told.get("num_inference_steps") or scheduler.num_inference_steps or len(scheduler.timesteps)
 
     def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
         """What `set_timesteps` is told; a family whose grid follows from more (its size, say) adds that here."""

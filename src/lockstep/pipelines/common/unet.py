@@ -14,19 +14,20 @@ from ...blocks import (
     SequentialPipelineBlocks,
     needs,
 )
+from ...blocks.compose import Block
 from ...guiders import Condition
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
-from .adapter import ADAPTER_FEATURES, features_at
-from .control import CONTROL, CONTROLNET, check_control, control_scales
-from .denoise import Predict
+from .adapter import ADAPTER_FEATURES, AutoAdapter, features_at
+from .control import CONTROL, CONTROLNET, AutoControl, check_control, control_scales
+from .decode import Decode
+from .denoise import DenoiseOrPaint, Predict
 from .guidance import SetGuidance
-from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, require_no_adapters
-from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, AutoImagePrompt, require_no_adapters
+from .painting import AutoPasteCrop
+from .parts import DENOISER_OUTLINE, GUIDER, Components, played_by
 from .several import nets_of
-from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, steered
+from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, steered
 
 Tensor = torch.Tensor
 PICTURE = "image_embeds_"  # and a number: what an IP-Adapter reads, as a condition that differs between the branches
@@ -66,6 +67,13 @@ def guidance_embedding(scale: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
+def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
+    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
+        return kwargs
+    return {key: value for key, value in kwargs.items() if key != "scale"}
+
+
 class PredictWithUNet(Predict):
     """The UNet's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
@@ -96,7 +104,7 @@ class PredictWithUNet(Predict):
             t,
             encoder_hidden_states=inputs["encoder_hidden_states"],
             timestep_cond=None if condition is None else torch.cat([condition] * repeats),
-            cross_attention_kwargs=state.cross_attention_kwargs,
+            cross_attention_kwargs=without_lora_scale(components.denoiser, state.cross_attention_kwargs),
             added_cond_kwargs=added or None,
             class_labels=self.class_labels(state, sample),
             return_dict=False,
@@ -169,11 +177,27 @@ class AutoPredict(AutoPipelineBlocks):
     block_trigger_inputs = ["control_image", None]
 
 
+def unet_table(text_encoder: Block, **parts: Block | None) -> dict[str, Block]:
+    """The blocks of a family of UNets in their order: the shared ones, and its own in their places."""
+    shared: dict[str, Block | None] = {
+        "guidance": SetUNetGuidance,
+        "text_encoder": text_encoder,
+        "image_prompt": AutoImagePrompt,
+        "embed_guidance": EmbedGuidance,
+        "control": AutoControl,
+        "adapter": AutoAdapter,
+        "start": AutoStart,
+        "sizes": None,  # of a family whose denoiser is told them
+        "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict),
+        "decode": Decode,
+        "safety": None,  # of a family that comes with a checker
+        "paste_crop": AutoPasteCrop,
+    }
+    return {name: part for name, part in {**shared, **parts}.items() if part is not None}
+
+
 class UNetPipelineBlocks(SequentialPipelineBlocks):
     """What the families of UNets have in common: who plays which role, and what they can be asked for."""
 
-    roles = {
-        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("unet", UNet2DConditionModel))
     workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING)

@@ -1,24 +1,18 @@
-"""What FLUX wants before the loop: places of tokens, its grid, what a painting model reads, reference pictures."""
+"""What FLUX wants before the loop: its grid, what a painting model reads, reference pictures."""
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 
-from ...blocks import LATER, AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...errors import InputError
 from ...images import VaeImageProcessor
 from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.painting import PreparePainting
-from ..common.parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
-from ..common.sizes import (
-    check_size,
-    latent_size,
-    packed,
-    packed_side,
-    picture_processor,
-    pixel_size,
-    scale_factor,
-    size_step,
-)
+from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
+from ..common.sizes import packed, packed_side, picture_processor, scale_factor, size_step
 from ..common.start import reads_more, to_latents
 
 Tensor = torch.Tensor
@@ -52,7 +46,12 @@ class PrepareFluxPainting(PreparePainting):
 
     @staticmethod
     def check_channels(components: Components) -> None:
-        """Nothing: a Fill model reads six times what it makes, others as much; both can paint."""
+        """The latents alone; or beside them, for a Fill model, the masked picture and every pixel of the mask."""
+        channels, square = components.denoiser.config.in_channels, packed_side(components.denoiser) ** 2
+        latent, pixels = components.autoencoder.latent_channels, scale_factor(components) ** 2
+        plain, fill = square * latent, square * (2 * latent + pixels)
+        if channels not in (plain, fill):
+            raise InputError(f"Painting wants a denoiser that reads {plain} or {fill} channels, this one {channels}.")
 
     def encodes_picture(self, components: Components, state: BlockView) -> bool:
         return True  # the published order of the draws has it, whether it is used or not
@@ -63,45 +62,6 @@ class PrepareFluxPainting(PreparePainting):
             grid = mask[:, 0].unflatten(2, (-1, factor)).unflatten(1, (-1, factor))
             return grid.permute(0, 2, 4, 1, 3).flatten(1, 2)
         return super().small(components, mask, state).repeat(1, components.autoencoder.latent_channels, 1, 1)
-
-
-class PreparePositions(ModularPipelineBlocks):
-    """The place of every token: the picture's index, its row and its column."""
-
-    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
-    inputs = [*needs("prompt_embeds", "latents"), "height", "width"]
-    outputs = ["img_ids"]
-
-    def __call__(self, components: Components, state: BlockView) -> None:
-        side = packed_side(components.denoiser)
-        rows, columns = (size // side for size in latent_size(components, state))
-        state.img_ids = token_places(rows, columns, 0).to(state.prompt_embeds)
-
-
-def token_places(rows: int, columns: int, picture: int) -> Tensor:
-    """(tokens, 3): the index of the picture, row, column."""
-    grid = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
-    return torch.cat([torch.full((len(grid), 1), picture), grid], dim=1)
-
-
-class FitArea(ModularPipelineBlocks):
-    """Height and width of the same proportions with about as many pixels as Kontext was trained at."""
-
-    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
-    inputs = [
-        *["height", "width"],
-        InputParam("max_area", int, default=1024**2, description="Pixels of the picture to make.", minimum=256),
-    ]
-    outputs = ["height", "width"]
-
-    def check(self, components: Components, inputs: BlockView) -> None:
-        check_size(components, inputs)
-
-    def __call__(self, components: Components, state: BlockView) -> None:
-        height, width = pixel_size(components, state)
-        step, proportions = size_step(components), width / height
-        sides = round((state.max_area / proportions) ** 0.5), round((state.max_area * proportions) ** 0.5)
-        state.height, state.width = (side // step * step for side in sides)
 
 
 class EncodeReference(ModularPipelineBlocks):
@@ -124,12 +84,13 @@ class EncodeReference(ModularPipelineBlocks):
             self.pixels(components, inputs)  # what it refuses, it refuses now
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        latents, side = to_latents(components, self.pixels(components, state), state), packed_side(components.denoiser)
+        latents = to_latents(components, self.pixels(components, state), state, drawn=False)
+        side = packed_side(components.denoiser)
         state.reference_size = (latents.shape[2] // side, latents.shape[3] // side)
         state.reference_latents = packed(components.denoiser, latents)
 
     def pixels(self, components: Components, state: BlockView) -> Tensor:
-        processor, image = picture_processor(components), state.image
+        processor, image = picture_processor(components), cast(Any, state.image)
         if isinstance(image, Tensor) and image.ndim == 4 and image.shape[1] == components.autoencoder.latent_channels:
             return image
         height, width = self.size(processor, image[0] if isinstance(image, list) else image, state._auto_resize)
@@ -138,36 +99,9 @@ class EncodeReference(ModularPipelineBlocks):
         return processor.preprocess(processor.resize(image, height, width), height=height, width=width)
 
     @staticmethod
-    def size(processor: VaeImageProcessor, image: object, known: bool) -> tuple[int, int]:
+    def size(processor: VaeImageProcessor, image: Any, known: bool) -> tuple[int, int]:
         """Height and width: the picture's, or those of the known size with the nearest proportions."""
-        height, width = processor.get_default_height_width(image)  # type: ignore[arg-type]
+        height, width = processor.get_default_height_width(image)
         if known:
             _, width, height = min((abs(width / height - w / h), w, h) for w, h in KONTEXT_SIZES)
         return height, width
-
-
-class AppendPlaces(ModularPipelineBlocks):
-    """The reference picture's places behind those of the picture."""
-
-    inputs = [*needs("img_ids"), InputParam("reference_size", tuple[int, int], required=True, given=False)]
-    outputs = ["img_ids"]
-
-    def __call__(self, components: Components, state: BlockView) -> None:
-        places = token_places(*state.reference_size, 1).to(state.img_ids)
-        state.img_ids = torch.cat([state.img_ids, places])
-
-
-class AutoReference(AutoPipelineBlocks):
-    """Only where there is a picture to edit."""
-
-    block_classes = [EncodeReference]
-    block_names = ["encode"]
-    block_trigger_inputs = ["image"]
-
-
-class AutoPlaces(AutoPipelineBlocks):
-    """Only where there is a picture to edit."""
-
-    block_classes = [AppendPlaces]
-    block_names = ["append"]
-    block_trigger_inputs = ["image"]

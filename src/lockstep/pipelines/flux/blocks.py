@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 from ...blocks import ComponentSpec, SequentialPipelineBlocks
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
+from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetTrueGuidance
-from ..common.painting import AutoPasteCrop, StartPainting
-from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart
+from ..common.painting import AutoAppendMask, AutoPasteCrop
+from ..common.parts import played_by
+from ..common.start import EncodeImageAtSize, StartFromNoise
+from ..common.tokens import FitArea, PreparePositions
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered, where_given
 from .before_denoise import (
-    AutoPlaces,
-    AutoReference,
-    FitArea,
+    EncodeReference,
     PrepareFluxPainting,
-    PreparePositions,
     SetFluxTimesteps,
     SetFluxTimestepsByStrength,
 )
-from .denoise import DenoiseFlux, DenoiseKontext
+from .control import AutoFluxControl, AutoPredictFlux
+from .denoise import AppendFill, DenoiseKontext
 from .encoders import EncodePrompt
 
 
 class FluxBlocks(SequentialPipelineBlocks):
-    """Text to image, image to image and painting; a Fill model paints what it sees masked."""
+    """Text to image, image to image and painting, with or without a ControlNet; a Fill model sees what is masked."""
 
     pipeline_class_name = "FluxPipeline"
-    roles = {
-        "denoiser": ComponentSpec("transformer", FluxTransformer2DModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("transformer", FluxTransformer2DModel))
     block_classes = {
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
-        "start": AutoStart.with_parts(
-            inpainting=StartPainting.with_parts(timesteps=SetFluxTimestepsByStrength, latents=PrepareFluxPainting),
-            image2image=StartFromImage.with_parts(timesteps=SetFluxTimestepsByStrength, encode_image=EncodeImageAtSize),
-            text2image=StartFromNoise.with_parts(timesteps=SetFluxTimesteps),
-        ),
+        "control": AutoFluxControl,
+        "start": starting(SetFluxTimesteps, SetFluxTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
         "positions": PreparePositions,
-        "denoise": DenoiseFlux,
+        "denoise": DenoiseOrPaint.with_parts(
+            append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=AutoPredictFlux
+        ),
         "decode": DecodePacked,
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images"]
-    workflows = FROM_TEXT | FROM_PICTURES | PAINTING
+    workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING, by=["controlnet"])
 
 
 class FluxKontextBlocks(FluxBlocks):
@@ -57,10 +52,9 @@ class FluxKontextBlocks(FluxBlocks):
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
         "size": FitArea,
-        "reference": AutoReference,
+        "reference": where_given("image", encode=EncodeReference),
         "start": StartFromNoise.with_parts(timesteps=SetFluxTimesteps),
         "positions": PreparePositions,
-        "reference_positions": AutoPlaces,
         "denoise": DenoiseKontext,
         "decode": DecodePacked,
     }

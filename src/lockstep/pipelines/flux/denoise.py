@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, needs
-from ..common.denoise import Denoise, DenoiseOrPaint, PredictWithPooled, ScaleModelInput, SchedulerStep
-from ..common.painting import AppendMask, AutoAppendMask
+from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
+from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep
+from ..common.painting import AppendMask
 from ..common.parts import Components
 from ..common.start import reads_more
+from ..common.workflows import where_given
 from .before_denoise import REFERENCE
 
 Tensor = torch.Tensor
@@ -30,7 +31,7 @@ class PredictFlux(PredictWithPooled):
     ) -> Tensor:
         sample = torch.cat([state.model_input] * repeats)
         told = {**inputs, **self.told(components.denoiser, state, t, sample, inputs)}
-        residuals = self.residuals(components, state, sample, told)
+        residuals = self.residuals(components, state, t, sample)
         predicted = components.denoiser(sample, **told, **residuals, return_dict=False)[0]
         return predicted[:, : state.latents.shape[1]]  # a reference picture's tokens come after the picture's
 
@@ -47,9 +48,7 @@ class PredictFlux(PredictWithPooled):
             "joint_attention_kwargs": state.joint_attention_kwargs,
         }
 
-    def residuals(
-        self, components: Components, state: BlockView, sample: Tensor, told: dict[str, Any]
-    ) -> dict[str, Any]:
+    def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:
         """What a ControlNet adds to the blocks."""
         return {}
 
@@ -72,19 +71,8 @@ class AppendReference(ModularPipelineBlocks):
         state.model_input = torch.cat([state.model_input, state.reference_latents], dim=1)
 
 
-class AutoAppendReference(AutoPipelineBlocks):
-    """Only where there is a picture to edit."""
-
-    block_classes = [AppendReference]
-    block_names = ["append"]
-    block_trigger_inputs = ["image"]
-
-
-DenoiseFlux = DenoiseOrPaint.with_parts(append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=PredictFlux)
-
-
 class DenoiseKontext(Denoise):
     """Scale, append what is edited, predict, guide, step: once per timestep."""
 
-    block_classes = [ScaleModelInput, AutoAppendReference, PredictFlux, SchedulerStep]
+    block_classes = [ScaleModelInput, where_given("image", append=AppendReference), PredictFlux, SchedulerStep]
     block_names = ["scale", "append_reference", "predict", "step"]

@@ -24,16 +24,10 @@ class FluxPipeline(PicturePipeline):
     face = Face((*BEFORE_SIZE, *SIZE_AND_STEPS), defaults=STEPS)
 
     def encode_prompt(
-        self,
-        prompt: str | list[str] | None,
-        prompt_2: str | list[str] | None = None,
-        device: str | torch.device | None = None,
-        num_images_per_prompt: int = 1,
-        prompt_embeds: Tensor | None = None,
-        pooled_prompt_embeds: Tensor | None = None,
-        max_sequence_length: int = 512,
-        lora_scale: float | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, prompt: str | list[str] | None, prompt_2: str | list[str] | None = None,
+        device: str | torch.device | None = None, num_images_per_prompt: int = 1, prompt_embeds: Tensor | None = None,
+        pooled_prompt_embeds: Tensor | None = None, max_sequence_length: int = 512, lora_scale: float | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Embeddings and pooled vectors of prompts as a call takes them, and the places of the text's tokens."""
         ready = {"prompt_embeds": prompt_embeds, "pooled_prompt_embeds": pooled_prompt_embeds}
         given = {"prompt": prompt, "prompt_2": prompt_2, "max_sequence_length": max_sequence_length, **ready}

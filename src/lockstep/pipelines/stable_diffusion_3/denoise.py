@@ -7,7 +7,7 @@ import torch
 from ...blocks import BlockView, InputParam
 from ...errors import InputError
 from ...guiders import GuiderOutput
-from ..common.denoise import PredictWithPooled
+from ..common.denoise import PredictWithPooled, with_prompt
 from ..common.parts import Components
 
 Tensor = torch.Tensor
@@ -30,13 +30,15 @@ SKIPPED = [
 class PredictSD3(PredictWithPooled):
     """The prediction for each branch that the guider asks for; the one with layers left out is added to their mix."""
 
-    inputs = [*PredictWithPooled.inputs, *SKIPPED]
+    inputs = [*PredictWithPooled.inputs, "guidance_scale", *SKIPPED]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         layers, depth = inputs.skip_guidance_layers, components.denoiser.config.num_layers
         if layers is None:
             return
-        if not components.guider.needs_unconditional:
+        guider = components.guider if inputs.guidance_scale is None else None
+        if not (inputs.guidance_scale > 1.0 if guider is None else guider.needs_unconditional):
             raise InputError("'skip_guidance_layers' acts where guidance is on; raise 'guidance_scale' above 1.")
         if not layers or any(not 0 <= layer < depth for layer in layers):
             raise InputError(f"'skip_guidance_layers' are numbers from 0 to {depth - 1}, got {layers}.")
@@ -64,7 +66,7 @@ class PredictSD3(PredictWithPooled):
         layers, step = state.skip_guidance_layers, components.guider.get_state()["step"] / len(state.timesteps)
         if layers is None or not state.skip_layer_guidance_start < step < state.skip_layer_guidance_stop:
             return guided.pred
-        inputs = {name: pair[0] for name, pair in self.conditions(state).items()}
+        inputs = with_prompt(self.conditions(state))
         with components.denoiser.cache_context("skipped_layers"):
             skipped = self.call(components, state, t, inputs, 1, skip_layers=layers)
         assert guided.pred_cond is not None

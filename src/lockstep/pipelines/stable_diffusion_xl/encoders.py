@@ -11,9 +11,18 @@ from ...errors import InputError
 from ...models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ...notes import say_once
 from ...tokenizers import CLIPTokenizer
-from ..common.clip_text import LONG_PROMPTS, check_clip_skip, pieces_per_row, side_by_side, token_pieces
+from ..common.clip_text import LONG_PROMPTS, check_clip_skip, side_by_side, token_pieces
 from ..common.parts import GUIDER, Components
+from ..common.prompt_weights import Reading, read_prompt
 from ..common.prompts import ENCODED, EncodeText, as_lists, check_encoders, check_prompts, num_rows, per_picture
+from ..common.weighted_text import (
+    PROMPT_WEIGHTING,
+    as_long,
+    check_weighting,
+    cut_pieces,
+    pieces_of_rows,
+    weighted_row,
+)
 
 Tensor = torch.Tensor
 
@@ -31,7 +40,7 @@ class EncodePrompt(EncodeText):
     expected_configs = [ConfigSpec("force_zeros_for_empty_prompt", default=True)]
     inputs = [
         *EncodeText.inputs,
-        *["prompt_2", "negative_prompt_2", "clip_skip", LONG_PROMPTS],
+        *["prompt_2", "negative_prompt_2", "clip_skip", LONG_PROMPTS, PROMPT_WEIGHTING],
         *[InputParam.template(name, required=False, given=True) for name in ENCODED[2:]],
     ]
     outputs = list(ENCODED)
@@ -45,6 +54,7 @@ class EncodePrompt(EncodeText):
         if inputs.prompt is not None or not self.zeros_for_negative(components, inputs):
             check_encoders(components, inputs, "tokenizer_2", "text_encoder_2")
         check_clip_skip(inputs.clip_skip, components.text_encoder_2)
+        check_weighting(inputs, "prompt", "prompt_2", "negative_prompt", "negative_prompt_2")
         if inputs.prompt_embeds is not None and inputs.pooled_prompt_embeds is None:
             raise InputError("Ready 'prompt_embeds' need 'pooled_prompt_embeds' of the same encoders beside them.")
         if inputs.negative_prompt_embeds is not None and inputs.negative_pooled_prompt_embeds is None:
@@ -58,9 +68,9 @@ class EncodePrompt(EncodeText):
         if self.encodes_negative(components, state):
             columns += [negatives, negatives_2]
         if columns:
-            counts = pieces_per_row(tokenizer, *columns, long_prompts=state.long_prompts)
+            counts = pieces_of_rows(tokenizer, columns, state.prompt_weighting, state.long_prompts)
         if state.prompt_embeds is None:
-            positive, pooled = self.encode_both(components, prompts, prompts_2, counts, state.clip_skip)
+            positive, pooled = self.encode_both(components, prompts, prompts_2, counts, state.clip_skip, state)
         else:
             positive, pooled = state.prompt_embeds, state.pooled_prompt_embeds
         negative, negative_pooled = state.negative_prompt_embeds, state.negative_pooled_prompt_embeds
@@ -69,7 +79,7 @@ class EncodePrompt(EncodeText):
         elif self.encodes_negative(components, state):
             if state.prompt is None:  # as long as what was given
                 counts = [max(count, positive.shape[1] // tokenizer.model_max_length) for count in counts]
-            negative, negative_pooled = self.encode_both(components, negatives, negatives_2, counts, None)
+            negative, negative_pooled = self.encode_both(components, negatives, negatives_2, counts, None, state)
         elif negative is None:
             negative, negative_pooled = torch.zeros_like(positive), torch.zeros_like(pooled)
         encoded = (positive, negative, pooled, negative_pooled)
@@ -100,7 +110,13 @@ class EncodePrompt(EncodeText):
         return list(own or prompts), list(own_negative or negatives)
 
     def encode_both(
-        self, components: Components, texts: list[str], texts_2: list[str], counts: list[int], clip_skip: int | None
+        self,
+        components: Components,
+        texts: list[str],
+        texts_2: list[str],
+        counts: list[int],
+        clip_skip: int | None,
+        state: BlockView,
     ) -> tuple[Tensor, Tensor]:
         layer = -2 if clip_skip is None else -(clip_skip + 2)
         pairs = [
@@ -111,6 +127,10 @@ class EncodePrompt(EncodeText):
         for tokenizer, encoder, rows in pairs:
             if encoder is None:  # the refiner has the second encoder alone
                 continue
+            if state.prompt_weighting is not None:
+                hidden, pooled = weighted_rows(tokenizer, encoder, rows, counts, layer, state)
+                columns.append(hidden)
+                continue
             outputs = [
                 encoder(ids.to(encoder.device), output_hidden_states=True)
                 for ids, _ in token_pieces(tokenizer, rows, max(counts))
@@ -119,3 +139,31 @@ class EncodePrompt(EncodeText):
             pooled = getattr(outputs[0], "text_embeds", None)
         dtype = components.text_encoder_2.dtype
         return torch.cat(columns, dim=-1).to(dtype), pooled.to(dtype)  # type: ignore[union-attr]
+
+
+def weighted_rows(
+    tokenizer: CLIPTokenizer, encoder: CLIPTextModel, rows: list[str], counts: list[int], layer: int, state: BlockView
+) -> tuple[Tensor, Tensor | None]:
+    """Hidden states of prompts with weights, and the pooled vectors of the same words without them."""
+    form, long_prompts = state.prompt_weighting, state.long_prompts
+
+    def encode(ids: Tensor, seen: Tensor) -> Tensor:
+        mask = None if bool(seen.all()) else seen.to(encoder.device)
+        states = encoder(ids.to(encoder.device), attention_mask=mask, output_hidden_states=True).hidden_states
+        return states[layer]  # type: ignore[index]
+
+    def pool(reading: Reading) -> Tensor | None:
+        """Of the first piece; texts that are mixed mix theirs, and of those side by side the first counts."""
+        texts = reading.texts if reading.how == "blend" else reading.texts[:1]
+        firsts = [cut_pieces(tokenizer, text, long_prompts)[0].ids for text in texts]
+        found = [getattr(encoder(torch.tensor([ids]).to(encoder.device)), "text_embeds", None) for ids in firsts]
+        weights = reading.weights if reading.how == "blend" else (1.0,)
+        return None if found[0] is None else sum(w * one for w, one in zip(weights, found, strict=True))  # type: ignore
+
+    readings = [read_prompt(text, form) for text in rows]
+    hidden = [
+        weighted_row(tokenizer, encode, reading, form, count, long_prompts)
+        for reading, count in zip(readings, counts, strict=True)
+    ]
+    pooled = [pool(reading) for reading in readings]
+    return as_long(hidden, counts), None if pooled[0] is None else torch.cat(pooled)  # type: ignore[arg-type]

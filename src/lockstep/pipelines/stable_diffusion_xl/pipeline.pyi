@@ -44,6 +44,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionXLPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionXLNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionXLPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionXLSharedInputs(TypedDict, total=False):
     clip_skip: int | None; num_images_per_prompt: int; original_size: tuple[int, int] | None
     target_size: tuple[int, int] | None; crops_coords_top_left: tuple[int, int]
@@ -53,9 +57,10 @@ class _StableDiffusionXLSharedInputs(TypedDict, total=False):
     cross_attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None; pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
-    long_prompts: Literal['pieces', 'cut']; batch_guidance: bool; seed: int | list[int] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
+    long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None; batch_guidance: bool
+    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusionXLInputs(_StableDiffusionXLSharedInputs, total=False):
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
@@ -83,10 +88,6 @@ class _StableDiffusionXLParts(_StableDiffusionXLSharedParts, total=False):
     adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
 
 class _StableDiffusionXLPartsAndHub(_StableDiffusionXLParts, HubArguments, total=False): ...
-
-class _StableDiffusionXLPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionXLNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionXLPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionXLPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
