@@ -106,7 +106,7 @@ def test_edits_keep_shape_and_type():
 SETTINGS = [
     *({}, {"height": 96, "width": 160}, {"guidance_scale": 6.0}),
     *({"scheduler": name} for name in ("euler_a", "dpm++_2m_karras", "unipc", "lcm")),
-    *({"guider": name} for name in ("AdaptiveProjectedGuidance", "PerturbedAttentionGuidance")),
+    *({"guider": name} for name in ("AdaptiveProjectedGuidance", "TangentialClassifierFreeGuidance")),
 ]
 
 
