@@ -10,8 +10,8 @@ from PIL import Image
 
 from lockstep.cli.pipelines import make_guider
 from lockstep.cli.preview import TerminalPicture
-from lockstep.schedulers.names import find_scheduler
 from lockstep.errors import InputError, UnknownNameError
+from lockstep.schedulers.names import find_scheduler
 from pipelines import tiny
 
 QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]
@@ -85,7 +85,7 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
     [
         (["generate", "a cat", "-m", "{folder}", "--hieght", "16"], 2, "did you mean '--height'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
-        (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
+        (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 2 for this model"),
         (["generate", "a cat", "--guider", "Tangential"], 2, "did you mean 'TangentialClassifierFreeGuidance'"),
         (["generate", "a cat", "--scheduler", "flow"], 6, "wants a scheduler for diffusion, as its DDIMScheduler is"),
         (["generate", "-m", "{folder}"], 2, "prompt"),

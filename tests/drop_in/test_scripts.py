@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 import lockstep
 from pipelines import tiny
@@ -34,22 +33,7 @@ def folders(tmp_path_factory):
         made[f"{kind}_net"] = root / f"{kind}_net"
         tiny.randomize(net, 9).save_pretrained(made[f"{kind}_net"])
     made |= {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
-    made["loras"] = root / "loras"
-    for seed, name in enumerate(("first", "second")):
-        save_lora(made["loras"], name, seed)
     return {name: str(folder) for name, folder in made.items()}
-
-
-def save_lora(folder, name, seed, rank=2):
-    """A LoRA on every projection of the UNet's attention."""
-    generator, tensors = torch.Generator().manual_seed(seed), {}
-    for key, weight in tiny.unet().state_dict().items():
-        if key.endswith((".to_q.weight", ".to_k.weight", ".to_v.weight")):
-            base = f"unet.{key.removesuffix('.weight')}"
-            tensors[f"{base}.lora_A.weight"] = torch.randn(rank, weight.shape[1], generator=generator)
-            tensors[f"{base}.lora_B.weight"] = torch.randn(weight.shape[0], rank, generator=generator)
-    folder.mkdir(exist_ok=True)
-    save_file(tensors, folder / f"{name}.safetensors")
 
 
 def run(script, library, folders):

@@ -173,3 +173,15 @@ def test_a_modular_folder_of_the_reference_is_loaded_and_saved_as_one(folders, t
 def test_a_manifest_tells_what_it_records(folders):
     made = loaded("StableDiffusionPipeline", folders["sd1"])("a cat", **SMALL, seed=1)
     assert {"pipeline", "seed", "weights"} <= set(made.manifest) == set(made.manifest.keys())
+
+
+def test_pictures_are_prepared_as_there(folders):
+    ours = loaded("StableDiffusionPipeline", folders["sd1"])
+    theirs = diffusers.StableDiffusionPipeline.from_pretrained(folders["sd1"])
+    assert ours.vae_scale_factor == theirs.vae_scale_factor
+    prepared = [pipe.image_processor.preprocess(picture()) for pipe in (ours, theirs)]
+    assert torch.equal(*prepared)
+    array = np.random.default_rng(0).random((1, 4, 4, 3))
+    assert np.array_equal(
+        lockstep.DiffusionPipeline.numpy_to_pil(array)[0], diffusers.DiffusionPipeline.numpy_to_pil(array)[0]
+    )

@@ -154,7 +154,7 @@ def open_lora(source: Path | Mapping[str, Tensor]) -> LoraFile:
         digest = hashlib.sha256()
         for key, tensor in sorted(tensors.items()):
             digest.update(key.encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         sha256 = digest.hexdigest()
     else:
         if container_of(source) != "safetensors":
@@ -250,7 +250,7 @@ def _fitted(
             way = {"move": move, "source": piece.source, "target": piece.target, "sizes": sizes}
             algorithm = algorithm_of(parts)
             if algorithm is not None:
-                change = Change(algorithm, parts, shape, alpha, rooted, **way)  # type: ignore[arg-type]
+                change = Change(algorithm, parts, shape, alpha, rooted, **way)
                 change.check()
                 yield (piece.component, f"{piece.layer}.weight"), change
                 scale = change.scale
@@ -258,7 +258,7 @@ def _fitted(
             if bias is not None:
                 if getattr(models[piece.component].get_submodule(piece.layer), "bias", None) is None:
                     raise WeightsError("it changes a bias, and the model's layer has none")
-                added = Change(_FULL, {"diff": bias}, (shape[0],), **way)  # type: ignore[arg-type]
+                added = Change(_FULL, {"diff": bias}, (shape[0],), **way)
                 added.check()
                 yield (piece.component, f"{piece.layer}.bias"), added
     except WeightsError as problem:

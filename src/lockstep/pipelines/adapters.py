@@ -229,7 +229,7 @@ def scaled(strength: Strength, scale: float) -> Strength:
     if isinstance(strength, Mapping):
         return {key: scaled(value, scale) for key, value in strength.items()}
     if isinstance(strength, (list, tuple)):
-        return [scaled(value, scale) for value in strength]  # type: ignore[return-value]
+        return [scaled(value, scale) for value in strength]
     return (1.0 if strength is None else float(strength)) * scale
 
 

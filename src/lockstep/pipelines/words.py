@@ -169,7 +169,10 @@ class WordsMixin:
         *,
         weight_name: str | None = None,
         allow_pickle: bool = False,
-        **hub: Unpack[HubArguments],
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
     ) -> None:
         """Teach the tokenizer and the text encoder words of a file, a folder, a hub id, a dict or a tensor.
 
@@ -186,6 +189,8 @@ class WordsMixin:
         if len(tokens) != len(sources):
             raise InputError(f"Wanted a token for each of {len(sources)} embeddings, got {len(tokens)}.")
         known = self._vocabularies(tokenizer, text_encoder)
+        hub: HubArguments = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download}
+        hub["local_files_only"] = local_files_only
         for source, called in zip(sources, tokens, strict=True):
             found = source if isinstance(source, (Mapping, Tensor)) else find_words(source, weight_name, **hub)
             self._words.add(read_words(found, called, allow_pickle), known)

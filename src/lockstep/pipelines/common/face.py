@@ -14,6 +14,7 @@ from ...blocks import SequentialPipelineBlocks
 from ...errors import InputError
 from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
+from ...models.vision.clip_pictures import CLIPImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
 from .sizes import packed_side, size_step, unpacked
@@ -39,6 +40,18 @@ class PicturePipeline(DiffusionPipeline):
             return {}
         step = size_step(models)
         return {name: {"minimum": step, "multiple_of": step} for name in ("height", "width")}
+
+    @property
+    def vae_scale_factor(self) -> int:
+        """Pixels per latent along a side."""
+        return self._autoencoder.spatial_scale_factor
+
+    @property
+    def image_processor(self) -> VaeImageProcessor | CLIPImageProcessor:
+        """Pictures to what the autoencoder takes, and back; or the component of this name, where there is one."""
+        if "image_processor" in self.component_names:
+            return self._load("image_processor")
+        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
