@@ -1,7 +1,7 @@
 """The kernels in C++, built where there is a compiler; everything else about the package is in pyproject.toml.
 
-A kernel library is plain C behind the name of an extension module: one for each set of instructions, of which the package
-loads the best one that the processor has. Without a compiler the package installs without them.
+A kernel library is plain C behind the name of an extension module: one for each set of instructions, of which the
+package loads the best one that the processor has. Without a compiler the package installs without them.
 """
 
 import glob

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from lockstep.models import layers
-from lockstep.models.autoencoders import parts
+from lockstep.models.autoencoders import autoencoder_kl
 from lockstep.models.text_encoders import clip
 from lockstep.models.unets import unet_2d_blocks as blocks
 
@@ -71,7 +71,7 @@ FAULTS = [
        line(blocks.BasicTransformerBlock, ("self.norm2(hidden_states), enc", "self.norm1(hidden_states), enc")),
        "wrong_module", "tied_weight", "swapped_weights", "wrong_operand"),
     _f("GELU of the product", "sd_unet",
-       line(blocks.GEGLU, ("hidden_states * F.gelu(gate)", "F.gelu(hidden_states * gate)")),
+       line(layers.GEGLU, ("hidden_states * F.gelu(gate)", "F.gelu(hidden_states * gate)")),
        "activation_placement", "call_order", "operation_order"),
     _f("doubled behind the convolution", "sd_unet",
        line(layers.Upsample2D, ('self.conv(F.interpolate(hidden_states, size=output_size, mode="nearest"))',
@@ -83,15 +83,14 @@ FAULTS = [
     _f("colours of the last layer reversed", "kl", _reversed("model.decoder.conv_out", "weight", "bias"),
        "channel_order", "permuted_weight", "weight_order", "permutation", "weight_values"),
     _f("ones around the map", "kl",
-       line(parts.Downsample2D, ("F.pad(hidden, (0, 1, 0, 1))", "F.pad(hidden, (0, 1, 0, 1), value=1.0)")),
+       line(autoencoder_kl.Downsample2D, ("F.pad(hidden, (0, 1, 0, 1))", "F.pad(hidden, (0, 1, 0, 1), value=1.0)")),
        "padding_value", "padding_mode", "constant"),
     _f("shortcut added twice", "kl",
-       line(parts.ResnetBlock2D, ("return hidden + residual", "return 2 * hidden + residual")),
+       line(autoencoder_kl.ResnetBlock2D, ("return hidden + residual", "return 2 * hidden + residual")),
        "scale", "residual_scale", "coefficients"),
     _f("attention and MLP side by side", "clip_text",
-       line(clip.CLIPEncoderLayer, ("        return x + self.mlp(self.layer_norm2(x))",
-                                    "        return x + self.mlp(self.layer_norm2(given))"),
-            ("        x = x + self.self_attn", "        given = x\n        x = x + self.self_attn")),
+       line(clip.CLIPEncoderLayer, ("self.mlp(self.layer_norm2(x))", "self.mlp(self.layer_norm2(given))"),
+            ("    x = x + self.self_attn", "    given = x\n    x = x + self.self_attn")),
        "wrong_operand"),
     _f("token before the end pooled", "clip_text",
        line(clip.CLIPTextTransformer, ("last[rows_B, position_B.to(last.device)]",
@@ -133,7 +132,7 @@ HARMLESS = [
     _h("sum from the other side", "sd_unet",
        line(layers.ResnetBlock2D, ("shortcut + hidden_states", "hidden_states + shortcut"))),
     _h("GELU by its formula", "sd_unet",
-       line(blocks.GEGLU, ("F.gelu(gate)", "(0.5 * gate * (1 + torch.erf(gate / 2**0.5)))"))),
+       line(layers.GEGLU, ("F.gelu(gate)", "(0.5 * gate * (1 + torch.erf(gate / 2**0.5)))"))),
     _h("guidance as a blend", "euler",
        line(o.Guider, ("uncond + self.scale * (cond - uncond)", "cond + (self.scale - 1) * (cond - uncond)"),
             method="__call__")),

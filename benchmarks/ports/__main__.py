@@ -21,7 +21,7 @@ from lockstep.parity.causes.diagnosis import Live, diagnose
 from lockstep.parity.comparison.answer import arranged_traces
 from lockstep.parity.comparison.results import Comparison, Standing
 
-from .backends import BACKENDS, is_installed, ported
+from .backends import BACKENDS, Numpy, is_installed, ported
 from .unet import GROUPS, HEADS, PLANTED, PUBLISHED, Choices, UNet
 
 CONFIG = {
@@ -65,7 +65,8 @@ def write(reference: Reference, port: str, choices: Choices, file: Path) -> Path
     """The trace of one port."""
     from safetensors.numpy import save_file
 
-    ops, values = BACKENDS[port](), {}
+    ops: Numpy = BACKENDS[port]()
+    values: dict[str, np.ndarray] = {}
     weights = ported({name: p.detach().numpy() for name, p in reference.model.named_parameters()}, ops)
 
     def put(path: str, slot: str, array: object) -> None:

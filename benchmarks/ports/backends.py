@@ -70,7 +70,7 @@ class Jax(Numpy):
         self.jax, self.numbers = jax, jax.numpy
 
     def erf(self, x: Array) -> Array:
-        return self.jax.scipy.special.erf(x)
+        return self.jax.lax.erf(x)
 
     def conv(self, x: Array, kernel: Array, stride: int) -> Array:
         edge = kernel.shape[0] // 2

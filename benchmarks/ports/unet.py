@@ -40,12 +40,13 @@ PUBLISHED = {
 }
 # name -> (the fault, what it may be called)
 PLANTED: dict[str, tuple[Choices, tuple[str, ...]]] = {
-    "sine first": (Choices(sine_first=True), ("flip_sin_to_cos", "half_swap", "concat_order")),
+    "sine first": (Choices(sine_first=True), ("flip_sin_to_cos", "half_swap", "concat_order", "input_order")),
     "scale 1 / width": (Choices(scale_power=-1.0), ("attention_scale",)),
     "gate and value exchanged": (Choices(gate_first=True), ("split_order",)),
     "skip before the input": (Choices(skip_first=True), ("concat_order",)),
     "feed-forward without residual": (Choices(feed_forward_residual=False), ("left_out",)),
-    "no SiLU before the time projection": (Choices(silu_before_time=False), ("activation", "left_out")),
+    # the projection is given what was not activated: one may call that the wrong operand
+    "no SiLU before the time": (Choices(silu_before_time=False), ("activation", "left_out", "wrong_operand")),
 }
 
 

@@ -58,6 +58,7 @@ _DEFINES = {
         *["EDMEulerScheduler", "EDMDPMSolverMultistepScheduler", "UnCLIPScheduler"],
         *["CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"],
         *["FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"],
+        *["HeliosScheduler", "HeliosDMDScheduler"],
     ],
     "guiders": [
         *[
@@ -89,6 +90,8 @@ _DEFINES = {
         "StableDiffusionXLControlNetPipeline",
         "StableDiffusionXLControlNetImg2ImgPipeline",
         "StableDiffusionXLControlNetInpaintPipeline",
+        "WanImageToVideoPipeline",
+        "WanVideoToVideoPipeline",
         "StableDiffusionAdapterPipeline",
         "StableDiffusionXLAdapterPipeline",
         "StableDiffusionInstructPix2PixPipeline",
@@ -122,6 +125,11 @@ _DEFINES = {
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],
     "pipelines.stable_diffusion_xl.editing": ["InstructPix2PixXLBlocks"],
     "pipelines.stable_diffusion_xl.pipeline": ["StableDiffusionXLPipeline"],
+    "pipelines.helios.blocks": ["HeliosBlocks", "HeliosPyramidBlocks"],
+    "pipelines.helios.pipeline": ["HeliosPipeline", "HeliosPyramidPipeline"],
+    "pipelines.wan.blocks": ["WanBlocks"],
+    "pipelines.wan.long": ["WanLongVideoBlocks"],
+    "pipelines.wan.pipeline": ["WanPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

@@ -225,10 +225,10 @@ def test_interleaved_streams_do_not_touch_each_other():
 
 def test_a_run_does_not_change_the_pipelines_own_scheduler_and_guider():
     pipe = tiny.pipeline(scheduler=tiny.ancestral())
-    before = {name: repr(sorted(vars(pipe.components[name]).items(), key=str)) for name in ("scheduler", "guider")}
+    before = {name: repr(sorted(vars(pipe.all_components[name]).items(), key=str)) for name in ("scheduler", "guider")}
     pipe("cat", seed=1, guidance_scale=9.0)
     assert before == {
-        name: repr(sorted(vars(pipe.components[name]).items(), key=str)) for name in ("scheduler", "guider")
+        name: repr(sorted(vars(pipe.all_components[name]).items(), key=str)) for name in ("scheduler", "guider")
     }
 
 

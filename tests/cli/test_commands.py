@@ -85,7 +85,7 @@ def test_pictures_go_in_by_their_path(lockstep, folder, tmp_path):
     [
         (["generate", "a cat", "-m", "{folder}", "--hieght", "16"], 2, "did you mean '--height'"),
         (["generate", "a cat", "-m", "{folder}", "--height", "tall"], 2, "'tall'"),
-        (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 8"),
+        (["generate", "a cat", "-m", "{folder}", "--height", "15"], 2, "multiple of 2 for this model"),
         (["generate", "a cat", "--guider", "Tangential"], 2, "did you mean 'TangentialClassifierFreeGuidance'"),
         (["generate", "a cat", "--scheduler", "flow"], 6, "wants a scheduler for diffusion, as its DDIMScheduler is"),
         (["generate", "-m", "{folder}"], 2, "prompt"),

@@ -32,6 +32,7 @@ def folders(tmp_path_factory):
         )
         made[f"{kind}_net"] = root / f"{kind}_net"
         tiny.randomize(net, 9).save_pretrained(made[f"{kind}_net"])
+    made |= {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
     return {name: str(folder) for name, folder in made.items()}
 
 
@@ -50,7 +51,7 @@ def run(script, library, folders):
     return np.stack(list(as_array))
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # theirs
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:In CPU autocast")  # theirs
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_same_picture(script, folders):
     ours, theirs = (run(script, library, folders) for library in ("lockstep", "diffusers"))

@@ -169,9 +169,10 @@ def test_a_model_given_as_lora_is_refused(pipe):
 
 
 def test_layers_of_flux_by_its_makers_names():
-    config = {"num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2,
-              "joint_attention_dim": 12, "pooled_projection_dim": 10, "in_channels": 4,
-              "axes_dims_rope": (4, 2, 2)}  # fmt: skip
+    config = {
+        "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2,
+        "joint_attention_dim": 12, "pooled_projection_dim": 10, "in_channels": 4, "axes_dims_rope": (4, 2, 2),
+    }
     model, width = lockstep.FluxTransformer2DModel.on_meta(config), 16
     rows = {"double_blocks.0.img_attn.qkv": 3 * width, "single_blocks.0.linear1": 7 * width,
             "final_layer.adaLN_modulation.1": 2 * width}  # fmt: skip
@@ -183,18 +184,17 @@ def test_layers_of_flux_by_its_makers_names():
     wanted |= {f"{single}.attn.to_{part}.weight": linear1[k * width : (k + 1) * width] for k, part in enumerate("qkv")}
     wanted[f"{single}.proj_mlp.weight"] = linear1[3 * width :]
     wanted["norm_out.linear.weight"] = products["final_layer.adaLN_modulation.1"].roll(width, 0)  # halves exchanged
-    for spell in (
+    spellings = (
         lambda name: f"lora_unet_{flat(name)}.lora_{{}}.weight",
         lambda name: f"diffusion_model.{name}.lora_{{}}.weight",
-    ):
-        tensors = {
-            spell(n).format(end): t for n, pair in made.items() for end, t in zip(("down", "up"), pair, strict=True)
-        }
+    )
+    for spell in spellings:
+        named = {spell(name): dict(zip(("down", "up"), pair, strict=True)) for name, pair in made.items()}
+        tensors = {name.format(end): tensor for name, pair in named.items() for end, tensor in pair.items()}
         lora = read_lora(tensors, {"transformer": model}, "transformer")
         assert lora.report.applied == len(tensors)
-        got = {
-            path: change.addition(1.0, torch.zeros_like(wanted[path])) for (_, path), (change,) in lora.changes.items()
-        }
+        changes = {path: change for (_, path), (change,) in lora.changes.items()}
+        got = {path: change.addition(1.0, torch.zeros_like(wanted[path])) for path, change in changes.items()}
         assert set(got) == set(wanted)
         for path, change in wanted.items():
             assert torch.allclose(got[path], change, atol=1e-5), path

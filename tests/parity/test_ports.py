@@ -12,8 +12,8 @@ PORTS = ("numpy", "jax", "mlx")
 PUBLISHED = {"jax": ["norm_eps", "gelu_variant"], "mlx": ["norm_eps"]}
 FAULTS = {
     "numpy": ["sine first", "scale 1 / width", "feed-forward without residual"],
-    "jax": ["gate and value exchanged", "skip before the input", "feed-forward without residual"],
-    "mlx": ["no SiLU before the time projection", "scale 1 / width", "sine first"],
+    "jax": ["no SiLU before the time", "sine first", "feed-forward without residual"],
+    "mlx": ["no SiLU before the time", "scale 1 / width", "sine first"],
 }
 
 

@@ -173,6 +173,17 @@ def test_flux_many_arguments(folders):
     )
 
 
+def test_a_callback_is_told_the_scale_that_the_model_was_taught(folders):
+    seen = []
+    for side in load(folders["dev"], "FluxPipeline"):
+        arguments = {**arguments_for((16, 16), 1), **TRUE_GUIDANCE["true"]}
+        side(
+            **arguments,
+            callback_on_step_end=lambda pipe, *_: seen.append((pipe.guidance_scale, pipe.num_timesteps)) or {},
+        )
+    assert seen == [(2.0, 4)] * 8
+
+
 def test_flux_painting_in_a_crop(folders):
     ours, theirs = load(folders["dev"], "FluxInpaintPipeline")
     large, hole = picture().resize((40, 40)), mask().resize((40, 40))

@@ -15,7 +15,7 @@ import lockstep as library
 from helpers import assert_close
 from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
-from pipelines import tiny, tiny_flow, toy_family
+from pipelines import tiny, tiny_flow, tiny_video, toy_family
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,28 @@ class Family:
     scheduler: str  # one that draws noise at each step
     latents: str = "[1, 4, 8, 8]"  # the shape of latents where no size is given
     guided: dict = field(default_factory=dict)  # arguments that turn guidance on, where it is off without them
+    begins: str = "image"  # what a run can start from besides a text
+    workflows: tuple = ("text2image", "image2image")
+    per_prompt: str = "num_images_per_prompt"
+    length: dict = field(default_factory=dict)  # of a video that starts from a text
+    file: str = "cat.png"
+
+    @property
+    def small(self):
+        return {**SMALL, **self.length}
+
+    @property
+    def latent(self):
+        return {**LATENT, **self.length}
+
+    @property
+    def start(self):
+        """What it begins with: a picture, or a video."""
+        return picture() if self.begins == "image" else [picture() for _ in range(5)]
+
+    def arguments(self, workflow):
+        """Arguments for one of the workflows that all of them have."""
+        return self.latent if workflow == "text" else {**LATENT, self.begins: self.start, "strength": 0.75}
 
 
 def save_toy(folder):
@@ -66,6 +88,12 @@ FAMILIES = {
         library.FluxPipeline, "transformer", "transformer_blocks.0.attn.to_q", "FlowMatchEulerDiscreteScheduler",
         latents="[1, 4096, 16]", guided={"true_cfg_scale": 3.0, "negative_prompt": "blue"},
     ),
+    "wan": Family(
+        tiny_video.save_wan,
+        library.WanPipeline, "transformer", "blocks.0.attn1.to_v", "FlowMatchEulerDiscreteScheduler",
+        latents="[1, 4, 21, 60, 104]", begins="video", workflows=("text2video", "video2video"),
+        per_prompt="num_videos_per_prompt", length={"num_frames": 5}, file="cat",
+    ),
 }  # fmt: skip
 SMALL = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4}
 LATENT = {**SMALL, "output_type": "latent"}
@@ -93,12 +121,7 @@ def picture(side=16):
     return Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, side, 3), dtype=np.uint8))
 
 
-def starts():
-    """Arguments for each of the workflows that all of them have."""
-    return {
-        "text2image": LATENT,
-        "image2image": {**LATENT, "image": picture(), "strength": 0.75},
-    }
+STARTS = ("text", "start")
 
 
 def drawing_noise(pipe, family):
@@ -108,15 +131,15 @@ def drawing_noise(pipe, family):
     return pipe
 
 
-@pytest.mark.parametrize("workflow", list(starts()))
+@pytest.mark.parametrize("workflow", STARTS)
 def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(pipe, family, workflow):
-    arguments = starts()[workflow]
+    arguments = family.arguments(workflow)
     drawing_noise(pipe, family)
-    batch = pipe(**arguments, num_images_per_prompt=3, seed=10)
-    assert batch.manifest["workflow"] == workflow
+    batch = pipe(**arguments, **{family.per_prompt: 3}, seed=10)
+    assert batch.manifest["workflow"] == family.workflows[STARTS.index(workflow)]
     for k in (0, 2):
-        assert_close(batch.images[k : k + 1], pipe(**arguments, seed=10 + k).images, 1e-5, f"sample {k}")
-    assert not torch.equal(batch.images[0], batch.images[1])
+        assert_close(batch[0][k : k + 1], pipe(**arguments, seed=10 + k)[0], 1e-5, f"sample {k}")
+    assert not torch.equal(batch[0][0], batch[0][1])
 
 
 def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
@@ -124,7 +147,7 @@ def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
 
     def run(k):
         more = {"num_inference_steps": 3 + k, "guidance_scale": 2.0 + k, "seed": k}
-        return pipe(**{**LATENT, **more, "prompt": f"cat {k}"}).images
+        return pipe(**{**family.latent, **more, "prompt": f"cat {k}"})[0]
 
     wanted, results = [run(k) for k in range(3)], [None] * 3
     threads = [threading.Thread(target=lambda k=k: results.__setitem__(k, run(k))) for k in range(3)]
@@ -136,10 +159,10 @@ def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
         assert torch.equal(results[k], wanted[k]), f"thread {k}"
 
 
-@pytest.mark.parametrize("workflow", list(starts()))
-def test_every_boundary_is_a_checkpoint(pipe, workflow):
-    arguments = {**starts()[workflow], "seed": 5}
-    wanted = pipe(**arguments).images
+@pytest.mark.parametrize("workflow", STARTS)
+def test_every_boundary_is_a_checkpoint(pipe, family, workflow):
+    arguments = {**family.arguments(workflow), "seed": 5}
+    wanted = pipe(**arguments)[0]
     for name in (
         "text_encoding",
         "preloop",
@@ -152,7 +175,7 @@ def test_every_boundary_is_a_checkpoint(pipe, workflow):
         saved = Checkpoint(save=True)
         pipe(**arguments, checkpoints={name: saved})
         again = Checkpoint(load=True, data=saved.data, components=saved.components)
-        assert torch.equal(pipe(**arguments, checkpoints={name: again}).images, wanted), name
+        assert torch.equal(pipe(**arguments, checkpoints={name: again})[0], wanted), name
     stopped = Checkpoint(save=True, stop=True)
     assert pipe(**arguments, checkpoints={"preloop": stopped}).stopped_at == "preloop"
     partial = {name: value for name, value in stopped.data.items() if name != "timesteps"}
@@ -160,7 +183,7 @@ def test_every_boundary_is_a_checkpoint(pipe, workflow):
         pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
 
 
-def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
+def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe, family):
     seen = []
 
     def callback(pipe, step, timestep, values):
@@ -171,9 +194,9 @@ def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe):
             thread.join()
 
     with pytest.raises(InterruptedRun):
-        pipe(**{**SMALL, "num_inference_steps": 20}, callback_on_step_end=callback)
+        pipe(**{**family.small, "num_inference_steps": 20}, callback_on_step_end=callback)
     assert seen == [0, 1]
-    assert len(pipe(**SMALL).images) == 1
+    assert len(pipe(**family.small)[0]) == 1
 
 
 def test_a_saved_pipeline_is_the_same_pipeline(pipe, family, tmp_path):
@@ -182,24 +205,24 @@ def test_a_saved_pipeline_is_the_same_pipeline(pipe, family, tmp_path):
     named = json.loads((tmp_path / "model_index.json").read_text())[family.denoiser]
     kind = type(getattr(pipe, family.denoiser))
     assert named == ["diffusers" if kind.__module__.startswith("lockstep.") else kind.__module__, kind.__name__]
-    assert torch.equal(again(**LATENT, seed=1).images, pipe(**LATENT, seed=1).images)
+    assert torch.equal(again(**family.latent, seed=1)[0], pipe(**family.latent, seed=1)[0])
 
 
 @pytest.mark.parametrize(
     "guider", ["AdaptiveProjectedGuidance", "ClassifierFreeZeroStarGuidance", "TangentialClassifierFreeGuidance"]
 )
-def test_other_guiders_take_the_place_of_the_first(pipe, guider):
-    plain = pipe(**LATENT, seed=1).images
+def test_other_guiders_take_the_place_of_the_first(pipe, family, guider):
+    plain = pipe(**family.latent, seed=1)[0]
     pipe.guider = getattr(library, guider)()
-    assert not torch.allclose(pipe(**LATENT, seed=1).images, plain)
+    assert not torch.allclose(pipe(**family.latent, seed=1)[0], plain)
 
 
 def test_guidance_in_one_batch_or_one_by_one(pipe, family):
-    guided = {**LATENT, **family.guided, "seed": 1}
+    guided = {**family.latent, **family.guided, "seed": 1}
     together = pipe(**guided)
     assert together.state.negative_prompt_embeds is not None
-    assert_close(pipe(**guided, batch_guidance=False).images, together.images, 1e-5)
-    off = pipe(**LATENT, seed=1, guidance_scale=1.0)
+    assert_close(pipe(**guided, batch_guidance=False)[0], together[0], 1e-5)
+    off = pipe(**family.latent, seed=1, guidance_scale=1.0)
     assert off.state.negative_prompt_embeds is None
 
 
@@ -209,15 +232,19 @@ def test_guidance_in_one_batch_or_one_by_one(pipe, family):
         ({"promt": "x"}, UnknownNameError, ["did you mean 'prompt'"]),
         ({}, InputError, ["prompt"]),
         ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
-        ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "image"]),
+        ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "START"]),
         ({"prompt": ["x", "y"], "negative_prompt": ["z"]}, InputError, ["2", "1"]),
-        ({"prompt": "x", "image": picture(), "strength": 0.0}, InputError, ["strength", "no step"]),
+        ({"prompt": "x", "START": 1, "strength": 0.0}, InputError, ["strength", "no step"]),
         ({"prompt": "x", "latents": torch.zeros(1, 4, 3, 3)}, InputError, ["LATENTS", "[1, 4, 3, 3]"]),
-        ({"prompt": "x", "image": [picture()] * 2}, InputError, ["'image' has 2", "1 samples"]),
+        ({"prompt": "x", "START": 2}, InputError, ["'START' has 2", "1 samples"]),
     ],
 )
 def test_mistakes_are_named_before_any_model_runs(pipe, family, arguments, error, words):
-    words = [word.replace("LATENTS", family.latents) for word in words]
+    words = [word.replace("LATENTS", family.latents).replace("START", family.begins) for word in words]
+    if "START" in arguments:
+        count = arguments["START"]
+        begun = {family.begins: family.start if count == 1 else [family.start] * count}
+        arguments = {name: value for name, value in arguments.items() if name != "START"} | begun
     for name in pipe.model_names:
         getattr(pipe, name).register_forward_pre_hook(lambda *_: pytest.fail("a model ran"))
     with pytest.raises(error) as caught:
@@ -229,21 +256,21 @@ def test_a_planted_nan_is_found_at_its_block_and_step(pipe, family):
     with torch.no_grad():
         getattr(pipe, family.denoiser).get_submodule(family.layer).weight[0, 0] = float("nan")
     with pytest.raises(NonFiniteError) as caught:
-        pipe(**SMALL)
+        pipe(**family.small)
     assert "predict" in str(caught.value)
     assert "step 0" in str(caught.value)
     assert f"{family.denoiser}.{family.layer}.weight" in str(caught.value)
 
 
-def test_latents_load_no_autoencoder_and_ready_embeddings_no_text_encoder(pipe, home):
+def test_latents_load_no_autoencoder_and_ready_embeddings_no_text_encoder(pipe, family, home):
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
-    assert torch.equal(lazy(**LATENT, seed=1).images, pipe(**LATENT, seed=1).images)
+    assert torch.equal(lazy(**family.latent, seed=1)[0], pipe(**family.latent, seed=1)[0])
     assert lazy.components["vae"] is None
     embeds = [param.name for param in pipe.inputs if param.name.endswith("prompt_embeds")]
     ready = pipe("a cat", output=embeds)
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
-    made = lazy(**ready, **{name: value for name, value in LATENT.items() if name != "prompt"}, seed=1).images
-    assert torch.equal(made, pipe(**LATENT, seed=1).images)
+    made = lazy(**ready, **{name: value for name, value in family.latent.items() if name != "prompt"}, seed=1)[0]
+    assert torch.equal(made, pipe(**family.latent, seed=1)[0])
     assert lazy.components["text_encoder"] is None
 
 
@@ -258,50 +285,63 @@ def lora_file(pipe, family, path):
 
 
 def test_a_lora_is_added_and_taken_away(pipe, family, tmp_path):
-    plain = pipe(**LATENT, seed=1).images
+    plain = pipe(**family.latent, seed=1)[0]
     layer = getattr(pipe, family.denoiser).get_submodule(family.layer)
     before = layer.weight.detach().clone()
     addition = lora_file(pipe, family, tmp_path / "style.safetensors")
     pipe.load_lora_weights(tmp_path / "style.safetensors", strength=0.5)
     assert_close(layer.weight, before + 0.5 * addition, 1e-6)
-    assert not torch.equal(pipe(**LATENT, seed=1).images, plain)
+    assert not torch.equal(pipe(**family.latent, seed=1)[0], plain)
     pipe.unload_lora_weights()
-    assert torch.equal(pipe(**LATENT, seed=1).images, plain)
+    assert torch.equal(pipe(**family.latent, seed=1)[0], plain)
+
+
+def save_start(family, folder):
+    """What a run begins with, as a file."""
+    if family.begins == "image":
+        picture().save(folder / "start.png")
+        return folder / "start.png"
+    with library.media.writer(folder / "start", fps=8) as video:
+        for frame in family.start:
+            video.add(frame)
+    return folder / "start"
 
 
 def test_the_command_line_makes_replays_and_describes_it(pipe, family, home, lockstep, tmp_path):
     lora_file(pipe, family, tmp_path / "style.safetensors")
-    picture().save(tmp_path / "start.png")
+    begun = save_start(family, tmp_path)
     quick = ["-m", home, "--num-inference-steps", "2", "--seed", "3"]
+    size = ["--height", "16", "--width", "16"] if family.length else []
+    length = [word for name, value in family.length.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     for more in (
-        [],
-        ["--lora", f"{tmp_path / 'style.safetensors'}:0.5"],
-        ["--image", tmp_path / "start.png", "--strength", "0.8"],
+        length,
+        [*length, "--lora", f"{tmp_path / 'style.safetensors'}:0.5"],
+        [f"--{family.begins}", begun, "--strength", "0.8"],
     ):
-        code, _, err = lockstep("generate", "a cat", *quick, "-o", "cat.png", *more)
+        code, _, err = lockstep("generate", "a cat", *quick, *size, "-o", family.file, "--overwrite", *more)
         assert code == 0, err
-        code, out, err = lockstep("replay", "cat.png")
+        code, out, err = lockstep("replay", family.file)
         assert code == 0, err
         assert "identical" in out
     code, out, _ = lockstep("schema", home, "--json")
     schema = json.loads(out)
     assert code == 0
     assert schema["pipeline"] == family.kind.__name__
-    assert schema["workflows"]["image2image"] == ["image"]
+    assert schema["workflows"][family.workflows[1]] == [family.begins]
     assert family.denoiser in schema["components"]
     assert not {"denoiser", "autoencoder"} & set(schema["components"])
     code, out, _ = lockstep("blocks", home)
     assert code == 0
-    predict = next(line for line in out.splitlines() if "-> noise_pred" in line)
-    assert predict.endswith(f"with {family.denoiser}, guider") or "controlnet" in predict
+    predict = [line for line in out.splitlines() if "-> noise_pred" in line]
+    assert any(line.endswith(f"with {family.denoiser}, guider") or "controlnet" in line for line in predict)
 
 
-def test_previews_and_events(pipe):
-    events = list(pipe.stream(**SMALL, seed=1, preview=True))
+def test_previews_and_events(pipe, family):
+    events = list(pipe.stream(**family.small, seed=1, preview=True))
     assert [event.index for event in events if event.kind == "step"] == [0, 1, 2, 3]
     assert len([event for event in events if event.kind == "preview"]) == 4
     assert events[-1].kind == "output"
-    assert len(events[-1].value.images) == 1
+    assert len(events[-1].value[0]) == 1
 
 
 def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeypatch):

@@ -260,18 +260,16 @@ def test_health_and_metrics(live):
     assert 'lockstep_jobs{state="done"}' in text
 
 
-def test_killed_or_hung_each_process_is_replaced_and_every_job_ends_once(tmp_path):
-    """kill -9 and a stop of the worker, kill -9 of the server; a slow machine only makes further attempts of it."""
-    options = ("--stall-seconds", "5", "--attempts", "50")
+def test_each_process_that_is_killed_is_replaced_and_every_job_ends_once(tmp_path):
+    """kill -9 of the worker, then of the server."""
+    options = ("--attempts", "50")
     with serving(tmp_path, *options) as server:
-        done, ended = server.made(seed=2), []
-        for number in (signal.SIGKILL, signal.SIGSTOP):
-            job = server.make(inputs={"num_inference_steps": 60})
-            server.wait(job, until=("running",))
-            os.kill(server.worker(), number)
-            ended.append(server.wait(job))
-            assert ended[-1]["state"] == "done"
-            assert ended[-1]["attempt"] >= 2
+        done = server.made(seed=2)
+        job = server.make(inputs={"num_inference_steps": 60})
+        server.wait(job, until=("running",))
+        os.kill(server.worker(), signal.SIGKILL)
+        ended = server.wait(job)
+        assert (ended["state"], ended["attempt"]) == ("done", 2)
         left = [server.make(inputs={"num_inference_steps": steps}) for steps in (60, 4, 4)]
         server.wait(left[0], until=("running",))
         worker = server.worker()
@@ -284,7 +282,7 @@ def test_killed_or_hung_each_process_is_replaced_and_every_job_ends_once(tmp_pat
     with serving(tmp_path, *options) as server:
         assert [server.wait(job)["state"] for job in left] == ["done"] * 3
         assert server.http.get(f"/api/jobs/{done['id']}").json()["outputs"] == done["outputs"]
-    for job in (*ended, *left):
+    for job in (ended, *left):
         kinds = [event.kind for event in events_of(tmp_path, job["id"])]
         assert (kinds[0], kinds[-1], kinds.count("done")) == ("queued", "done", 1)
 

@@ -172,3 +172,15 @@ def test_a_worker_for_each_device(tmp_path):
                if line.startswith("lockstep_batches_total{")]  # fmt: skip
         assert len(ran) == 2
         assert all(ran), "each has done something"
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_replaced(tmp_path):
+    with serving(tmp_path, "--stall-seconds", "40", "--attempts", "50") as server:
+        server.made(seed=2)
+        job = server.make(inputs={"num_inference_steps": 100})
+        server.wait(job, until=("running",))
+        os.kill(server.worker(), signal.SIGSTOP)
+        ended = server.wait(job, seconds=300)
+        assert ended["state"] == "done"
+        assert ended["attempt"] >= 2

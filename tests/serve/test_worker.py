@@ -104,9 +104,10 @@ def test_edits_keep_shape_and_type():
 
 
 SETTINGS = [
-    {}, {"height": 96, "width": 160}, {"guidance_scale": 6.0}, {"scheduler": "euler_a"}, {"scheduler": "dpm++_2m_karras"},
-    {"scheduler": "unipc"}, {"scheduler": "lcm"}, {"guider": "AdaptiveProjectedGuidance"}, {"guider": "PerturbedAttentionGuidance"},
-]  # fmt: skip
+    *({}, {"height": 96, "width": 160}, {"guidance_scale": 6.0}),
+    *({"scheduler": name} for name in ("euler_a", "dpm++_2m_karras", "unipc", "lcm")),
+    *({"guider": name} for name in ("AdaptiveProjectedGuidance", "TangentialClassifierFreeGuidance")),
+]
 
 
 @pytest.mark.slow

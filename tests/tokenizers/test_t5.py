@@ -8,23 +8,13 @@ from pathlib import Path
 import pytest
 import transformers
 
-from awkward_texts import awkward_texts, plain_texts
+from awkward_texts import awkward_texts
 from lockstep.errors import FileFormatError, InputError, NotFoundError
 from lockstep.tokenizers import T5Tokenizer
+from tokenizers_of_tests import train_sentencepiece
 
 TEXTS = awkward_texts(10_000)
 FILLED = {"padding": "max_length", "truncation": True, "max_length": 48}
-
-
-def train_sentencepiece(path, **options):
-    """A small unigram model with T5's layout of ids and normal form, learned here."""
-    import sentencepiece
-
-    (path / "texts").write_text("\n".join(plain_texts(3000)))
-    layout = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "normalization_rule_name": "nmt_nfkc"}
-    options = {"vocab_size": 500, "hard_vocab_limit": False, "minloglevel": 2, **layout, **options}
-    sentencepiece.SentencePieceTrainer.train(input=str(path / "texts"), model_prefix=str(path / "spiece"), **options)
-    return sentencepiece.SentencePieceProcessor(model_file=str(path / "spiece.model"))
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ published.py  `PublishedAttention`: what processors that were written for other 
 from .backends import AttentionBackend, available_backends, backend_names, get_backend, register_backend
 from .dispatch import attention_backend, attention_replaced_by, dispatch_attention_fn
 from .kernels import AttentionCall
-from .module import AttentionModuleMixin, AttnProcessorMixin, FusedLinear, set_backend_on
+from .module import AttentionModuleMixin, FusedLinear, ProcessorMixin, set_backend_on
 from .published import PublishedAttention
 
 __all__ = [
     "AttentionBackend",
     "AttentionCall",
     "AttentionModuleMixin",
-    "AttnProcessorMixin",
     "FusedLinear",
+    "ProcessorMixin",
     "PublishedAttention",
     "attention_backend",
     "attention_replaced_by",

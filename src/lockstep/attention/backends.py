@@ -154,25 +154,18 @@ register_backend(
 )
 register_backend(
     AttentionBackend(
-        "native_efficient",
-        kernels.run_torch_kernel(SDPBackend.EFFICIENT_ATTENTION),
-        "torch's memory-efficient CUDA kernel",
-        device_types=CUDA,
-        takes_gqa=False,
+        "native_efficient", kernels.run_torch_kernel(SDPBackend.EFFICIENT_ATTENTION),
+        "torch's memory-efficient CUDA kernel", device_types=CUDA, takes_gqa=False,
     ),
     aliases=("_native_efficient",),
-)
+)  # fmt: skip
 register_backend(
     AttentionBackend(
-        "native_cudnn",
-        kernels.run_torch_kernel(SDPBackend.CUDNN_ATTENTION),
-        "cuDNN's kernel by torch",
-        device_types=CUDA,
-        dtypes=HALF,
-        max_head_dim=128,
+        "native_cudnn", kernels.run_torch_kernel(SDPBackend.CUDNN_ATTENTION), "cuDNN's kernel by torch",
+        device_types=CUDA, dtypes=HALF, max_head_dim=128,
     ),
     aliases=("_native_cudnn",),
-)
+)  # fmt: skip
 register_backend(
     AttentionBackend("chunked", kernels.run_chunked, "the definition for some rows at a time: bounded memory")
 )

@@ -15,8 +15,8 @@ from ..errors import InputError, UnsupportedError
 from .backends import get_backend
 
 
-class AttnProcessorMixin:
-    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, and how tokens are shared out."""
+class ProcessorMixin:
+    """What a processor hands on to `dispatch_attention_fn`: the backend of its module, how tokens are shared out."""
 
     _attention_backend: str | None = None
     _parallel_config: object | None = None

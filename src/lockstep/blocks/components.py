@@ -32,7 +32,7 @@ class RunComponents:
 
     def __init__(self, pipe: Any, specs: Mapping[str, ComponentSpec], samples: int = 1) -> None:
         self.pipe, self.samples = pipe, samples
-        shared = {name: pipe.components.get(name) for name in specs}
+        shared = {name: pipe.all_components.get(name) for name in specs}
         stateful = [
             name for name, component in shared.items() if component is not None and is_stateful(component, specs[name])
         ]
@@ -40,7 +40,7 @@ class RunComponents:
         self.stateful = tuple(stateful)
 
     def get(self, name: str) -> Any:
-        return self.own[name] if name in self.own else self.pipe.components.get(name)
+        return self.own[name] if name in self.own else self.pipe.all_components.get(name)
 
     def upcast(self, names: Iterable[str]) -> list[str]:
         """Give this run fp32 copies of the named half-precision models; the names of those."""

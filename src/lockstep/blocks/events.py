@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["block_start", "block_end", "step", "preview", "retry", "output"]
+Kind = Literal["block_start", "block_end", "step", "preview", "frames", "retry", "output"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened at `path`; steps have `index`, `total` and `item`, previews and the output `value`."""
+    """One thing that happened at `path`; steps have `index`, `total` and `item`, previews and the output `value`.
+
+    `frames` are those of a video that are ready now, in the form that was asked for.
+    """
 
     kind: Kind
     path: str = ""

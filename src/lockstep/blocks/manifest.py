@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -65,6 +65,13 @@ class Manifest:
     def __getitem__(self, name: str) -> Any:
         return self.weights if name == "weights" else _relative(self.record[name], Path().resolve())
 
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.record, "weights"])
+
+    def keys(self) -> list[str]:
+        """The names of what is recorded."""
+        return list(self)
+
     def __repr__(self) -> str:
         return f"Manifest({self.record['pipeline']}, seed={self.record['seed']})"
 
@@ -72,7 +79,7 @@ class Manifest:
 def describe_run(run: Any) -> dict[str, Any]:
     """What is known before the first block runs."""
     pipe = run.pipe
-    used = {name: pipe.components.get(name) for name in run.plan.components}
+    used = {name: pipe.all_components.get(name) for name in run.plan.components}
     return {
         "lockstep": __version__,
         "torch": torch.__version__,

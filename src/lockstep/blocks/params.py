@@ -16,6 +16,7 @@ from ..errors import ConfigError, InputError, LoadError, UnknownNameError, Wirin
 from .vocabulary import VOCABULARY
 
 LIMITS = ("minimum", "maximum", "multiple_of")
+OF_WEIGHTS = ("dtype", "device", "allow_pickle", "use_safetensors")  # options of loading that weights alone have
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,7 @@ class ConfigSpec:
     name: str
     default: Any = None
     description: str = ""
+    type_hint: Any = None  # where the default does not tell it
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,7 @@ class ComponentSpec:
         """The component without its weights, from the config at the place that the spec names."""
         if not hasattr(self.type_hint, "outline"):
             return self.load(**options)  # a class that cannot be told from its config
-        hub = {key: value for key, value in options.items() if value is not None and key not in ("dtype", "device")}
+        hub = {key: value for key, value in options.items() if value is not None and key not in OF_WEIGHTS}
         hub |= {"revision": self.revision} if self.revision else {}
         config = self.type_hint.load_config(self.pretrained_model_name_or_path, subfolder=self.subfolder, **hub)
         return self.type_hint.outline(config)
@@ -270,7 +272,7 @@ class ComponentSpec:
                 f"Component {self.name!r} cannot be loaded: {describe_type(self.type_hint)} has no from_pretrained."
             )
         is_model = isinstance(self.type_hint, type) and issubclass(self.type_hint, torch.nn.Module)
-        own = () if is_model else ("dtype", "device", "force_download")
+        own = () if is_model else (*OF_WEIGHTS, "force_download")
         options = {key: value for key, value in options.items() if value is not None and key not in own}
         options |= {"revision": self.revision} if self.revision else {}
         options |= {"variant": self.variant} if self.variant and is_model else {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Any
 
 import torch
@@ -106,7 +107,7 @@ class Run:
         yield self._tell(Event("output", value=self.output))
 
     def _collect(self) -> PipelineOutput:
-        models = {name: self.pipe.components.get(name) for name in self.plan.components}
+        models = {name: self.pipe.all_components.get(name) for name in self.plan.components}
         modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
         manifest = Manifest({**self._record, **describe_grid(self)}, modules)
         return PipelineOutput(
@@ -144,7 +145,7 @@ class Run:
         elif block.kind == "loop" and not block.iterates_itself:
             yield from self._loop(block, path, tree, position)
         else:
-            self._leaf(block, path, position)
+            yield from self._leaf(block, path, position)
             yield from self._take_pending()
         self.checkpoints.reach(f"after:{path}", self)
         yield self._tell(Event("block_end", path, type(block).__name__, seconds=time.perf_counter() - started))
@@ -185,15 +186,15 @@ class Run:
             if self.leaves_loops:
                 break
 
-    def _leaf(self, block: Any, path: str, position: Position) -> None:
+    def _leaf(self, block: Any, path: str, position: Position) -> Iterator[Event]:
         before = _Before(self.state, block) if block.upcast_on_nonfinite else None
-        view = self._call(block, path, position)
+        view = yield from self._call(block, path, position)
         finding = self._finding(view, block)
         if finding and before and self.components.upcast(block.names_of(block.upcast_on_nonfinite)):
             note = Event("retry", path, type(block).__name__, value=f"{finding}: again in float32")
             self._pending.append(self._tell(note))
             before.restore(self.state)
-            view = self._call(block, path, position)
+            view = yield from self._call(block, path, position)
             finding = self._finding(view, block)
         if finding:
             models = {name: self.components.get(name) for name in block.loaded_names}
@@ -206,16 +207,28 @@ class Run:
     def _finding(self, view: BlockView, block: Any) -> guard.Finding | None:
         return guard.find_nonfinite(view._written, block.outputs) if self.pipe.check_finite else None
 
-    def _call(self, block: Any, path: str, position: Position) -> BlockView:
+    def _call(self, block: Any, path: str, position: Position) -> Generator[Event, None, BlockView]:
+        """Run a leaf; one that is a generator hands over what it yields (frames) as it is ready."""
         view = BlockView(self.state, path, block, self.plan.flow.groups)
         components = self.components.seen_by(block, path, self)
         arguments = {name: _position(name, position, path) for name in block.loop_arguments}
-        try:
-            with torch.no_grad(), self.pipe.placed(block.loaded_names, near=lambda: self.plan.used_near(path)):
-                block(components, view, **arguments)
-        except Exception as problem:
-            problem.add_note(f"In block {path!r} ({type(block).__name__}).")
-            raise
+
+        def computed(work: Callable[[], Any]) -> Any:
+            try:
+                with torch.no_grad(), self.pipe.placed(block.loaded_names, near=lambda: self.plan.used_near(path)):
+                    return work()
+            except Exception as problem:
+                problem.add_note(f"In block {path!r} ({type(block).__name__}).")
+                raise
+
+        made = computed(lambda: block(components, view, **arguments))
+        if isinstance(made, GeneratorType):
+            try:
+                while (ready := computed(lambda: next(made, None))) is not None:
+                    yield self._tell(Event("frames", path, type(block).__name__, value=ready))
+                    self._boundary(path)
+            finally:
+                made.close()  # what is finished is kept by the block
         return view
 
     # ---- steps ----

@@ -18,7 +18,7 @@ from ..files import HubArguments
 from .assembly import Assembly
 from .events import Event
 from .output import PipelineOutput
-from .params import ComponentSpec
+from .params import ComponentSpec, ConfigSpec
 from .run import Run
 from .schema import annotation, option_defaults, option_types
 from .stub_types import Types, as_argument
@@ -47,10 +47,10 @@ class PipelineFace:
         """What stands before the class: the inputs and parts that it takes by name, and the forms of its results."""
         hub = self.hints.named(HubArguments.__module__, HubArguments.__name__)
         return [
+            *(self._outputs() if self._owner_of_outputs() is self else ()),
             *self._table("Inputs"),
             *self._table("Parts"),
             *(f"class {self._helper('PartsAndHub')}({self._helper('Parts')}, {hub}, total=False): ...", ""),
-            *(self._outputs() if self._owner_of_outputs() is self else ()),
         ]
 
     def _table(self, table: Table) -> list[str]:
@@ -139,14 +139,14 @@ class PipelineFace:
         configs = self.assembly.root.expected_configs
         return {
             **{spec.name: self.hints.text(_component_type(spec)) for spec in self.assembly.specs.values()},
-            **{config.name: self.hints.text(_config_type(config.default)) for config in configs},
+            **{config.name: self.hints.text(_config_type(config)) for config in configs},
         }
 
     def _parts(self) -> dict[str, str]:
         """Name -> type of the components and config values that a pipeline can be given."""
         parts = {name: f"{self.hints.text(_given_type(spec))} = ..." for name, spec in self.assembly.specs.items()}
         configs = self.assembly.root.expected_configs
-        return parts | {one.name: f"{self.hints.text(_config_type(one.default))} = ..." for one in configs}
+        return parts | {one.name: f"{self.hints.text(_config_type(one))} = ..." for one in configs}
 
     def _calls(self) -> list[str]:
         """One overload for each thing that a call can give."""
@@ -272,5 +272,7 @@ def _given_type(spec: ComponentSpec) -> Any:
     return kind | several | None
 
 
-def _config_type(default: Any) -> Any:
-    return Any if default is None else type(default)
+def _config_type(config: ConfigSpec) -> Any:
+    if config.type_hint is not None:
+        return config.type_hint
+    return Any if config.default is None else type(config.default)

@@ -58,7 +58,10 @@ PICTURES = {
         "The picture that steers the ControlNet (edges, depth, pose …); for several nets a list with one for each.",
         media="picture",
     ),
-    "video": Value(list[Picture] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"),
+    "video": Value(
+        list[Picture] | list[list[Picture]] | torch.Tensor | np.ndarray, "The frames to start from.", media="video"
+    ),
+    "last_image": Value(Pictures, "The picture that the video ends with.", media="picture"),
     "strength": Value(
         float, "How much of the start picture is replaced: 0 keeps it, 1 ignores it.", 0.8, range=FRACTION
     ),
@@ -121,6 +124,11 @@ SAMPLING = {
     "guidance_scale": Value(
         float, "How strongly the prediction follows the prompt; 1 is without guidance.", range={"minimum": 0.0}
     ),
+    "guidance_scale_2": Value(
+        float,
+        "The same for a second denoiser that makes the last steps; the first one's where it is left out.",
+        range={"minimum": 0.0},
+    ),
     "true_cfg_scale": Value(
         float,
         "Scale of guidance by a negative prompt, beside the one that the model was taught; 1 is without it.",
@@ -179,6 +187,9 @@ LATENTS = {
     "img_ids": Value(torch.Tensor, "The place of each token of the picture: index, row, column."),
     "image_latents": Value(torch.Tensor, "The start picture, encoded.", required=True),
     "video_latents": Value(torch.Tensor, "The start video, encoded."),
+    "condition": Value(torch.Tensor, "What is given of the video, encoded, as the denoiser reads it beside the noise."),
+    "first_frame_mask": Value(torch.Tensor, "Zero where the first frame of the video is given."),
+    "boundary_timestep": Value(float, "The timestep below which the second denoiser takes over."),
     "mask": Value(torch.Tensor, "The mask at the size of the latents."),
     "masked_image": Value(torch.Tensor, "The start picture with the masked part blanked."),
     "masked_image_latents": Value(torch.Tensor, "The start picture with the masked part blanked, encoded."),

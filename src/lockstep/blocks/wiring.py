@@ -229,6 +229,9 @@ def _merged(ends: list[dict[str, Made]]) -> dict[str, Made]:
     merged = {}
     for name in names:
         found = [end[name] for end in ends if name in end]
+        if len(found) == len(ends) and all(one is found[0] for one in found):
+            merged[name] = found[0]  # no branch has made it anew
+            continue
         producers = tuple(dict.fromkeys(pair for one in found for pair in one.producers))
         for other in producers[1:]:
             check_types_agree(name, producers[0], other)

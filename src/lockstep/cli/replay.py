@@ -170,7 +170,7 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow
     load_words(pipe, manifest.get("embeddings", []), places, allow_pickle)
     switch_on(pipe, manifest, places, allow_pickle)
     for name, entry in manifest["components"].items():
-        if "values" in entry and name in pipe.components:  # a scheduler or guider, perhaps not the model's own
+        if "values" in entry and name in pipe.all_components:  # a scheduler or guider, perhaps not the model's own
             setattr(pipe, name, public_class(entry["class"], f"component {name!r}").from_config(entry["values"]))
     return pipe(**inputs, seed=manifest["seed"], workflow=manifest["workflow"])
 

@@ -32,6 +32,7 @@ ENDINGS: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = tuple(
         (r"\.lora_(?P<part>down|up|mid)\.weight", {}),
         (r"\.lora(?:_linear_layer)?\.(?P<part>down|up)\.weight", {}),
         (r"(?<=_lora)\.(?P<part>down|up)\.weight", {}),  # `to_q_lora`: the layer's own name ends so
+        (r"(?<=_lora[12])\.(?P<part>down|up)\.weight", {}),  # `qkv_lora1`, of the picture, and `qkv_lora2`, of the text
         (r":(?P<part>down|up)", {}),
         (r"\.(?P<part>hada_w[12]_[ab]|hada_t[12])", {}),
         (r"\.(?P<part>lokr_w[12](?:_[ab])?|lokr_t2)", {}),
@@ -69,6 +70,7 @@ DIALECTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("LyCORIS in kohya's names", r"lora_.+\.(hada_|lokr_|diff|w_norm|b_norm|on_input|oft_|dora_scale).*"),
         ("OneTrainer", r"lora_transformer_.+|bundle_emb\..+"),
         ("kohya", r"lora_(unet|te\d?)_.+\.(lora_(down|up|mid)\.weight|alpha)"),
+        ("XLabs", r".*_blocks\.\d+\.processor\.(qkv|proj)_lora[12]?\.(down|up)\.weight"),
         ("diffusers before peft", r".+(_lora|\.lora(_linear_layer)?)\.(down|up)\.weight"),
         ("ComfyUI", r"(model\.)?diffusion_model\..+|text_encoders\..+"),
         ("peft", r"base_model\.model\..+|.+\.lora_[AB]\.\w+\.weight"),
@@ -86,7 +88,11 @@ ORIGINAL_ROWS: dict[str, Any] = {
     "FluxTransformer2DModel": flux_rows,
     "SD3Transformer2DModel": sd3_rows,
 }
-OLDER = (  # names from the time when attention processors held the LoRA
+OLDER = (  # names from the time when attention processors held the LoRA; the first four are XLabs's for FLUX
+    (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora1$", r"double_blocks.\1.img_attn.\2"),
+    (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora2$", r"double_blocks.\1.txt_attn.\2"),
+    (r"single_blocks\.(\d+)\.processor\.qkv_lora$", r"single_transformer_blocks.\1.attn.to_qkv"),
+    (r"single_blocks\.(\d+)\.processor\.proj_lora$", r"single_blocks.\1.linear2"),
     (r"\.self_attn\.to_([qkv]|out)_lora$", r".self_attn.\1_proj"),
     (r"\.processor\.(to_\w+)_lora$", r".\1"),
     (r"\.(to_[qkv]|to_out)_lora$", r".\1"),
@@ -266,7 +272,7 @@ def _fused(component: str, model: nn.Module, layers: Iterable[str]) -> Iterator[
                 join = Move(several, (one,), operations.parse("join"))
                 yield from ((part, [Piece(component, one, join, k)]) for k, part in enumerate(several))
             elif set(several) <= there:
-                rows = (str(len(model.get_parameter(f"{part}.weight"))) for part in several)
+                rows = (str(model.get_parameter(f"{part}.weight").shape[0]) for part in several)
                 split = Move((one,), several, operations.parse(f"split {' '.join(rows)}"))
                 yield one, [Piece(component, part, split, 0, k) for k, part in enumerate(several)]
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import struct
 from collections.abc import Callable, Iterable
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,7 +48,9 @@ class MadePicture(Image.Image):
         """The manifest for a file in this folder."""
         return {**self.describe(folder), "pixels": self.pixel_hash}
 
-    def save(self, fp: str | Path | IO[bytes], format: str | None = None, **params: Any) -> None:
+    def save(
+        self, fp: str | bytes | PathLike[str] | PathLike[bytes] | IO[bytes], format: str | None = None, **params: Any
+    ) -> None:
         path = Path(fp) if isinstance(fp, (str, Path)) else None
         name = format or (Image.registered_extensions().get(path.suffix.lower(), "") if path else "")
         embed = EMBED.get(name.upper())

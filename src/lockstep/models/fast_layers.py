@@ -130,7 +130,8 @@ class FastGroupNorm(Fast, nn.GroupNorm):
             if changes is not None:
                 result = result * (1 + changes[0][:, :, None, None]) + changes[1][:, :, None, None]
             return F.silu(result) if silu else result
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
         if changes is not None:
             weight, bias = weight * (1 + changes[0]), bias * (1 + changes[0]) + changes[1]
         return operators.group_norm(input, self.num_groups, weight, bias, self.eps, silu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from ..errors import InputError, UnsupportedError
 from ..notes import say_once
 
+ALLOW_PICKLE = "LOCKSTEP_ALLOW_PICKLE"  # set to 1: allow_pickle=True for scripts that shall not be changed
 # What other libraries have a switch for and what is the same here either way: (its value here, why)
 NO_EFFECT: dict[str, tuple[Any, str]] = {
     "low_cpu_mem_usage": (True, "models are always built without memory"),
@@ -56,7 +58,8 @@ def chosen_files(options: dict[str, Any]) -> tuple[bool, bool]:
     use_safetensors, allow_pickle = options.pop("use_safetensors", None), options.pop("allow_pickle", False)
     if use_safetensors and allow_pickle:
         raise InputError("use_safetensors=True and allow_pickle=True contradict each other. Leave one out.")
-    return use_safetensors is not False, bool(allow_pickle) or use_safetensors is False
+    everywhere = not use_safetensors and os.environ.get(ALLOW_PICKLE) == "1"
+    return use_safetensors is not False, bool(allow_pickle) or everywhere or use_safetensors is False
 
 
 def chosen_device(device: torch.device | str | int | None, device_map: Any) -> torch.device | str | int | None:

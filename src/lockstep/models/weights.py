@@ -93,8 +93,8 @@ def open_folder(
     advice = _other_variants(there, weights_name)
     if not pickles and any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in there):
         advice = (
-            "Only safetensors are read unless you say otherwise: allow_pickle=True reads the tensors of a .bin and "
-            "runs nothing that is in it."
+            "Only safetensors are read unless you say otherwise: allow_pickle=True (or LOCKSTEP_ALLOW_PICKLE=1) "
+            "reads the tensors of a .bin and runs nothing that is in it."
         )
     raise NotFoundError(f"No {wanted} in {folder}. There: {files.listing(folder)}. {advice}".rstrip())
 

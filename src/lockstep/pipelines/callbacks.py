@@ -91,7 +91,8 @@ class CurrentRun(threading.local):
         run, guider = self.run, self.run.components.own.get("guider")
         timesteps = run.state.get("timesteps")
         told = {name: run.state.get(name) for name in run.plan.inputs}
-        scale = getattr(guider, "guidance_scale", None)
+        taught = "true_cfg_scale" in told  # a model that was taught a scale of its own is told that one
+        scale = told.get("guidance_scale") if taught else getattr(guider, "guidance_scale", None)
         return {
             **told,
             "guidance_scale": scale,

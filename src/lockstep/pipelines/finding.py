@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..blocks import index as index_files
 from ..blocks.params import public_class
 from ..errors import UnsupportedError, did_you_mean
+from .published.table import MODULAR
 
 if TYPE_CHECKING:
     from .pipeline import DiffusionPipeline
@@ -20,6 +21,7 @@ def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
     import lockstep
 
     pipelines, name = [known for known in lockstep.__all__ if known.endswith("Pipeline")], found.class_name or ""
+    name = MODULAR.get(name, name)
     if name in pipelines:
         own: type[DiffusionPipeline] = public_class(name, "a pipeline")
         return own

@@ -36,7 +36,7 @@ SPREAD = ("balanced", "auto", "balanced_low_0", "sequential")
 
 
 def understood(options: dict[str, Any]) -> dict[str, Any]:
-    """Take out the arguments that are no components; the device that they ask for."""
+    """Take out the arguments that are no components; what they say of the device, and of the files to read."""
     for name in [name for name in REFUSED if name in options]:
         if options.pop(name) not in (None, False):
             raise UnsupportedError(f"from_pretrained({name}=…) cannot be had: {REFUSED[name]}.")
@@ -45,8 +45,9 @@ def understood(options: dict[str, Any]) -> dict[str, Any]:
         for name in [name for name in PASSED_OVER if name in options]:
             if options.pop(name) is not None and name != "low_cpu_mem_usage":
                 say_once(f"from_pretrained({name}=…) changes nothing: {PASSED_OVER[name]}.")
+    said = {name: options[name] for name in ("allow_pickle", "use_safetensors") if options.get(name) is not None}
     check_always(options)
-    return {} if device is None else {"device": device}
+    return said if device is None else {**said, "device": device}
 
 
 def device_of(device_map: Any) -> str | None:

@@ -7,10 +7,10 @@ by hand (`blocks.init_pipeline()`) is the same thing as one loaded by its publis
 from __future__ import annotations
 
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Self, Unpack, cast
 
 import torch
@@ -38,14 +38,15 @@ from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
 from .finding import pipeline_class
 from .image_prompts import ImagePromptMixin
+from .inventory import InventoryMixin
 from .loading import dtype_for, understood
 from .offload import Offload
-from .placement import PlacementMixin
 from .single_file import open_index, take_file_options
 from .speed import SpeedMixin
 from .switches import SwitchesMixin
 from .words import Words, WordsMixin
 
+logger = logging.getLogger(__name__)
 # components that the field's constructors take: None for one that a pipeline does not have is nothing
 NEVER_HAD = (
     *["safety_checker", "feature_extractor", "image_encoder", "add_watermarker", "watermarker"],
@@ -71,11 +72,12 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin, SpeedMixin, SwitchesMixin):
+class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
+    _optional_components: ClassVar[list[str]] = []  # those that scripts may set to None
 
     __call__ = _DerivedCall()
 
@@ -84,10 +86,12 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
     ) -> None:
         self._components: dict[str, Any] = {}
         self._unloaded: dict[str, ComponentSpec] = {}  # where components come from that no run has needed yet
+        self._located: dict[str, ComponentSpec] = {}  # where those came from that were loaded
         self._outlines: dict[str, Any] = {}  # of components that are not loaded
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
+        self._modular_index = False  # whether it was loaded by a modular index: then it is saved with one
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._elsewhere: dict[str, saving.Stored] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
@@ -190,11 +194,6 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
     # ---- components ----
 
     @property
-    def components(self) -> Mapping[str, Any]:
-        """The components by name; those that are missing are None."""
-        return MappingProxyType(self._components)
-
-    @property
     def config(self) -> FrozenDict:
         """The values that belong to the pipeline rather than to a call."""
         return FrozenDict(self._config)
@@ -226,6 +225,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
             raise InputError(f"Component {name!r} wants {wanted}, got {foreign.shown(plain, wanted)}.")
         with self._lock:
             self._unloaded.pop(name, None)
+            self._located.pop(name, None)
             self._outlines.pop(name, None)
             self._from_index.discard(name)
             self._elsewhere.pop(name, None)
@@ -252,6 +252,8 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
             self._config[name] = value
         elif name in callbacks.SETTABLE:
             self._current.set(name, value)
+        elif value is None and name in NEVER_HAD:
+            pass  # one that this pipeline does not have is none already
         elif "_assembly" in self.__dict__ and not hasattr(self, name) and close_to(name, self._specs):
             raise UnknownNameError("component", name, self._specs)
         else:
@@ -263,8 +265,11 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
             if spec is not None:
                 options = {**self._load_options, "dtype": dtype_for(name, self._load_options.get("dtype"))}
                 loaded = spec.load(**options)
+                where = spec.pretrained_model_name_or_path
+                logger.info("Loaded %s as %s from %s.", name, type(loaded).__name__, where)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
                 self._from_index.add(name)
+                self._located[name] = spec
                 self._speed_up(self._components[name])
             return self._components[name]
 
@@ -280,6 +285,8 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
         wanted = dtype if dtype is not None else torch_dtype
         self._load_options |= {} if wanted is None else {"dtype": wanted}
         names = [names] if isinstance(names, str) else names
+        if names is not None and workflow is not None:
+            raise InputError("load_components wants 'names' or 'workflow', not both: a workflow names its components.")
         if workflow is not None:
             names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
         for name in list(self._unloaded) if names is None else names:
@@ -338,13 +345,13 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
         file_options = take_file_options(name_or_path, parts_and_hub)
         told = understood(parts_and_hub)
-        device = told.get("device") if device is None else device
+        device = told.pop("device", None) if device is None else device
         found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
         if blocks is None and owner.default_tree() is None:
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
-        pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, "device": device, **hub}
+        pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, **told, "device": device, **hub}
         pipe.variant, pipe.file_options = variant, file_options
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
@@ -378,6 +385,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, PlacementMixin,
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
+        self._modular_index = found.blocks_name is not None
         self._index_class = found.class_name if found.class_name in self.index_names else type(self).__name__
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():

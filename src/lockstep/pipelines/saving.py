@@ -50,7 +50,8 @@ def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
 
 def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
     """Every component in a folder of its own, and the index."""
-    held = {name: part for name, part in pipe.components.items() if part is not None and name in pipe.component_names}
+    parts, names = pipe.all_components.items(), pipe.component_names
+    held = {name: part for name, part in parts if part is not None and name in names}
     for name, component in held.items():
         of_models = options if isinstance(component, torch.nn.Module) else {}
         getattr(component, "_orig_mod", component).save_pretrained(folder / name, **of_models)
@@ -60,5 +61,6 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     own = {n: part for n, part in held.items() if pipe.component_specs[n].default_creation_method == "from_config"}
     published = {**dict.fromkeys(pipe._absent), **{name: part for name, part in held.items() if name not in own}}
     index.write_classic(folder, pipe._index_class, published, own, settings)
-    if modular or (modular is None and type(pipe).default_tree() is None):
+    by_hand = type(pipe).default_tree() is None
+    if modular or (modular is None and (by_hand or pipe._modular_index)):
         index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings)

@@ -9,7 +9,8 @@ def take_components(made: Any, pipe: Any, changes: dict[str, Any]) -> Any:
     """Give a new pipeline what another one has: models are shared, with the LoRAs that are merged into them."""
     dtype = changes.pop("dtype", None) or changes.pop("torch_dtype", None)
     wanted = made.component_specs
-    held = {name: part for name, part in dict(pipe.components).items() if name in wanted}
+    given = getattr(pipe, "all_components", pipe.components)
+    held = {name: part for name, part in dict(given).items() if name in wanted}
     if hasattr(pipe, "assembly"):  # one of ours: what it has not loaded stays unloaded
         waiting = {name: spec for name, spec in pipe._unloaded.items() if name in wanted}
         left = {name for name, spec in wanted.items() if name in waiting or is_default(pipe, name)}
@@ -27,7 +28,7 @@ def take_components(made: Any, pipe: Any, changes: dict[str, Any]) -> Any:
 
 def is_default(pipe: Any, name: str) -> bool:
     """Whether a component is the one that its pipeline makes itself (a guider with the name's own scale)."""
-    spec, component = pipe.component_specs.get(name), pipe.components.get(name)
+    spec, component = pipe.component_specs.get(name), pipe.all_components.get(name)
     if spec is None or spec.default_creation_method != "from_config":
         return False
     made = spec.create(**pipe.face.settings(spec))

@@ -6,9 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
+from PIL.Image import Image
 
 from .. import files
+from ..images import VaeImageProcessor
 from ..notes import say_once
 
 
@@ -39,6 +42,11 @@ class SwitchesMixin:
         say_once("enable_sequential_cpu_offload moves whole models here, as enable_model_cpu_offload does.")
         where = device if device is not None or gpu_id is None else f"cuda:{gpu_id}"
         return self.enable_model_cpu_offload(where)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def numpy_to_pil(images: np.ndarray) -> list[Image]:
+        """Arrays from 0 to 1 as pictures."""
+        return VaeImageProcessor.numpy_to_pil(images)
 
     def maybe_free_model_hooks(self) -> None:
         """Nothing: offloading needs no hooks."""

@@ -172,6 +172,7 @@ class WordsMixin:
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         local_files_only: bool = False,
+        force_download: bool = False,
         hf_token: str | bool | None = None,
     ) -> None:
         """Teach the tokenizer and the text encoder words of a file, a folder, a hub id, a dict or a tensor.
@@ -188,10 +189,9 @@ class WordsMixin:
         tokens = tokens * len(sources) if tokens == [None] else tokens
         if len(tokens) != len(sources):
             raise InputError(f"Wanted a token for each of {len(sources)} embeddings, got {len(tokens)}.")
-        hub: HubArguments = {
-            "revision": revision, "cache_dir": cache_dir, "local_files_only": local_files_only, "token": hf_token,
-        }  # fmt: skip
         known = self._vocabularies(tokenizer, text_encoder)
+        hub: HubArguments = {"revision": revision, "cache_dir": cache_dir, "force_download": force_download}
+        hub |= {"local_files_only": local_files_only, "token": hf_token}
         for source, called in zip(sources, tokens, strict=True):
             found = source if isinstance(source, (Mapping, Tensor)) else find_words(source, weight_name, **hub)
             self._words.add(read_words(found, called, allow_pickle), known)

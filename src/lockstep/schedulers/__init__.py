@@ -28,6 +28,7 @@ from .euler import EulerAncestralDiscreteScheduler, EulerDiscreteScheduler
 from .exchange import exchanged
 from .flow import FlowMatchEulerDiscreteScheduler, FlowMatchHeunDiscreteScheduler
 from .flow_lcm import FlowMatchLCMScheduler
+from .helios import HeliosDMDScheduler, HeliosScheduler
 from .heun import HeunDiscreteScheduler
 from .ipndm import IPNDMScheduler
 from .kdpm2 import KDPM2AncestralDiscreteScheduler, KDPM2DiscreteScheduler
@@ -58,6 +59,8 @@ __all__ = [
     "FlowMatchEulerDiscreteScheduler",
     "FlowMatchHeunDiscreteScheduler",
     "FlowMatchLCMScheduler",
+    "HeliosDMDScheduler",
+    "HeliosScheduler",
     "HeunDiscreteScheduler",
     "IPNDMScheduler",
     "KDPM2AncestralDiscreteScheduler",

@@ -21,14 +21,17 @@ class DEISMultistepScheduler(LogSNRScheduler):
 
     @register_to_config
     def __init__(
-        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
-        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, solver_order: int = 2,
-        prediction_type: str = "epsilon", thresholding: bool = False, dynamic_thresholding_ratio: float = 0.995,
-        sample_max_value: float = 1.0, algorithm_type: str = "deis", solver_type: str = "logrho",
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001,
+        beta_end: float = 0.02, beta_schedule: str = "linear",
+        trained_betas: TrainedBetas = None, solver_order: int = 2,
+        prediction_type: str = "epsilon", thresholding: bool = False,
+        dynamic_thresholding_ratio: float = 0.995, sample_max_value: float = 1.0,
+        algorithm_type: str = "deis", solver_type: str = "logrho",
         lower_order_final: bool = True, use_karras_sigmas: bool | None = False,
         use_exponential_sigmas: bool | None = False, use_beta_sigmas: bool | None = False,
-        use_flow_sigmas: bool | None = False, flow_shift: float = 1.0, timestep_spacing: str = "linspace",
-        steps_offset: int = 0, use_dynamic_shifting: bool = False,
+        use_flow_sigmas: bool | None = False, flow_shift: float = 1.0,
+        timestep_spacing: str = "linspace", steps_offset: int = 0,
+        use_dynamic_shifting: bool = False,
         time_shift_type: Literal["exponential"] = "exponential",
     ) -> None:  # fmt: skip
         self._rename_option("algorithm_type", ("deis",), ("dpmsolver", "dpmsolver++"), "deis")

@@ -64,8 +64,8 @@ class DPMSolverSDEScheduler(SigmaSpaceScheduler):
         return self.waiting is None
 
     @lays_grid
-    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
-        grid, sigma_grid = self._sigma_grid(num_inference_steps)
+    def set_timesteps(self, num_inference_steps: int | None = None, num_train_timesteps: int | None = None) -> Grid:
+        grid, sigma_grid = self._sigma_grid(num_inference_steps, num_train_timesteps=num_train_timesteps)
         logarithms = -np.log(sigma_grid)
         middle = np.exp(-(logarithms[:-1] + np.diff(logarithms) * 0.5))
         middle_grid = sigmas_to_timesteps(middle, np.log(training_sigmas(self.alphas_cumprod)))

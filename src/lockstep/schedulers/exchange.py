@@ -30,6 +30,8 @@ def exchanged(own: SchedulerMixin, kind: type[SchedulerMixin], **settings: Any) 
         config = FrozenDict({name: value for name, value in config.items() if name not in ("shift", "flow_shift")})
         switched = {**AS_FLOW, "flow_shift": shift} if _can_flow(kind) else {"shift": shift}
         settings = {**{name: value for name, value in switched.items() if name in config_defaults(kind)}, **settings}
+    if not _serves(kind, own.trained_for):
+        raise _refusal(own, kind, kind.training)
     made = kind.from_config(config, **settings)
     require_same_training(own, made)
     return made
@@ -52,12 +54,16 @@ def _for_flow(kind: type[SchedulerMixin], settings: Mapping[str, Any]) -> type[S
 def require_same_training(own: SchedulerMixin, other: SchedulerMixin) -> None:
     """Refuse a scheduler that is for models trained in another way."""
     if other.trained_for != own.trained_for:
-        fitting = ", ".join(sorted(kind.__name__ for kind in _classes() if _serves(kind, own.trained_for)))
-        raise UnsupportedError(
-            f"This model wants a scheduler for {own.trained_for}, as its {type(own).__name__} is, got "
-            f"{type(other).__name__}, which is for {other.trained_for}. Choose one of: {fitting}. They are made with "
-            "exchanged(pipe.scheduler, …) from lockstep.schedulers; from_pretrained(…, scheduler=…) takes any."
-        )
+        raise _refusal(own, type(other), other.trained_for)
+
+
+def _refusal(own: SchedulerMixin, kind: type[SchedulerMixin], training: str) -> UnsupportedError:
+    fitting = ", ".join(sorted(one.__name__ for one in _classes() if _serves(one, own.trained_for)))
+    return UnsupportedError(
+        f"This model wants a scheduler for {own.trained_for}, as its {type(own).__name__} is, got {kind.__name__}, "
+        f"which is for {training}. Choose one of: {fitting}. They are made with exchanged(pipe.scheduler, …) from "
+        "lockstep.schedulers; from_pretrained(…, scheduler=…) takes any."
+    )
 
 
 def _classes() -> list[type[SchedulerMixin]]:

@@ -82,8 +82,13 @@ class HeunDiscreteScheduler(TwoStageScheduler):
         self.set_timesteps(num_train_timesteps)
 
     @lays_grid
-    def set_timesteps(self, num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None) -> Grid:
-        grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps)
+    def set_timesteps(
+        self,
+        num_inference_steps: int | None = None,
+        num_train_timesteps: int | None = None,
+        timesteps: Sequence[float] | None = None,
+    ) -> Grid:
+        grid, sigma_grid = self._sigma_grid(num_inference_steps, timesteps, num_train_timesteps)
         single = with_final(sigma_grid)
         sigmas = torch.cat([single[:1], single[1:-1].repeat_interleave(2), single[-1:]])
         return Grid(np.concatenate([grid[:1], grid[1:].repeat(2)]).astype(np.float32), sigmas, len(grid))

@@ -33,8 +33,8 @@ class MidpointScheduler(TwoStageScheduler):
         self.set_timesteps(num_train_timesteps)
 
     @lays_grid
-    def set_timesteps(self, num_inference_steps: int | None = None) -> Grid:
-        grid, sigma_grid = self._sigma_grid(num_inference_steps)
+    def set_timesteps(self, num_inference_steps: int | None = None, num_train_timesteps: int | None = None) -> Grid:
+        grid, sigma_grid = self._sigma_grid(num_inference_steps, num_train_timesteps=num_train_timesteps)
         if self.respacing == "karras":
             grid = grid.round()
         single = with_final(sigma_grid)

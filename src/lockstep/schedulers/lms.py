@@ -30,10 +30,12 @@ class LMSDiscreteScheduler(SigmaSpaceScheduler):
 
     @register_to_config
     def __init__(
-        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001, beta_end: float = 0.02,
-        beta_schedule: str = "linear", trained_betas: TrainedBetas = None, use_karras_sigmas: bool = False,
-        use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False, prediction_type: str = "epsilon",
-        timestep_spacing: str = "linspace", steps_offset: int = 0,
+        self, num_train_timesteps: int = 1000, beta_start: float = 0.0001,
+        beta_end: float = 0.02, beta_schedule: str = "linear",
+        trained_betas: TrainedBetas = None, use_karras_sigmas: bool = False,
+        use_exponential_sigmas: bool = False, use_beta_sigmas: bool = False,
+        prediction_type: str = "epsilon", timestep_spacing: str = "linspace",
+        steps_offset: int = 0,
     ) -> None:  # fmt: skip
         self._build_training_noise()
         self.set_timesteps(num_train_timesteps)

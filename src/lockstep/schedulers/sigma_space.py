@@ -38,13 +38,13 @@ class SigmaSpaceScheduler(SigmaGridMixin, VariancePreservingScheduler):
         return self.sigmas[index]
 
     def _sigma_grid(
-        self, num_steps: int | None, timesteps: Sequence[float] | None = None
+        self, num_steps: int | None, timesteps: Sequence[float] | None = None, num_train_timesteps: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Timesteps and sigmas, high to low, without the final zero."""
+        """Timesteps and sigmas, high to low, without the final zero; of all that were trained, or of the first ones."""
         self._refuse_two_grids(num_steps, timesteps)
         self._refuse_timesteps_with_respacing(timesteps)
         if timesteps is None:
-            grid = self._spaced(num_steps, dtype=self.grid_dtype)
+            grid = self._spaced(num_steps, trained=num_train_timesteps, dtype=self.grid_dtype)
         else:
             grid = explicit_grid("timesteps", timesteps, self.grid_dtype)
         trained = training_sigmas(self.alphas_cumprod)

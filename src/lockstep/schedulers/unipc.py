@@ -113,6 +113,9 @@ class UniPCMultistepScheduler(LogSNRScheduler):
 
     @takes_step
     def step(self, at: Step, *, generator: Generators = None) -> SchedulerOutput:
+        return self._take(at)
+
+    def _take(self, at: Step) -> SchedulerOutput:
         index, sample, config, history = at.index, at.sample, self.config, self.history
         output = self.convert_model_output(at.output, sample, to_noise=not config.predict_x0)
         if index > 0 and index - 1 not in config.disable_corrector and history.sample is not None:

@@ -44,11 +44,14 @@ class VariancePreservingScheduler(SchedulerMixin):
         betas = make_betas(config.beta_schedule, *ends, config.num_train_timesteps, self._option("trained_betas"))
         return rescale_to_zero_terminal_snr(betas) if self._option("rescale_betas_zero_snr", False) else betas
 
-    def _spaced(self, num_steps: int | None, *, at_most: int | None = None, **how: Any) -> np.ndarray:
-        """So many timesteps, from high to low, spaced as the config says."""
+    def _spaced(
+        self, num_steps: int | None, *, at_most: int | None = None, trained: int | None = None, **how: Any
+    ) -> np.ndarray:
+        """So many timesteps of those that were trained, from high to low, spaced as the config says."""
         spacing, offset = self._option("timestep_spacing", "linspace"), self._option("steps_offset", 0)
         steps = check_num_steps(num_steps, at_most)
-        return spaced_timesteps(spacing, self.config.num_train_timesteps, steps, offset=offset, **how)
+        trained = self.config.num_train_timesteps if trained is None else trained
+        return spaced_timesteps(spacing, trained, steps, offset=offset, **how)
 
     def _alpha_bar(self, timestep: int | Tensor, before_first: Tensor) -> Tensor:
         """alpha_bar of a timestep; `before_first` where a step leads past timestep 0."""

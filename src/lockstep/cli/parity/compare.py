@@ -145,16 +145,11 @@ def floor(
 def diff(
     reference: Traces,
     candidate: Traces,
-    floor: Floor = None,
-    map: Map = None,
-    html: Html = None,
-    junit: Junit = None,
-    json: Json = False,
+    floor: Floor = None, map: Map = None, html: Html = None, junit: Junit = None, json: Json = False,
     strict: Strict = False,
     explain: Annotated[bool, typer.Option("--explain", help="Load both sides again and try causes on them.")] = False,
-    without: Without = None,
-    verbose: Verbose = False,
-) -> None:
+    without: Without = None, verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Compare two traces: PASS, NOISE, BUG with the first node, DRIFT, INVALID or INCONCLUSIVE."""
     comparison = compared(reference, candidate, floor, map, without)
     sides = [load(run) if explain and (run := RunRecipe.of(trace)) else None for trace in (reference, candidate)]
@@ -243,12 +238,8 @@ def explain(
         Path, typer.Argument(help="The reference's trace, or a report that `diff --json` printed.", callback=there)
     ],
     candidate: Annotated[Path | None, typer.Argument(help="The candidate's trace.", callback=there)] = None,
-    floor: Floor = None,
-    map: Map = None,
-    html: Html = None,
-    json: Json = False,
-    verbose: Verbose = False,
-) -> None:
+    floor: Floor = None, map: Map = None, html: Html = None, json: Json = False, verbose: Verbose = False,
+) -> None:  # fmt: skip
     """Name the cause of a difference with its proof: both sides are run again with one thing changed at a time."""
     if candidate is None:
         reference, candidate, floor = traces_of_report(reference, floor)

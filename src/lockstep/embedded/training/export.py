@@ -63,14 +63,9 @@ def export(
 
 
 def export_upon(
-    work: Path,
-    target: Path,
-    released: Path,
-    *,
-    run_name: str = "wording",
-    dtype: str = "float16",
+    work: Path, target: Path, released: Path, *, run_name: str = "wording", dtype: str = "float16",
     limit_mb: float = 60.0,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write a released model again with what runs have made better: its words, and the halves of its autoencoder."""
     run = work / "runs" / run_name
     tensors, _ = load_checkpoint(run / "checkpoint.safetensors")

@@ -35,6 +35,7 @@ from .parts import (
     check_pixels,
     compute_dtype,
     in_tiles,
+    reconstructed,
 )
 
 NORM_EPS = 1e-6
@@ -179,8 +180,9 @@ class UNetMidBlock2D(nn.Module):
 
     def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
         super().__init__()
+        before = ResnetBlock2D(channels, channels, groups, act_fn)
         self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
-        self.resnets = nn.ModuleList(ResnetBlock2D(channels, channels, groups, act_fn) for _ in range(2))
+        self.resnets = nn.ModuleList([before, ResnetBlock2D(channels, channels, groups, act_fn)])
 
     def forward(self, hidden: Tensor) -> Tensor:
         hidden = checkpointed(self, self.resnets[0], hidden)
@@ -370,18 +372,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(self._decode, z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
-    @output_or_tuple
-    def forward(
-        self,
-        sample: Tensor,
-        sample_posterior: bool = False,
-        return_dict: bool = True,
-        generator: torch.Generator | list[torch.Generator] | None = None,
-    ) -> DecoderOutput | tuple[Tensor]:
-        """What remains of pictures: encode, take the mode of the posterior or a draw from it, decode."""
-        (posterior,) = self.encode(sample, return_dict=False)
-        latents = posterior.sample(generator) if sample_posterior else posterior.mode()
-        return self.decode(latents, return_dict=return_dict)
+    forward = reconstructed
 
     def _encode(self, pixels: Tensor) -> Tensor:
         if self.use_tiling and max(pixels.shape[-2:]) > self.tile_sample_min_size:

@@ -34,7 +34,7 @@ from .autoencoder_kl_wan_blocks import (
     cube,
     point,
 )
-from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles
+from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles, reconstructed
 
 LATENTS_MEAN = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -205,24 +205,16 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
         sample = self._by_slice(lambda latents: torch.cat(list(self.decode_stream(latents)), dim=2), z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
-    def decode_stream(self, z: Tensor) -> Iterator[Tensor]:
-        """Latents to videos, a part after the other as it is ready; the memory does not grow with the video."""
-        patch = self.config.patch_size or 1
-        for frames in self._in_parts(self._decode_part, z.split(1, dim=2), self._decoder_tiles(*z.shape[-2:])):
+    def decode_stream(self, z: Tensor, memory: dict[tuple[int, int], list[Tensor]] | None = None) -> Iterator[Tensor]:
+        """Latents to videos, a part after the other as it is ready; the memory does not grow with the video.
+
+        A `memory` (a dict, empty at first) is filled, so that later latents go on where these have ended.
+        """
+        patch, tiles = self.config.patch_size or 1, self._decoder_tiles(*z.shape[-2:])
+        for frames in self._in_parts(self._decode_part, z.split(1, dim=2), tiles, memory):
             yield unpatchify(frames, patch).clamp(-1.0, 1.0)
 
-    @output_or_tuple
-    def forward(
-        self,
-        sample: Tensor,
-        sample_posterior: bool = False,
-        return_dict: bool = True,
-        generator: torch.Generator | list[torch.Generator] | None = None,
-    ) -> DecoderOutput | tuple[Tensor]:
-        """What remains of videos: encode, take the mode of the posterior or a draw from it, decode."""
-        (posterior,) = self.encode(sample, return_dict=False)
-        latents = posterior.sample(generator) if sample_posterior else posterior.mode()
-        return self.decode(latents, return_dict=return_dict)
+    forward = reconstructed
 
     def _encode(self, x: Tensor) -> Tensor:
         pixels = patchify(x, self.config.patch_size or 1)
@@ -231,10 +223,11 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
         return torch.cat(list(self._in_parts(self._encode_part, parts, self._encoder_tiles(*x.shape[-2:]))), dim=2)
 
     def _in_parts(
-        self, run: Callable[[Tensor, Kept], tuple[Tensor, list[Tensor]]], parts: Iterable[Tensor], tiles: Tiles
-    ) -> Iterator[Tensor]:
+        self, run: Callable[[Tensor, Kept], tuple[Tensor, list[Tensor]]], parts: Iterable[Tensor], tiles: Tiles,
+        memory: dict[tuple[int, int], list[Tensor]] | None = None,
+    ) -> Iterator[Tensor]:  # fmt: skip
         """Part after part, each in tiles; every tile remembers its own past."""
-        kept: dict[tuple[int, int], list[Tensor]] = {}
+        kept = {} if memory is None else memory
 
         def run_tile(tile: Tensor, place: tuple[int, int]) -> Tensor:
             made, kept[place] = run(tile, kept.get(place, ()))
@@ -244,8 +237,8 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
             yield in_tiles(run_tile, part, tiles)
 
     def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
-        moments, kept = checkpointed(self, self.encoder, pixels, kept)
-        return self.quant_conv(moments), kept
+        moments, after = checkpointed(self, self.encoder, pixels, kept)
+        return self.quant_conv(moments), after
 
     def _decode_part(self, latents: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from ...configuration import FrozenDict
 from ...errors import InputError
-from ...outputs import Output
+from ...outputs import Output, output_or_tuple
 
 
 @dataclass
@@ -22,6 +23,20 @@ class DecoderOutput(Output):
     """A decoded picture, NCHW in [-1, 1]."""
 
     sample: Tensor
+
+
+@output_or_tuple
+def reconstructed(
+    self: Any,
+    sample: Tensor,
+    sample_posterior: bool = False,
+    return_dict: bool = True,
+    generator: torch.Generator | list[torch.Generator] | None = None,
+) -> DecoderOutput | tuple[Tensor]:
+    """The `forward` of an autoencoder: encode, take the mode of the posterior or a draw from it, decode."""
+    (posterior,) = self.encode(sample, return_dict=False)
+    latents = posterior.sample(generator) if sample_posterior else posterior.mode()
+    return self.decode(latents, return_dict=return_dict)
 
 
 class Conv2d(nn.Conv2d):

@@ -20,7 +20,6 @@ from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError, UnsupportedError
 from ...outputs import Output, output_or_tuple
 from ..inputs import check_tensor
-from ..unets.unet_2d_blocks import skip_channels
 from ..unets.unet_2d_condition import UNet2DConditionModel
 from ..unets.unet_2d_config import plan_unet
 from ..unets.unet_2d_encoder import UNet2DEncoder, mask_to_bias
@@ -126,17 +125,19 @@ class ControlNetModel(UNet2DEncoder, ConfigMixin):
             raise ConfigError(f"{owner}: mid_block_type has to be given; a ControlNet gives a residual for the middle.")
         plan = plan_unet(owner, self.config)
         self.build_conditions(plan)
-        self.build_encoder(plan, in_channels, conv_in_kernel=3)
         widths = tuple(conditioning_embedding_out_channels)
         self.controlnet_cond_embedding = ControlNetConditioningEmbedding(
             block_out_channels[0], conditioning_channels, widths
         )
         self.picture_scale = 2 ** (len(widths) - 1)
-        self.controlnet_down_blocks = nn.ModuleList(
-            zero_convolution(channels, channels)
-            for channels in skip_channels(plan.block_out_channels, plan.layers_per_block)
-        )
-        self.controlnet_mid_block = zero_convolution(block_out_channels[-1], block_out_channels[-1])
+        self.down_blocks, residuals = nn.ModuleList(), [zero_convolution(block_out_channels[0])]
+        for level, channels in enumerate(block_out_channels):  # in the published order: see unet_2d_blocks
+            self.down_blocks.append(self.down_block(plan, level))
+            halved = level < len(block_out_channels) - 1
+            residuals += [zero_convolution(channels) for _ in range(plan.layers_per_block[level] + halved)]
+        self.controlnet_down_blocks = nn.ModuleList(residuals)
+        self.controlnet_mid_block = zero_convolution(block_out_channels[-1])
+        self.build_middle(plan)
 
     @classmethod
     def from_unet(
@@ -243,9 +244,9 @@ class ControlNetModel(UNet2DEncoder, ConfigMixin):
             )
 
 
-def zero_convolution(in_channels: int, out_channels: int, kernel_size: int = 1) -> nn.Conv2d:
+def zero_convolution(in_channels: int, out_channels: int | None = None, kernel_size: int = 1) -> nn.Conv2d:
     """A convolution whose output starts at zero, so that training starts from the UNet as it is."""
-    convolution = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2)
+    convolution = nn.Conv2d(in_channels, out_channels or in_channels, kernel_size, padding=kernel_size // 2)
     nn.init.zeros_(convolution.weight)
     nn.init.zeros_(typing.cast(Tensor, convolution.bias))
     return convolution

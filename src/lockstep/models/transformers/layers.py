@@ -5,6 +5,7 @@ Axes: B batch, L tokens, D width, H heads, K = D / H. A token sequence is BLD, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +76,14 @@ class AdaLayerNormContinuous(nn.Module):
 class TextProjection(nn.Module):
     """Two linear layers on a text."""
 
-    def __init__(self, text_width: int, width: int) -> None:
+    def __init__(self, text_width: int, width: int, bend: Callable[[Tensor], Tensor] = F.silu) -> None:
         super().__init__()
         self.linear_1 = nn.Linear(text_width, width)
         self.linear_2 = nn.Linear(width, width)
+        self.bend = bend
 
     def forward(self, text: Tensor) -> Tensor:
-        return self.linear_2(F.silu(self.linear_1(text)))
+        return self.linear_2(self.bend(self.linear_1(text)))
 
 
 class TimeTextEmbedding(nn.Module):

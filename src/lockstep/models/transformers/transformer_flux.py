@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttnProcessorMixin, dispatch_attention_fn
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -36,7 +36,7 @@ from .rotary import Table, rotary_table, rotate
 Tensor = torch.Tensor
 
 
-class FluxAttnProcessor(AttnProcessorMixin):
+class FluxAttnProcessor(ProcessorMixin):
     """Attention of all tokens as one sequence, turned by their positions; the text comes first."""
 
     def __call__(

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttnProcessorMixin, dispatch_attention_fn
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -37,7 +37,7 @@ MOST_SCALE = 10.0  # how far the keys of the past can be amplified
 SCALE_MODES = ("scalar", "per_head")
 
 
-class HeliosAttnProcessor(AttnProcessorMixin):
+class HeliosAttnProcessor(ProcessorMixin):
     """Attention to past and present, or to the text; the keys of the past can be amplified."""
 
     def __call__(
@@ -140,9 +140,9 @@ class HeliosTransformer3DModel(ModelMixin, ConfigMixin):
         super().__init__()
         check_config(self)
         width = num_attention_heads * attention_head_dim
-        self.patch_embedding = nn.Conv3d(in_channels, width, patch_size, stride=patch_size)
+        self.patch_embedding = nn.Conv3d(in_channels, width, times(1, patch_size), stride=times(1, patch_size))
         if has_multi_term_memory_patch:
-            self.patch_short = nn.Conv3d(in_channels, width, patch_size, stride=patch_size)
+            self.patch_short = nn.Conv3d(in_channels, width, times(1, patch_size), stride=times(1, patch_size))
             self.patch_mid = nn.Conv3d(in_channels, width, times(2, patch_size), stride=times(2, patch_size))
             self.patch_long = nn.Conv3d(in_channels, width, times(4, patch_size), stride=times(4, patch_size))
         self.condition_embedder = WanTimeTextImageEmbedding(width, freq_dim, text_dim)
@@ -242,7 +242,7 @@ class HeliosTransformer3DModel(ModelMixin, ConfigMixin):
         owner, config = type(self).__name__, self.config
         check_video_latents(self, "hidden_states", latents, config.in_channels)
         axes = {"batch": len(latents), "tokens": None, "width": config.text_dim}
-        check_shape(owner, "encoder_hidden_states", text, axes, self)
+        check_shape(owner, "encoder_hidden_states", text, axes, self.dtype)
         if tuple(timestep.shape) not in ((), (1,), (len(latents),)):
             raise InputError(
                 f"{owner}: timestep is one, or one for each of {len(latents)} samples, got {tuple(timestep.shape)}."
@@ -254,11 +254,12 @@ class HeliosTransformer3DModel(ModelMixin, ConfigMixin):
             raise InputError(f"{owner}: a past needs its newest part, latents_history_short, with indices.")
         axes = {"batch": len(latents), "channels": config.in_channels, "frames": None, "height": None, "width": None}
         for name, one in given.items():
-            check_shape(owner, f"latents_history_{name}", one, axes, self)
+            check_shape(owner, f"latents_history_{name}", one, axes, self.dtype)
 
 
-def times(factor: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(factor * size for size in sizes)
+def times(factor: int, sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    frames, rows, columns = sizes
+    return factor * frames, factor * rows, factor * columns
 
 
 def padded(latents: Tensor, patch: tuple[int, ...]) -> Tensor:

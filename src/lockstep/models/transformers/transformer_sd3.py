@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import AttnProcessorMixin, dispatch_attention_fn
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -67,7 +67,7 @@ def position_table(width: int, size: int, base_size: int) -> Tensor:
     return torch.cat([columns, rows], dim=1).float()
 
 
-class JointAttnProcessor2_0(AttnProcessorMixin):
+class JointAttnProcessor2_0(ProcessorMixin):
     """Attention of all tokens as one sequence; the picture comes first."""
 
     def __call__(

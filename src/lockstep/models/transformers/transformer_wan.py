@@ -7,19 +7,14 @@ other shape is in the name. Latents are BCTYX; a token is a patch of them.
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import (
-    AttentionModuleMixin,
-    AttnProcessorMixin,
-    FusedLinear,
-    PublishedAttention,
-    dispatch_attention_fn,
-)
+from ...attention import AttentionModuleMixin, FusedLinear, ProcessorMixin, PublishedAttention, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...notes import say_once
@@ -27,7 +22,7 @@ from ...outputs import output_or_tuple
 from ..inputs import check_shape
 from ..layers import FeedForward, TimestepEmbedding, Timesteps
 from ..modeling import ModelMixin, check_sizes, checkpointed
-from .layers import Transformer2DModelOutput
+from .layers import TextProjection, Transformer2DModelOutput
 from .rotary import Table, rotary_table, rotate
 
 Tensor = torch.Tensor
@@ -42,7 +37,7 @@ class FP32LayerNorm(nn.LayerNorm):
         return F.layer_norm(input.float(), self.normalized_shape, weight, bias, self.eps).to(input.dtype)
 
 
-class WanAttnProcessor(AttnProcessorMixin):
+class WanAttnProcessor(ProcessorMixin):
     """Attention to the video, or to the text and, with projections of its own, to the image that comes before it."""
 
     def __call__(
@@ -58,7 +53,7 @@ class WanAttnProcessor(AttnProcessorMixin):
             query, key = rotate(query, rotary_emb), rotate(key, rotary_emb)
         backend = self._attention_backend
         mixed = dispatch_attention_fn(query, key, value, attn_mask=attention_mask, backend=backend).flatten(2)
-        if image is not None and image.shape[1]:
+        if image is not None and image.shape[1] and attn.add_k_proj is not None and attn.add_v_proj is not None:
             key = attn.norm_added_k(attn.add_k_proj(image)).unflatten(2, (attn.heads, -1))
             value = attn.add_v_proj(image).unflatten(2, (attn.heads, -1))
             mixed = mixed + dispatch_attention_fn(query, key, value, backend=backend).flatten(2)
@@ -68,8 +63,8 @@ class WanAttnProcessor(AttnProcessorMixin):
 class WanAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
     """Attention whose queries and keys are normed over all heads at once."""
 
-    _default_processor_cls = WanAttnProcessor
-    _available_processors = (WanAttnProcessor,)
+    _default_processor_cls: ClassVar[type] = WanAttnProcessor
+    _available_processors: ClassVar[tuple[type, ...]] = (WanAttnProcessor,)
     to_qkv: FusedLinear  # takes the place of the separate projections by `fuse_projections`
     to_kv: FusedLinear
 
@@ -101,7 +96,7 @@ class WanAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
         else:
             query, key, value = self.to_qkv(hidden)
         query, key = self.norm_q(query), self.norm_k(key)
-        return tuple(part.unflatten(2, (self.heads, -1)) for part in (query, key, value))  # type: ignore[return-value]
+        return tuple(part.unflatten(2, (self.heads, -1)) for part in (query, key, value))
 
     def forward(
         self,
@@ -123,7 +118,7 @@ class ImageFeedForward(nn.Module):
         self.net = nn.ModuleList([first, nn.Identity(), nn.Linear(image_width, width)])
 
     def forward(self, image: Tensor) -> Tensor:
-        return self.net[2](F.gelu(self.net[0].proj(image)))  # type: ignore[operator, union-attr]
+        return self.net[2](F.gelu(self.net[0].proj(image)))  # type: ignore[operator]
 
 
 class WanImageEmbedding(nn.Module):
@@ -142,18 +137,6 @@ class WanImageEmbedding(nn.Module):
         return self.norm2(self.ff(self.norm1(image)))
 
 
-class TextProjection(nn.Module):
-    """Two linear layers on the text."""
-
-    def __init__(self, text_width: int, width: int) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(text_width, width)
-        self.linear_2 = nn.Linear(width, width)
-
-    def forward(self, text: Tensor) -> Tensor:
-        return self.linear_2(F.gelu(self.linear_1(text), approximate="tanh"))
-
-
 class WanTimeTextImageEmbedding(nn.Module):
     """What the blocks are told: the time as a vector and as six modulations, text and image as tokens."""
 
@@ -165,7 +148,7 @@ class WanTimeTextImageEmbedding(nn.Module):
         self.time_embedder = TimestepEmbedding(freq_dim, width)
         self.act_fn = nn.SiLU()
         self.time_proj = nn.Linear(width, 6 * width)
-        self.text_embedder = TextProjection(text_width, width)
+        self.text_embedder = TextProjection(text_width, width, partial(F.gelu, approximate="tanh"))
         self.image_embedder = None if image_width is None else WanImageEmbedding(image_width, width, places)
 
     def forward(self, timestep: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -222,8 +205,8 @@ class WanTransformer3DModel(ModelMixin, ConfigMixin):
     ) -> None:  # fmt: skip
         super().__init__()
         check_video_config(self)
-        width = num_attention_heads * attention_head_dim
-        self.patch_embedding = nn.Conv3d(in_channels, width, patch_size, stride=patch_size)
+        width, patch = num_attention_heads * attention_head_dim, cast("tuple[int, int, int]", tuple(patch_size))
+        self.patch_embedding = nn.Conv3d(in_channels, width, patch, stride=patch)
         self.condition_embedder = WanTimeTextImageEmbedding(width, freq_dim, text_dim, image_dim, pos_embed_seq_len)
         layer = (width, ffn_dim, num_attention_heads, cross_attn_norm, eps, added_kv_proj_dim)
         self.blocks = nn.ModuleList(WanTransformerBlock(*layer) for _ in range(num_layers))
@@ -280,7 +263,7 @@ class WanTransformer3DModel(ModelMixin, ConfigMixin):
         if max(counts) > config.rope_max_seq_len:
             raise InputError(f"{owner} knows {config.rope_max_seq_len} places along an axis, got {counts} patches.")
         axes = {"batch": batch, "tokens": None, "width": config.text_dim}
-        check_shape(owner, "encoder_hidden_states", text, axes, self)
+        check_shape(owner, "encoder_hidden_states", text, axes, self.dtype)
         allowed = ((), (1,), (batch,), (batch, math.prod(counts)))
         if tuple(timestep.shape) not in allowed:
             raise InputError(
@@ -292,7 +275,7 @@ class WanTransformer3DModel(ModelMixin, ConfigMixin):
         if config.image_dim is None:
             raise InputError(f"{owner}: these weights read no image tokens (image_dim is None), but some are given.")
         check_shape(
-            owner, "encoder_hidden_states_image", image, {**axes, "batch": None, "width": config.image_dim}, self
+            owner, "encoder_hidden_states_image", image, {**axes, "batch": None, "width": config.image_dim}, self.dtype
         )
         if text.shape[1] != TEXT_TOKENS and not torch.compiler.is_compiling():
             say_once(
@@ -311,7 +294,7 @@ def check_video_latents(model: ModelMixin, name: str, latents: Tensor, channels:
     """Latents of a video that are whole patches."""
     owner, patch = type(model).__name__, model.config.patch_size
     axes = {"batch": None, "channels": channels, "frames": None, "height": None, "width": None}
-    check_shape(owner, name, latents, axes, model)
+    check_shape(owner, name, latents, axes, model.dtype)
     if any(size % by for size, by in zip(latents.shape[2:], patch, strict=True)):
         raise InputError(
             f"{owner}: frames, height and width of the latents are multiples of {list(patch)}, got "

@@ -2,6 +2,7 @@
 
 Axes: B batch, C channels, Y rows, X columns, L tokens, D width. A feature map is BCYX, a token sequence BLD,
 `temb` (the time embedding) BD, `encoder_hidden_states` (the text) BLD; a mask is a bias (B, 1, L) on the scores.
+Layers are made in the published order, so that a seed gives a new model the published weights.
 """
 
 from __future__ import annotations
@@ -14,13 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ...attention import (
-    AttentionModuleMixin,
-    AttnProcessorMixin,
-    FusedLinear,
-    PublishedAttention,
-    dispatch_attention_fn,
-)
+from ...attention import AttentionModuleMixin, FusedLinear, ProcessorMixin, PublishedAttention, dispatch_attention_fn
 from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
@@ -61,7 +56,7 @@ class TransformerSettings:
         return Transformer2DModel(channels, depth, self)
 
 
-class AttnProcessor(AttnProcessorMixin):
+class AttnProcessor(ProcessorMixin):
     """Attention by `dispatch_attention_fn`."""
 
     def __call__(
@@ -270,8 +265,10 @@ class CrossAttnDownBlock2D(nn.Module):
     ) -> None:
         super().__init__()
         channels = [in_channels] + [out_channels] * len(transformer.depths)
-        self.attentions = nn.ModuleList(transformer.block(out_channels, depth) for depth in transformer.depths)
-        self.resnets = nn.ModuleList(resnet.block(*pair) for pair in itertools.pairwise(channels))
+        self.attentions, self.resnets = nn.ModuleList(), nn.ModuleList()
+        for pair, depth in zip(itertools.pairwise(channels), transformer.depths, strict=True):  # as they are passed
+            self.resnets.append(resnet.block(*pair))
+            self.attentions.append(transformer.block(out_channels, depth))
         self.downsamplers = downsamplers(out_channels, downsample_padding)
 
     def forward(
@@ -324,8 +321,9 @@ class UNetMidBlock2DCrossAttn(nn.Module):
         self, channels: int, resnet: ResnetSettings, transformer: TransformerSettings, output_scale_factor: float
     ) -> None:
         super().__init__()
+        before = resnet.block(channels, channels, output_scale_factor)
         self.attentions = nn.ModuleList([transformer.block(channels, transformer.depths[0])])
-        self.resnets = nn.ModuleList(resnet.block(channels, channels, output_scale_factor) for _ in range(2))
+        self.resnets = nn.ModuleList([before, resnet.block(channels, channels, output_scale_factor)])
 
     def forward(
         self,
@@ -382,8 +380,10 @@ class CrossAttnUpBlock2D(nn.Module):
         add_upsample: bool,
     ) -> None:
         super().__init__()
-        self.attentions = nn.ModuleList(transformer.block(out_channels, depth) for depth in transformer.depths)
-        self.resnets = nn.ModuleList(resnet.block(channels, out_channels) for channels in in_channels)
+        self.attentions, self.resnets = nn.ModuleList(), nn.ModuleList()
+        for channels, depth in zip(in_channels, transformer.depths, strict=True):
+            self.resnets.append(resnet.block(channels, out_channels))
+            self.attentions.append(transformer.block(out_channels, depth))
         self.upsamplers = nn.ModuleList([Upsample2D(out_channels)]) if add_upsample else None
         self.num_skips = len(in_channels)
 

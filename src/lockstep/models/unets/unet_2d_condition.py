@@ -105,7 +105,8 @@ class UNet2DConditionModel(IPAdapterMixin, FreeUMixin, UNet2DEncoder, ConfigMixi
         super().__init__()
         plan = plan_unet(type(self).__name__, self.config)
         self.build_conditions(plan)
-        self.build_encoder(plan, in_channels, conv_in_kernel)
+        self.down_blocks = nn.ModuleList(self.down_block(plan, level) for level in range(len(block_out_channels)))
+        self.build_middle(plan)
         (self.build_k_decoder if is_k_unet(self.config) else self.build_decoder)(plan)
         self.conv_norm_out = self.conv_act = None
         if norm_num_groups is not None:

@@ -29,7 +29,7 @@ class FourierTimesteps(nn.Module):
     def __init__(self, num_channels: int, flip_sin_to_cos: bool) -> None:
         super().__init__()
         self.flip_sin_to_cos = flip_sin_to_cos
-        self.weight = nn.Parameter(16 * torch.randn(num_channels // 2), requires_grad=False)
+        self.weight = nn.Parameter(torch.randn(num_channels // 2), requires_grad=False)
 
     def forward(self, timesteps: Tensor) -> Tensor:
         angles = timesteps[:, None] * self.weight[None, :] * 2 * torch.pi
@@ -81,8 +81,10 @@ class UNet2DEncoder(ModelMixin):
     _supports_gradient_checkpointing = True
 
     def build_conditions(self, plan: UNetPlan) -> None:
-        """Embeddings of time, class and text, as the config asks for them."""
+        """conv_in, and embeddings of time, class and text, as the config asks for them."""
         config, width = self.config, plan.time_embed_dim
+        kernel = config.get("conv_in_kernel", 3)
+        self.conv_in = nn.Conv2d(config["in_channels"], plan.block_out_channels[0], kernel, padding=(kernel - 1) // 2)
         sinusoids, flip = plan.block_out_channels[0], config["flip_sin_to_cos"]
         self.time_proj: nn.Module = Timesteps(sinusoids, flip, config["freq_shift"])
         if config.get("time_embedding_type") == "fourier":
@@ -100,24 +102,23 @@ class UNet2DEncoder(ModelMixin):
         act_fn = config.get("time_embedding_act_fn")
         self.time_embed_act = None if act_fn is None else get_activation(act_fn)
 
-    def build_encoder(self, plan: UNetPlan, in_channels: int, conv_in_kernel: int) -> None:
-        """conv_in, the down blocks and the middle."""
+    def down_block(self, plan: UNetPlan, level: int) -> nn.Module:
+        """The block of a level on the way down."""
+        channels, block_type = plan.block_out_channels, plan.down_block_types[level]
+        incoming, outgoing = channels[max(level - 1, 0)], channels[level]
+        padding = self.config["downsample_padding"] if level < len(channels) - 1 else None
+        layers, attends = plan.layers_per_block[level], "CrossAttn" in block_type
+        transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
+        if block_type in K_DOWN_BLOCKS:
+            k_settings = plan.resnet, transformer if attends else None
+            return KDownBlock2D(incoming, outgoing, layers, *k_settings, padding is not None)
+        if attends:
+            return CrossAttnDownBlock2D(incoming, outgoing, plan.resnet, transformer, padding)
+        return DownBlock2D(incoming, outgoing, layers, plan.resnet, padding)
+
+    def build_middle(self, plan: UNetPlan) -> None:
+        """The block at the coarsest size, where there is one."""
         channels = plan.block_out_channels
-        self.conv_in = nn.Conv2d(in_channels, channels[0], conv_in_kernel, padding=(conv_in_kernel - 1) // 2)
-        self.down_blocks = nn.ModuleList()
-        for level, block_type in enumerate(plan.down_block_types):
-            incoming, outgoing = channels[max(level - 1, 0)], channels[level]
-            padding = self.config["downsample_padding"] if level < len(channels) - 1 else None
-            layers, attends = plan.layers_per_block[level], "CrossAttn" in block_type
-            transformer = plan.transformer(level, plan.down_depths[level], plan.only_cross_attention[level])
-            if block_type in K_DOWN_BLOCKS:
-                k_settings = plan.resnet, transformer if attends else None
-                block: nn.Module = KDownBlock2D(incoming, outgoing, layers, *k_settings, padding is not None)
-            elif attends:
-                block = CrossAttnDownBlock2D(incoming, outgoing, plan.resnet, transformer, padding)
-            else:
-                block = DownBlock2D(incoming, outgoing, layers, plan.resnet, padding)
-            self.down_blocks.append(block)
         scale = float(self.config["mid_block_scale_factor"])
         self.mid_block: nn.Module | None = None
         if plan.mid_block_type == "UNetMidBlock2D":

@@ -6,7 +6,6 @@ keeps one skip alone, its last, and the coarsest level none.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import torch
@@ -141,16 +140,13 @@ class KDownBlock2D(nn.Module):
     ) -> None:
         super().__init__()
         self.has_cross_attention = transformer is not None
-        channels = [in_channels] + [out_channels] * num_layers
-        self.resnets = nn.ModuleList(
-            KResnetBlock2D(before, after, after, out_channels // GROUP, resnet)
-            for before, after in itertools.pairwise(channels)
-        )
-        if transformer is not None:
-            self.attentions = nn.ModuleList(
-                KAttentionBlock(out_channels, resnet.temb_channels, transformer, attends_itself=not add_downsample)
-                for _ in range(num_layers)
-            )
+        self.resnets = nn.ModuleList()
+        self.attentions = nn.ModuleList() if transformer is not None else None
+        for before in [in_channels] + [out_channels] * (num_layers - 1):
+            self.resnets.append(KResnetBlock2D(before, out_channels, out_channels, out_channels // GROUP, resnet))
+            if self.attentions is not None and transformer is not None:
+                attention = KAttentionBlock(out_channels, resnet.temb_channels, transformer, not add_downsample)
+                self.attentions.append(attention)
         self.downsamplers = nn.ModuleList([KDownsample2D()]) if add_downsample else None
 
     def forward(
@@ -158,7 +154,7 @@ class KDownBlock2D(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         for layer, resnet in enumerate(self.resnets):
             hidden_states = checkpointed(self, resnet, hidden_states, temb)
-            if self.has_cross_attention:
+            if self.attentions is not None:
                 hidden_states = self.attentions[layer](hidden_states, temb, **text)
         if additional_residuals is not None:
             hidden_states = hidden_states + additional_residuals
@@ -196,15 +192,12 @@ class KUpBlock2D(nn.Module):
         widths_out = [channels] * (num_layers - 1) + [next_channels]
         # the last resnet narrows in its second convolution where there is attention, else in its first
         middles = widths_out if transformer is None else [channels] * num_layers
-        self.resnets = nn.ModuleList(
-            KResnetBlock2D(*widths, channels // GROUP, resnet)
-            for widths in zip(widths_in, middles, widths_out, strict=True)
-        )
-        if transformer is not None:
-            self.attentions = nn.ModuleList(
-                KAttentionBlock(width, resnet.temb_channels, transformer, attends_itself=coarsest)
-                for width in widths_out
-            )
+        self.resnets = nn.ModuleList()
+        self.attentions = nn.ModuleList() if transformer is not None else None
+        for before, middle, after in zip(widths_in, middles, widths_out, strict=True):
+            self.resnets.append(KResnetBlock2D(before, middle, after, channels // GROUP, resnet))
+            if self.attentions is not None and transformer is not None:
+                self.attentions.append(KAttentionBlock(after, resnet.temb_channels, transformer, coarsest))
         self.upsamplers = nn.ModuleList([KUpsample2D()]) if add_upsample else None
 
     def forward(
@@ -218,6 +211,6 @@ class KUpBlock2D(nn.Module):
         hidden_states = torch.cat([hidden_states, *skips], dim=1)
         for layer, resnet in enumerate(self.resnets):
             hidden_states = checkpointed(self, resnet, hidden_states, temb)
-            if self.has_cross_attention:
+            if self.attentions is not None:
                 hidden_states = self.attentions[layer](hidden_states, temb, **text)
         return hidden_states if self.upsamplers is None else self.upsamplers[0](hidden_states)

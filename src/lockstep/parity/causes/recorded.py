@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,23 @@ def _provenance(
                 if "dropout" in function:
                     found.append(ValueFinding("dropout", "the value passed a dropout that was left on", residual, 1))
                     break
-                name = "random_offset" if other.key.slot == "rng" and _is_draw(a, left) else "wrong_operand"
-                found.append(ValueFinding(name, f"the value is {side} `{other.key}`", residual, 3))
+                found.append(_taken(a, left, other, side, residual))
                 break
     return found
+
+
+def _taken(a: Trace, left: Entry, other: Entry, side: str, residual: float) -> ValueFinding:
+    """In words: another draw, the result of a part where the whole does something more with it, or some other value."""
+    words = f"the value is {side} `{other.key}`"
+    if other.key.slot == "rng" and _is_draw(a, left):
+        return ValueFinding("random_offset", words, residual, 3)
+    inside = other.key.path.startswith(f"{left.key.path}.") and not left.key.is_input and not other.key.is_input
+    given = [e for e in a.entries if e.key.node == left.key.node and e.key.is_input and e.shape == left.shape]
+    if inside and given:
+        return ValueFinding(
+            "left_out", f"the residual is missing: {words}, to which `{given[0].key}` is added", residual, 2
+        )
+    return ValueFinding("wrong_operand", words, residual, 3)
 
 
 def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
@@ -249,14 +263,16 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
 
 def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> ValueFinding:
     halves = len(labels) == 2 and all(label.endswith("]") for label in labels)
-    name = "guidance" if halves else "coefficients"
+    # u + w (c - u) has coefficients that sum to one; where they do not, something else is multiplied in as well
+    guides = halves and all(math.isclose(sum(side), 1.0, abs_tol=1e-3) for side in (a, b))
+    name = "guidance" if guides else "combination" if halves else "coefficients"
     least = 1e-6 * max(abs(c) for c in [*a, *b])
     shown = [
         " + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True) if abs(c) > least)
         for side in (a, b)
     ]
     words = f"the candidate computes {shown[1]}, the reference {shown[0]}"
-    if halves:
+    if guides:
         words = f"guidance weight {b[1]:.4g} instead of {a[1]:.4g}: {words}"
     return ValueFinding(name, words, residual, 1)
 
@@ -273,6 +289,7 @@ _FACTS = {
     "random_offset",
     "patch_noise",
     "dropout",
+    "left_out",
     "wrong_operand",
     "input_values",
     "pooling_index",

@@ -139,9 +139,9 @@ def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]
     held_b: dict[str, set[int]] = defaultdict(set)
     for number, match in enumerate(m for m in matches if m.kind != "different"):
         for names, held in ((match.a, held_a), (match.b, held_b)):
-            for name in names:
-                for parent in _ancestors(name):
-                    held[parent].add(number)
+            # of a weight that is split only what holds all of its parts
+            for parent in set.intersection(*(set(_ancestors(name)) for name in names)):
+                held[parent].add(number)
     by_content: dict[frozenset[int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, (held, paths) in enumerate(((held_a, paths_a), (held_b, paths_b))):
         for path in sorted(paths & held.keys()):

@@ -349,9 +349,15 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(extent for extent in shape if extent != 1)
 
 
+def _reals(values: Array) -> Array:
+    """The numbers in float64, a complex one as two."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    return flat.astype(np.complex128).view(np.float64) if np.iscomplexobj(flat) else flat.astype(np.float64)
+
+
 def errors(a: Array, b: Array) -> tuple[float, float, float | None]:
     """Relative L2, tail and cosine over the elements that are finite on both sides; other masks count as infinite."""
-    x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+    x, y = (_reals(side) for side in (a, b))
     finite = np.isfinite(x)
     if not finite.all():
         if not np.array_equal(finite, np.isfinite(y)) or not np.array_equal(x[~finite], y[~finite], equal_nan=True):

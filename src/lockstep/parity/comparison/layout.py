@@ -323,7 +323,10 @@ class _Arranging:
                 self._give_up(pair)
                 continue
             worked = self._worked[len(pair.a.shape), len(pair.b.shape)]
-            best = self._best(pair, [o for o in worked if o in orders] + [o for o in orders if o not in worked])
+            known = [o for o in worked if o in orders]
+            best = self._best(pair, known + [o for o in orders if o not in worked])
+            if best is None and known:  # the numbers differ by far, but everything else of this kind lies so
+                best = known[0]
             if best is not None:
                 worked.insert(0, best)
                 self._read_in_order(pair, best)

@@ -97,7 +97,7 @@ def _read_header(handle: Any, size: int, label: str) -> tuple[dict[str, str], di
     header = load_json(handle.read(length), f"{label}: header")
     if not isinstance(header, dict):
         raise InvalidTrace(f"{label}: header is a {type(header).__name__}, not an object")
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", None) or {}  # MLX writes null where there is none
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise InvalidTrace(f"{label}: __metadata__ must map text to text")
     slices = {name: _slice(name, entry, label) for name, entry in header.items()}

@@ -2,6 +2,7 @@
 
 parts (what blocks use) -> prompts, clip_text, t5_text -> guidance -> control -> sizes -> timesteps, flow (grids that
 are shifted) -> start, painting (noise, pictures and masks to the first latents), tokens (their places) -> denoise (the
-loop), unet (what UNets want in it) -> decode -> workflows (the tables). A family adds its text encoder and conditions,
-says who plays the roles, and puts a table of blocks together.
+loop), unet (what UNets want in it), beside, editing (what they read beside the latents) -> decode -> safety ->
+workflows (the tables). A family adds its text encoder and conditions, says who plays the roles, and puts a table of
+blocks together.
 """

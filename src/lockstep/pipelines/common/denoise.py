@@ -15,6 +15,7 @@ from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
 Tensor = torch.Tensor
+STEP = ("model_output", "timestep", "sample")  # what a scheduler's step needs
 ONE_BATCH = InputParam("batch_guidance", bool, default=True,
                        description="Run the branches of the guidance as one batch; off needs less memory.")  # fmt: skip
 
@@ -42,14 +43,19 @@ class Predict(ModularPipelineBlocks):
             components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        components.guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
-        branches = components.guider.prepare_inputs(self.conditions(state))
+        guider = self.guider(components, state)
+        guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
+        branches = guider.prepare_inputs(self.conditions(state))
 
         def predict(inputs: dict[str, Tensor], repeats: int) -> Tensor:
             return self.denoise(components, state, t, inputs, repeats)
 
-        predict_branches(components.guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = self.mixed(components, state, t, components.guider(branches))
+        predict_branches(guider, branches, components.denoiser, predict, batched=state.batch_guidance)
+        state.noise_pred = self.mixed(components, state, t, guider(branches))
+
+    def guider(self, components: Components, state: BlockView) -> BaseGuidance:
+        """Who says which branches there are; a family whose guidance changes on the way says so here."""
+        return components.guider
 
     def conditions(self, state: BlockView) -> dict[str, Condition]:
         """What differs between the branches: with the prompt, and without it."""
@@ -101,6 +107,13 @@ class SchedulerStep(ModularPipelineBlocks):
     outputs = ["latents"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        parameters = _step_arguments(components.scheduler).values()
+        more = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        if more[1:] != list(STEP):
+            raise InputError(
+                f"{type(components.scheduler).__name__} steps by more than {', '.join(STEP)}: its step wants "
+                f"{', '.join(more[1:])}. It belongs to a pipeline of its own; give this one another scheduler."
+            )
         if inputs.eta and "eta" not in _step_arguments(components.scheduler):
             raise InputError(
                 f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use "
@@ -108,9 +121,13 @@ class SchedulerStep(ModularPipelineBlocks):
             )
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        given = {"eta": state.eta, "generator": state.generator}
+        given = {"eta": state.eta, "generator": state.generator, **self.further(state)}
         taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
         state.latents = components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)[0]
+
+    def further(self, state: BlockView) -> dict[str, Any]:
+        """What a family's schedulers are told besides, where they take it."""
+        return {}
 
 
 def _step_arguments(scheduler: Any) -> Any:

@@ -10,8 +10,11 @@ import torch
 from PIL.Image import Image
 from torch.nn.functional import interpolate
 
+from ...blocks import SequentialPipelineBlocks
 from ...errors import InputError
+from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
+from ...models.vision.clip_pictures import CLIPImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
 from .sizes import packed_side, size_step, unpacked
@@ -37,6 +40,18 @@ class PicturePipeline(DiffusionPipeline):
             return {}
         step = size_step(models)
         return {name: {"minimum": step, "multiple_of": step} for name in ("height", "width")}
+
+    @property
+    def vae_scale_factor(self) -> int:
+        """Pixels per latent along a side."""
+        return self._autoencoder.spatial_scale_factor
+
+    @property
+    def image_processor(self) -> VaeImageProcessor | CLIPImageProcessor:
+        """Pictures to what the autoencoder takes, and back; or the component of this name, where there is one."""
+        if "image_processor" in self.component_names:
+            return self._load("image_processor")
+        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
@@ -64,12 +79,31 @@ class PicturePipeline(DiffusionPipeline):
         self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]
     ) -> tuple[Any, ...]:
         """What the text encoding makes of prompts, in the published order of `encode_prompt`."""
-        scale = {} if guided and self.guider.needs_unconditional else {"guidance_scale": 7.5 if guided else 1.0}
-        words = negative if guided else {}
-        names = [name for name in ENCODED if name in self.blocks.block_at("text_encoder").output_names]
-        factor = {} if lora_scale is None else {"cross_attention_kwargs": {"scale": lora_scale}}
-        found = self(**given, **words, **scale, **factor, num_images_per_prompt=pictures, output=names)
+        if lora_scale is not None:
+            self.use_lora_scale({"cross_attention_kwargs": {"scale": lora_scale}})
+        block = self.blocks.block_at("text_encoder")
+        encoding = DiffusionPipeline(blocks=SequentialPipelineBlocks({"text_encoder": block}))
+        held = {name: getattr(self, name) for name in encoding.component_names if name != "guider"}
+        encoding.update_components(**held, guider=ClassifierFreeGuidance(7.5 if guided else 1.0))
+        encoding.update_components(**{name: self.config[name] for name in encoding.config})
+        encoding.set_progress_bar_config(disable=True)
+        names = [name for name in ENCODED if name in block.output_names]
+        found = encoding(**given, **(negative if guided else {}), num_images_per_prompt=pictures, output=names)
         return tuple(found[name] for name in names)
+
+    def fuse_qkv_projections(self, unet: bool = True, vae: bool = True) -> None:
+        """Compute query, key and value with one matrix in each attention of the denoiser and of the autoencoder."""
+        for model in self._chosen(unet, vae):
+            model.fuse_qkv_projections()
+
+    def unfuse_qkv_projections(self, unet: bool = True, vae: bool = True) -> None:
+        """Compute them one by one again."""
+        for model in self._chosen(unet, vae):
+            model.unfuse_qkv_projections()
+
+    def _chosen(self, denoiser: bool, autoencoder: bool) -> list[Any]:
+        roles = [role for role, wanted in (("denoiser", denoiser), ("autoencoder", autoencoder)) if wanted]
+        return [getattr(self, self.assembly.players[role][0]) for role in roles]
 
     def enable_vae_slicing(self) -> None:
         """Decode the pictures of a batch one by one."""

@@ -30,7 +30,7 @@ from .sizes import (
     repeated,
     size_step,
 )
-from .start import first_noise, reads_more, to_latents
+from .start import check_adds_noise, first_noise, reads_more, to_latents
 from .timesteps import SetTimestepsForPainting
 
 Tensor = torch.Tensor
@@ -55,6 +55,7 @@ class PreparePainting(ModularPipelineBlocks):
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         self.check_channels(components)
+        check_adds_noise(components.scheduler)
         if inputs.padding_mask_crop is not None and any(
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):

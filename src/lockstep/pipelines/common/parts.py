@@ -29,6 +29,11 @@ SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")
 
 
+def played_by(denoiser: ComponentSpec) -> dict[str, ComponentSpec]:
+    """The roles of a family whose pictures come from the field's autoencoders."""
+    return {"denoiser": denoiser, "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny)}
+
+
 class Components(ComponentsView):
     """The same to a type checker: what a shared block gets as `components`, as far as it declares it."""
 

@@ -24,6 +24,7 @@ class EncodeText(ModularPipelineBlocks):
     """
 
     checkpoint_name = "text_encoding"
+    per_prompt: ClassVar[str] = "num_images_per_prompt"
     expected_components = [GUIDER]
     inputs = [
         InputParam.template("prompt", required=False),
@@ -53,13 +54,17 @@ class EncodeText(ModularPipelineBlocks):
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
         positive, negative = state.prompt_embeds, state.negative_prompt_embeds
         if positive is None:
-            positive = self.encode(components, prompts)
+            positive = self.encode_for(components, prompts, state)
         if not components.guider.needs_unconditional:
             negative = None
         elif negative is None:
-            negative = self.encode(components, negatives)
-        state.prompt_embeds = per_picture(positive, state.num_images_per_prompt)
-        state.negative_prompt_embeds = None if negative is None else per_picture(negative, state.num_images_per_prompt)
+            negative = self.encode_for(components, negatives, state)
+        state.prompt_embeds = per_picture(positive, state[self.per_prompt])
+        state.negative_prompt_embeds = None if negative is None else per_picture(negative, state[self.per_prompt])
+
+    def encode_for(self, components: Components, texts: list[str], state: BlockView) -> Tensor:
+        """The same as `encode`, for an encoding that depends on further inputs."""
+        return self.encode(components, texts)
 
     def encode(self, components: Components, texts: list[str]) -> Tensor:
         """The embeddings of a list of texts, a row each."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...blocks import BlockView, ComponentSpec, InputParam, ModularPipelineBlocks
+from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks
 from ...errors import InputError
 from ...images import VaeImageProcessor
 from ...models.vision.clip_pictures import CLIPImageProcessor
@@ -49,6 +49,12 @@ class CheckSafety(ModularPipelineBlocks):
             say_once("The safety checker found pictures that it does not let pass; they are black.")
             state.images = with_black(state.images, found)
         state.nsfw_content_detected = found
+
+
+class CheckRequiredSafety(CheckSafety):
+    """The same, in families whose folders say whether a checker belongs to them."""
+
+    expected_configs = [ConfigSpec("requires_safety_checker", default=True)]
 
 
 def as_pictures(images: Any) -> list[Image.Image]:

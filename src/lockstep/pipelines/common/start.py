@@ -8,6 +8,7 @@ import torch
 
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, SequentialPipelineBlocks, needs, randn_tensor
 from ...errors import InputError
+from ...schedulers import SchedulerMixin
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import (
     check_memory,
@@ -98,6 +99,7 @@ class AddNoise(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         self.check_channels(components)
+        check_adds_noise(components.scheduler)
 
     def check_channels(self, components: Components) -> None:
         """The denoiser reads the latents alone."""
@@ -140,6 +142,15 @@ def check_channels(denoiser: Any) -> None:
         raise InputError(
             f"This denoiser reads {denoiser.config.in_channels} channels and makes {denoiser.config.out_channels}: it "
             "wants more than noise. A painting model is given 'image' and 'mask_image'."
+        )
+
+
+def check_adds_noise(scheduler: SchedulerMixin) -> None:
+    """A run that starts from a picture needs a scheduler that can add noise to it."""
+    if type(scheduler).add_noise is SchedulerMixin.add_noise:
+        raise InputError(
+            f"{type(scheduler).__name__} adds no noise to a picture, so no run can start from one. Give another "
+            "scheduler, or start from noise."
         )
 
 

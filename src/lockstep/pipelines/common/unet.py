@@ -14,19 +14,20 @@ from ...blocks import (
     SequentialPipelineBlocks,
     needs,
 )
+from ...blocks.compose import Block
 from ...guiders import Condition
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
-from .adapter import ADAPTER_FEATURES, features_at
-from .control import CONTROL, CONTROLNET, check_control, control_scales
-from .denoise import Predict
+from .adapter import ADAPTER_FEATURES, AutoAdapter, features_at
+from .control import CONTROL, CONTROLNET, AutoControl, check_control, control_scales
+from .decode import Decode
+from .denoise import DenoiseOrPaint, Predict
 from .guidance import SetGuidance
-from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, require_no_adapters
-from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, AutoImagePrompt, require_no_adapters
+from .painting import AutoPasteCrop
+from .parts import DENOISER_OUTLINE, GUIDER, Components, played_by
 from .several import nets_of
-from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, steered
+from .workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, steered
 
 Tensor = torch.Tensor
 PICTURE = "image_embeds_"  # and a number: what an IP-Adapter reads, as a condition that differs between the branches
@@ -176,11 +177,27 @@ class AutoPredict(AutoPipelineBlocks):
     block_trigger_inputs = ["control_image", None]
 
 
+def unet_table(text_encoder: Block, **parts: Block | None) -> dict[str, Block]:
+    """The blocks of a family of UNets in their order: the shared ones, and its own in their places."""
+    shared: dict[str, Block | None] = {
+        "guidance": SetUNetGuidance,
+        "text_encoder": text_encoder,
+        "image_prompt": AutoImagePrompt,
+        "embed_guidance": EmbedGuidance,
+        "control": AutoControl,
+        "adapter": AutoAdapter,
+        "start": AutoStart,
+        "sizes": None,  # of a family whose denoiser is told them
+        "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict),
+        "decode": Decode,
+        "safety": None,  # of a family that comes with a checker
+        "paste_crop": AutoPasteCrop,
+    }
+    return {name: part for name, part in {**shared, **parts}.items() if part is not None}
+
+
 class UNetPipelineBlocks(SequentialPipelineBlocks):
     """What the families of UNets have in common: who plays which role, and what they can be asked for."""
 
-    roles = {
-        "denoiser": ComponentSpec("unet", UNet2DConditionModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("unet", UNet2DConditionModel))
     workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...blocks import AutoPipelineBlocks, ModularPipelineBlocks
+from ...blocks.compose import Block
 from .painting import StartPainting
-from .start import StartFromImage, StartFromNoise
+from .start import EncodeImage, StartFromImage, StartFromNoise
 
 
 class AutoStart(AutoPipelineBlocks):
@@ -22,6 +23,15 @@ def where_given(trigger: str, **part: type[ModularPipelineBlocks]) -> type[AutoP
     ((name, block),) = part.items()
     told = {"block_classes": [block], "block_names": [name], "block_trigger_inputs": [trigger]}
     return type(f"Auto{block.__name__}", (AutoPipelineBlocks,), {"__doc__": f"Only with {trigger!r}.", **told})
+
+
+def starting(whole: Block, ended: Block, painting: Block, encode_image: Block = EncodeImage) -> type[AutoStart]:
+    """The same with a family's own parts: the whole grid, its end, the latents to paint in, pictures to latents."""
+    return AutoStart.with_parts(
+        inpainting=StartPainting.with_parts(timesteps=ended, latents=painting),
+        image2image=StartFromImage.with_parts(timesteps=ended, encode_image=encode_image),
+        text2image=StartFromNoise.with_parts(timesteps=whole),
+    )
 
 
 FROM_TEXT: dict[str, list[str]] = {"text2image": []}

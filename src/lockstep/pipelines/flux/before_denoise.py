@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
+from ...errors import InputError
 from ...images import VaeImageProcessor
 from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.painting import PreparePainting
@@ -45,7 +46,12 @@ class PrepareFluxPainting(PreparePainting):
 
     @staticmethod
     def check_channels(components: Components) -> None:
-        """Nothing: a Fill model reads six times what it makes, others as much; both can paint."""
+        """The latents alone; or beside them, for a Fill model, the masked picture and every pixel of the mask."""
+        channels, square = components.denoiser.config.in_channels, packed_side(components.denoiser) ** 2
+        latent, pixels = components.autoencoder.latent_channels, scale_factor(components) ** 2
+        plain, fill = square * latent, square * (2 * latent + pixels)
+        if channels not in (plain, fill):
+            raise InputError(f"Painting wants a denoiser that reads {plain} or {fill} channels, this one {channels}.")
 
     def encodes_picture(self, components: Components, state: BlockView) -> bool:
         return True  # the published order of the draws has it, whether it is used or not

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ...blocks import ComponentSpec, SequentialPipelineBlocks
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetTrueGuidance
-from ..common.painting import AutoAppendMask, AutoPasteCrop, StartPainting
-from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
+from ..common.painting import AutoAppendMask, AutoPasteCrop
+from ..common.parts import played_by
+from ..common.start import EncodeImageAtSize, StartFromNoise
 from ..common.tokens import FitArea, PreparePositions
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, steered, where_given
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered, where_given
 from .before_denoise import (
     EncodeReference,
     PrepareFluxPainting,
@@ -28,19 +27,12 @@ class FluxBlocks(SequentialPipelineBlocks):
     """Text to image, image to image and painting, with or without a ControlNet; a Fill model sees what is masked."""
 
     pipeline_class_name = "FluxPipeline"
-    roles = {
-        "denoiser": ComponentSpec("transformer", FluxTransformer2DModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("transformer", FluxTransformer2DModel))
     block_classes = {
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
         "control": AutoFluxControl,
-        "start": AutoStart.with_parts(
-            inpainting=StartPainting.with_parts(timesteps=SetFluxTimestepsByStrength, latents=PrepareFluxPainting),
-            image2image=StartFromImage.with_parts(timesteps=SetFluxTimestepsByStrength, encode_image=EncodeImageAtSize),
-            text2image=StartFromNoise.with_parts(timesteps=SetFluxTimesteps),
-        ),
+        "start": starting(SetFluxTimesteps, SetFluxTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
         "positions": PreparePositions,
         "denoise": DenoiseOrPaint.with_parts(
             append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=AutoPredictFlux

@@ -65,15 +65,12 @@ class PredictFluxWithControl(PredictFlux):
         super().check(components, inputs)
         check_control(components, inputs)
 
-    def residuals(
-        self, components: Components, state: BlockView, sample: Tensor, told: dict[str, Any]
-    ) -> dict[str, Any]:
+    def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:
         nets, rows = nets_of(components.controlnet), len(state.latents)
         scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
         numbers = [None if mode is None else torch.full((rows, 1), mode) for mode in modes(components, state)]
-        t = told["timestep"][:rows] * 1000
         positive = with_prompt(self.conditions(state))
-        given = {**positive, **self.told(nets[0], state, t[0], state.latents, positive)}
+        given = {**positive, **self.told(nets[0], state, t, state.latents, positive)}
         found = FluxMultiControlNetModel(nets)(
             state.model_input[..., : nets[0].config.in_channels],
             state.control_pixels,

@@ -31,7 +31,7 @@ class PredictFlux(PredictWithPooled):
     ) -> Tensor:
         sample = torch.cat([state.model_input] * repeats)
         told = {**inputs, **self.told(components.denoiser, state, t, sample, inputs)}
-        residuals = self.residuals(components, state, sample, told)
+        residuals = self.residuals(components, state, t, sample)
         predicted = components.denoiser(sample, **told, **residuals, return_dict=False)[0]
         return predicted[:, : state.latents.shape[1]]  # a reference picture's tokens come after the picture's
 
@@ -48,9 +48,7 @@ class PredictFlux(PredictWithPooled):
             "joint_attention_kwargs": state.joint_attention_kwargs,
         }
 
-    def residuals(
-        self, components: Components, state: BlockView, sample: Tensor, told: dict[str, Any]
-    ) -> dict[str, Any]:
+    def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:
         """What a ControlNet adds to the blocks."""
         return {}
 

@@ -42,6 +42,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _FluxPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _FluxNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _FluxPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _FluxSharedInputs(TypedDict, total=False):
     max_sequence_length: int; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
@@ -70,10 +74,6 @@ class _FluxParts(_FluxSharedParts, total=False):
     controlnet: FluxControlNetModel | FluxMultiControlNetModel | Sequence[FluxControlNetModel] | None
 
 class _FluxPartsAndHub(_FluxParts, HubArguments, total=False): ...
-
-class _FluxPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _FluxNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _FluxPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class FluxPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake

@@ -49,6 +49,7 @@ def published_class(name: str) -> type[DiffusionPipeline]:
     blocks = without_idle_choices(narrowed(public_class(row.family, name)(), row.given))
     blocks.workflows = {row.workflow: row.given}  # type: ignore[misc]
     by = "ControlNet" if row.steered else "T2I-Adapter" if row.adapted else ""
+    names = {spec.name for spec in blocks.expected_components}
     picture = f"{row.task.replace('2', ' to ')}{f', steered by a {by}' if by else ''}"
     fields = {
         "__doc__": f"{family.__doc__} As {name}: {picture}.",
@@ -57,6 +58,7 @@ def published_class(name: str) -> type[DiffusionPipeline]:
         "face": Face(row.by_position, row.renamed, row.defaults),
         "corrections": tuple(getattr(corrections, one) for one in row.corrections),
         "index_names": (),
+        "_optional_components": [name for name in family._optional_components if name in names],
     }
     return type(name, (family,), fields)
 
@@ -69,6 +71,7 @@ class AutoPipeline:
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, **options: Any) -> DiffusionPipeline:
         """The pipeline of a folder, hub id or single file for this task."""
+        refuse_perturbed(options)
         hub = {key: value for key, value in options.items() if key in HUB_ARGUMENTS}
         found = open_index(name_or_path, take_file_options(name_or_path, dict(options)), hub)
         steered = options.get("controlnet") is not None or (found.entries.get("controlnet") or [None, None])[1]
@@ -79,6 +82,7 @@ class AutoPipeline:
     @classmethod
     def from_pipe(cls, pipe: Any, **changes: Any) -> DiffusionPipeline:
         """The same components, for this task."""
+        refuse_perturbed(changes)
         held = {**getattr(pipe, "components", {}), **changes}
         return cls._class_for(type(pipe).__name__, held.get("controlnet") is not None).from_pipe(pipe, **changes)
 
@@ -92,6 +96,16 @@ class AutoPipeline:
                 f"it knows: {', '.join(sorted(PUBLISHED))}."
             )
         return public_class(found, cls.__name__)
+
+
+def refuse_perturbed(options: dict[str, Any]) -> None:
+    """Perturbed attention is a guider of any pipeline here, not a pipeline of its own."""
+    if options.pop("enable_pag", False):
+        raise UnsupportedError(
+            "enable_pag=True names pipelines that are not needed here: set the guider of any pipeline, "
+            "pipe.guider = PerturbedAttentionGuidance(…)."
+        )
+    options.pop("pag_applied_layers", None)
 
 
 def automatic_class(name: str) -> type[AutoPipeline]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DECIDING = ("image", "mask_image", "control_image", "adapter_image")  # the inputs that tell workflows apart
+DECIDING = ("image", "mask_image", "control_image", "adapter_image", "video")  # the inputs that tell workflows apart
 TASKS = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
+VIDEO_TASKS = {"text2video": (), "image2video": ("image",), "video2video": ("video",)}
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Row:
     def given(self) -> tuple[str, ...]:
         """The inputs that it is always given."""
         pictures = {"control_image": self.steered, "adapter_image": self.adapted}
-        return (*TASKS.get(self.task, ("image",)), *(name for name, wanted in pictures.items() if wanted))
+        task = (TASKS | VIDEO_TASKS).get(self.task, ("image",))
+        return (*task, *(name for name, wanted in pictures.items() if wanted))
 
     @property
     def workflow(self) -> str:
@@ -57,6 +59,7 @@ FAMILIES = {
     "sd3": ("StableDiffusion3Blocks", "StableDiffusion3Pipeline"),
     "flux": ("FluxBlocks", "FluxPipeline"),
     "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
+    "wan": ("WanBlocks", "WanPipeline"),
 }
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
@@ -67,6 +70,7 @@ SIGMAS = "num_inference_steps sigmas"
 CONTROL_END = "control_guidance_start control_guidance_end control_mode controlnet_conditioning_scale"
 FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
+ARRAYS = {"output_type": "np"}
 
 PUBLISHED: dict[str, Row] = {
     "StableDiffusionImg2ImgPipeline": _row(
@@ -218,6 +222,18 @@ PUBLISHED: dict[str, Row] = {
         f"prompt prompt_2 image mask_image masked_image_latents height width strength {FLUX_END}",
         defaults={"num_inference_steps": 50, "guidance_scale": 30.0, "strength": 1.0},
     ),
+    "WanImageToVideoPipeline": _row(
+        "wan",
+        "image2video",
+        "image prompt negative_prompt height width num_frames num_inference_steps guidance_scale guidance_scale_2",
+        defaults=ARRAYS,
+    ),
+    "WanVideoToVideoPipeline": _row(
+        "wan",
+        "video2video",
+        "video prompt negative_prompt height width num_inference_steps timesteps guidance_scale strength",
+        defaults=ARRAYS,
+    ),
     "FluxControlNetPipeline": _row(
         "flux",
         "text2image",
@@ -244,6 +260,8 @@ PUBLISHED: dict[str, Row] = {
 }
 # the families' own names, which run every workflow
 WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
+# what modular folders call them
+MODULAR = {name.replace("Pipeline", "ModularPipeline"): name for name in WHOLE}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
         zip(("Text2Image", "Image2Image", "Inpainting"), TASKS, strict=True)}  # fmt: skip
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from ..common.adapter import AutoAdapter
-from ..common.control import AutoControl
-from ..common.decode import Decode
-from ..common.denoise import DenoiseOrPaint
-from ..common.image_prompt import AutoImagePrompt
-from ..common.painting import AutoPasteCrop
-from ..common.safety import CheckSafety
-from ..common.unet import AutoPredict, EmbedGuidance, SetUNetGuidance, UNetPipelineBlocks
-from ..common.workflows import AutoStart
+from ..common.safety import CheckRequiredSafety
+from ..common.unet import UNetPipelineBlocks, unet_table
 from .encoders import EncodePrompt
 
 
@@ -18,17 +11,5 @@ class StableDiffusionBlocks(UNetPipelineBlocks):
     """Text to image, image to image and inpainting, with or without a ControlNet or a T2I-Adapter."""
 
     pipeline_class_name = "StableDiffusionPipeline"
-    block_classes = {
-        "guidance": SetUNetGuidance,
-        "text_encoder": EncodePrompt,
-        "image_prompt": AutoImagePrompt,
-        "embed_guidance": EmbedGuidance,
-        "control": AutoControl,
-        "adapter": AutoAdapter,
-        "start": AutoStart,
-        "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict),
-        "decode": Decode,
-        "safety": CheckSafety,
-        "paste_crop": AutoPasteCrop,
-    }
+    block_classes = unet_table(EncodePrompt, safety=CheckRequiredSafety)
     outputs = ["images", "nsfw_content_detected"]

@@ -125,16 +125,9 @@ class LatentUpscaleBlocks(StableDiffusionBlocks):
 
     pipeline_class_name = "StableDiffusionLatentUpscalePipeline"
     block_classes = StableDiffusionBlocks.table(
-        guidance=SetGuidance,
-        text_encoder=EncodePromptPooled,
-        embed_guidance=None,
-        image_prompt=None,
-        control=None,
-        adapter=None,
-        start=StartFromSmallLatents,
+        guidance=SetGuidance, text_encoder=EncodePromptPooled, start=StartFromSmallLatents,
         denoise=Denoise.with_parts(predict=PredictOnKarrasScales),
-        safety=None,
-        paste_crop=None,
-    )
+        embed_guidance=None, image_prompt=None, control=None, adapter=None, safety=None, paste_crop=None,
+    )  # fmt: skip
     outputs = ["images"]
     workflows = {"upscaling": ["image"]}

@@ -17,6 +17,7 @@ class StableDiffusionPipeline(PicturePipeline):
     """Latent diffusion with CLIP text conditioning, versions 1.x and 2.x (arXiv:2112.10752)."""
 
     default_blocks: ClassVar[Any] = StableDiffusionBlocks
+    _optional_components: ClassVar[list[str]] = ["safety_checker", "feature_extractor", "image_encoder"]
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "negative_prompt_embeds"]
     corrections = (STEPS_OFFSET, NO_CLIPPING)
     face = Face(("prompt", "height", "width", "num_inference_steps", "timesteps", "sigmas", "guidance_scale"))

@@ -46,6 +46,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionSharedInputs(TypedDict, total=False):
     num_images_per_prompt: int; guidance_rescale: float; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
@@ -77,13 +81,9 @@ class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
     controlnet: ControlNetModel | MultiControlNetModel | Sequence[ControlNetModel] | None
     adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
-    safety_checker: StableDiffusionSafetyChecker | None
+    safety_checker: StableDiffusionSafetyChecker | None; requires_safety_checker: bool
 
 class _StableDiffusionPartsAndHub(_StableDiffusionParts, HubArguments, total=False): ...
-
-class _StableDiffusionPilOutput(PipelineOutput): images: list[Image]; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionNpOutput(PipelineOutput): images: ndarray; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_content_detected: list[bool]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
@@ -108,5 +108,6 @@ class StableDiffusionPipeline(PicturePipeline):
     image_encoder: CLIPVisionModelWithProjection; feature_extractor: CLIPImageProcessor
     controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
     adapter: T2IAdapter | MultiAdapter; scheduler: SchedulerMixin; safety_checker: StableDiffusionSafetyChecker
+    requires_safety_checker: bool
     def encode_prompt(self, prompt: str | list[str] | None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
         ...

@@ -22,6 +22,7 @@ from ...schedulers import SchedulerMixin
 from ..common.beside import PredictBeside, PrepareLatentsBeside, require_channels
 from ..common.denoise import Denoise
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
+from ..common.safety import CheckSafety
 from ..common.sizes import check_memory, picture_processor, repeated
 from ..common.timesteps import SetTimesteps
 from .blocks import StableDiffusionBlocks
@@ -100,6 +101,7 @@ class UpscaleBlocks(StableDiffusionBlocks):
         adapter=None,
         start=StartEnlarging,
         denoise=Denoise.with_parts(predict=PredictEnlarged),
+        safety=CheckSafety,
         paste_crop=None,
     )
     outputs = ["images", "nsfw_content_detected"]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ...blocks import ComponentSpec, InputParam, SequentialPipelineBlocks
-from ...models.autoencoders.autoencoder_kl import AutoencoderKL
-from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.guidance import SetGuidance
-from ..common.painting import AutoPasteCrop, PreparePainting, StartPainting
-from ..common.start import EncodeImageAtSize, StartFromImage, StartFromNoise
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart
+from ..common.painting import AutoPasteCrop, PreparePainting
+from ..common.parts import played_by
+from ..common.start import EncodeImageAtSize
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting
 from .denoise import PredictSD3
 from .encoders import EncodePrompt
 
@@ -35,18 +34,11 @@ class StableDiffusion3Blocks(SequentialPipelineBlocks):
     """Text to image, image to image and inpainting."""
 
     pipeline_class_name = "StableDiffusion3Pipeline"
-    roles = {
-        "denoiser": ComponentSpec("transformer", SD3Transformer2DModel),
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny),
-    }
+    roles = played_by(ComponentSpec("transformer", SD3Transformer2DModel))
     block_classes = {
         "guidance": SetGuidance,
         "text_encoder": EncodePrompt,
-        "start": AutoStart.with_parts(
-            inpainting=StartPainting.with_parts(timesteps=SetTimestepsByStrength, latents=PreparePaintingSD3),
-            image2image=StartFromImage.with_parts(timesteps=SetTimestepsByStrength, encode_image=EncodeImageAtSize),
-            text2image=StartFromNoise.with_parts(timesteps=SetFlowTimesteps),
-        ),
+        "start": starting(SetFlowTimesteps, SetTimestepsByStrength, PreparePaintingSD3, EncodeImageAtSize),
         "denoise": DenoiseOrPaint.with_parts(predict=PredictSD3),
         "decode": Decode,
         "paste_crop": AutoPasteCrop,

@@ -41,6 +41,10 @@ import torch
 
 Texts = str | list[str] | None
 
+class _StableDiffusion3PilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusion3NpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusion3PtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusion3SharedInputs(TypedDict, total=False):
     negative_prompt: str | Sequence[str] | None; negative_prompt_2: str | Sequence[str] | None
     negative_prompt_3: str | Sequence[str] | None; clip_skip: int | None; max_sequence_length: int
@@ -71,10 +75,6 @@ class _StableDiffusion3Parts(_StableDiffusion3SharedParts, total=False):
     ...
 
 class _StableDiffusion3PartsAndHub(_StableDiffusion3Parts, HubArguments, total=False): ...
-
-class _StableDiffusion3PilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusion3NpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusion3PtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusion3Pipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake

@@ -6,21 +6,11 @@ import torch
 
 from ...blocks import BlockView, needs
 from ...guiders import Condition
-from ..common.adapter import AutoAdapter
-from ..common.control import CONTROL, AutoControl
-from ..common.decode import Decode
+from ..common.control import CONTROL
 from ..common.denoise import DenoiseOrPaint
-from ..common.image_prompt import AutoImagePrompt
-from ..common.painting import AutoPasteCrop, StartPainting
+from ..common.painting import StartPainting
 from ..common.start import StartFromImage, StartFromNoise
-from ..common.unet import (
-    AutoPredict,
-    EmbedGuidance,
-    PredictWithControl,
-    PredictWithUNet,
-    SetUNetGuidance,
-    UNetPipelineBlocks,
-)
+from ..common.unet import AutoPredict, PredictWithControl, PredictWithUNet, UNetPipelineBlocks, unet_table
 from ..common.workflows import AutoStart
 from .before_denoise import (
     AddNoiseUnlessStarted,
@@ -66,23 +56,16 @@ class StableDiffusionXLBlocks(UNetPipelineBlocks):
     """Text to image, image to image and inpainting, base or refiner, steered by a ControlNet, a T2I-Adapter or none."""
 
     pipeline_class_name = "StableDiffusionXLPipeline"
-    block_classes = {
-        "guidance": SetUNetGuidance,
-        "text_encoder": EncodePrompt,
-        "image_prompt": AutoImagePrompt,
-        "embed_guidance": EmbedGuidance,
-        "control": AutoControl,
-        "adapter": AutoAdapter,
-        "start": AutoStart.with_parts(
+    block_classes = unet_table(
+        EncodePrompt,
+        start=AutoStart.with_parts(
             inpainting=StartPainting.with_parts(timesteps=SetTimestepsForPainting, latents=PreparePaintingXL),
             image2image=StartFromImage.with_parts(timesteps=SetTimestepsBetween, latents=AddNoiseUnlessStarted),
             text2image=StartFromNoise.with_parts(timesteps=SetTimestepsUntil),
         ),
-        "sizes": AutoDescribeSizes,
-        "denoise": DenoiseOrPaint.with_parts(
+        sizes=AutoDescribeSizes,
+        denoise=DenoiseOrPaint.with_parts(
             predict=AutoPredict.with_parts(with_control=PredictXLWithControl, plain=PredictXL)
         ),
-        "decode": Decode,
-        "paste_crop": AutoPasteCrop,
-    }
+    )
     outputs = ["images"]

@@ -7,9 +7,9 @@ import torch
 from ...blocks import BlockView, ConfigSpec, SequentialPipelineBlocks, needs
 from ..common.beside import PrepareLatentsBeside
 from ..common.denoise import Denoise
+from ..common.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from ..common.parts import Components
 from ..common.sizes import picture_processor, pixel_size
-from ..stable_diffusion.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from .before_denoise import DescribeSizes, SetTimestepsUntil
 from .blocks import PredictXL, StableDiffusionXLBlocks
 
@@ -49,14 +49,9 @@ class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
 
     pipeline_class_name = "StableDiffusionXLInstructPix2PixPipeline"
     block_classes = StableDiffusionXLBlocks.table(
-        guidance=SetEditingGuidance,
-        image_prompt=None,
-        control=None,
-        adapter=None,
-        start=StartEditingXL,
-        sizes=DescribeSizes,
+        guidance=SetEditingGuidance, start=StartEditingXL, sizes=DescribeSizes,
         denoise=Denoise.with_parts(predict=PredictEditedXL),
-        paste_crop=None,
-    )
+        image_prompt=None, control=None, adapter=None, paste_crop=None,
+    )  # fmt: skip
     outputs = ["images"]
     workflows = {"editing": ["image"]}

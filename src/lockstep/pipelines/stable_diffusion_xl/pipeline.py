@@ -16,6 +16,14 @@ class StableDiffusionXLPipeline(PicturePipeline):
     """Stable Diffusion XL, base and refiner (arXiv:2307.01952)."""
 
     default_blocks = StableDiffusionXLBlocks
+    _optional_components: ClassVar[list[str]] = [
+        "tokenizer",
+        "tokenizer_2",
+        "text_encoder",
+        "text_encoder_2",
+        "image_encoder",
+        "feature_extractor",
+    ]
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "add_text_embeds", "add_time_ids"]
     face = Face(
         ("prompt", "prompt_2", "height", "width", "num_inference_steps", "timesteps", "sigmas", "denoising_end")

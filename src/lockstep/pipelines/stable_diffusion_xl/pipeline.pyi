@@ -44,6 +44,10 @@ from typing import Unpack
 from typing import overload
 import torch
 
+class _StableDiffusionXLPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionXLNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _StableDiffusionXLPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+
 class _StableDiffusionXLSharedInputs(TypedDict, total=False):
     clip_skip: int | None; num_images_per_prompt: int; original_size: tuple[int, int] | None
     target_size: tuple[int, int] | None; crops_coords_top_left: tuple[int, int]
@@ -84,10 +88,6 @@ class _StableDiffusionXLParts(_StableDiffusionXLSharedParts, total=False):
     adapter: T2IAdapter | MultiAdapter | Sequence[T2IAdapter] | None
 
 class _StableDiffusionXLPartsAndHub(_StableDiffusionXLParts, HubArguments, total=False): ...
-
-class _StableDiffusionXLPilOutput(PipelineOutput): images: list[Image]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionXLNpOutput(PipelineOutput): images: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _StableDiffusionXLPtOutput(PipelineOutput): images: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
 class StableDiffusionXLPipeline(PicturePipeline):
     __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import math
 import threading
 import time
 import traceback
@@ -86,13 +87,33 @@ class Batch:
 
     def run(self) -> None:
         """Every task ends here: done, failed or cancelled."""
+        for group in self._groups():
+            self._run_group(group)
+
+    def _groups(self) -> list[list[Task]]:
+        """Tasks whose texts have as many pieces: a row that is said again to be as long as another is rounded otherwise
+        than alone."""
+        if len(self.tasks) == 1:
+            return [self.tasks]
         try:
-            self._together(self.tasks)
+            parts = self.models.pipeline(self.tasks[0].request["model"]).components
+        except LockstepError:
+            return [self.tasks]  # which fails, and says why
+        tokenizers = [part for name, part in parts.items() if name.startswith("tokenizer") and part is not None]
+        groups: dict[int, list[Task]] = {}
+        for task in self.tasks:
+            texts = [task.request["inputs"].get(name) or "" for name in ("prompt", "negative_prompt")]
+            groups.setdefault(max((pieces(t, text) for t in tokenizers for text in texts), default=1), []).append(task)
+        return list(groups.values())
+
+    def _run_group(self, tasks: list[Task]) -> None:
+        try:
+            self._together(tasks)
         except Exception as problem:
-            if len(self.tasks) == 1 or isinstance(problem, InterruptedRun):
-                self._failed(self.tasks, problem)
+            if len(tasks) == 1 or isinstance(problem, InterruptedRun):
+                self._failed(tasks, problem)
                 return
-            for task in self.tasks:  # one of them spoils the rest: each for itself
+            for task in tasks:  # one of them spoils the rest: each for itself
                 try:
                     self._together([task])
                 except Exception as own:
@@ -225,6 +246,12 @@ class Batch:
             facts = {"kind": "preview", "width": shown.width, "height": shown.height}
             task.made.append({"n": len(task.made), **file_facts(path), "facts": facts})
         task.result |= {"stopped_at": where, "values": edits.summary(stop.data)}
+
+
+def pieces(tokenizer: Any, text: str) -> int:
+    """How many lengths of the text encoder a text takes."""
+    room = max(int(tokenizer.model_max_length) - 2, 1)
+    return max(1, math.ceil(len(tokenizer(text, add_special_tokens=False).input_ids) / room))
 
 
 class Piece(Task):

@@ -40,7 +40,10 @@ def describe_model(name: str, pipe: Any) -> dict[str, Any]:
     for given, value in pipe.folder_defaults.items():
         if given in inputs:
             inputs[given]["default"] = value
-    width, height = trained_size(pipe)
+    width, height, step = sizes_of(pipe)
+    for side in ("width", "height"):
+        if side in inputs and step is not None:
+            inputs[side] |= {"multiple_of": step, "form": {**inputs[side]["form"], "multipleOf": step}}
     return {
         "name": title, "pipeline": schema["pipeline"], "description": schema["description"], "media": made,
         "suffix": kind.formats[0].suffixes[0], "count_input": kind.count_input, "inputs": inputs,
@@ -86,22 +89,21 @@ def _form(hint: Any) -> dict[str, Any] | None:
     return None
 
 
-def trained_size(pipe: Any) -> tuple[int | None, int | None]:
-    """Width and height in pixels that a model makes where nobody says another size."""
+def sizes_of(pipe: Any) -> tuple[int | None, int | None, int | None]:
+    """Width and height in pixels that a model makes where nobody says another size, and what sizes are multiples of."""
     from ...pipelines.common import sizes
 
     players = pipe.assembly.players
     if "denoiser" not in players or "autoencoder" not in players:
-        return None, None
-    parts = types.SimpleNamespace(
-        denoiser=pipe.outline(players["denoiser"][0]), autoencoder=pipe.outline(players["autoencoder"][0])
-    )
+        return None, None, None
+    outlines = {role: pipe.outline(players[role][0]) for role in ("denoiser", "autoencoder")}
+    parts = typing.cast(Any, types.SimpleNamespace(**outlines))
     try:
-        height, width = sizes.trained_size(typing.cast(Any, parts))
-        factor = sizes.scale_factor(typing.cast(Any, parts))
+        height, width = sizes.trained_size(parts)
+        factor, step = sizes.scale_factor(parts), sizes.size_step(parts)
     except (LockstepError, AttributeError):
-        return None, None
-    return (None, None) if height is None or width is None else (width * factor, height * factor)
+        return None, None, None
+    return (None, None, step) if height is None or width is None else (width * factor, height * factor, step)
 
 
 def own_grid(pipe: Any) -> bool:

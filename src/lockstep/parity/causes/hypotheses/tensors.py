@@ -103,6 +103,10 @@ def _constant_edits(example: Example, index: int, value: float, sites: Sites) ->
         yield edit(
             "rounding", words, sites, lambda c: c.args[0] * torch.tensor(1 / value, dtype=c.args[0].dtype), rank=4
         )
+    if example.op in ("div", "truediv", "mul") and index == 1 and abs(value) not in (0, 1):
+        verbs = ("divided", "multiplied") if example.op == "mul" else ("multiplied", "divided")
+        turn = (lambda c: c.args[0] / c.args[1]) if example.op == "mul" else (lambda c: c.args[0] * c.args[1])
+        yield edit("inverse", f"{verbs[0]} by {value:.6g} instead of {verbs[1]}", sites, turn, rank=1)
     for new in dict.fromkeys(tried):
         if new != value and math.isfinite(new):
             yield constant(example.op, cause, index, value, new, sites)

@@ -1,0 +1,55 @@
+"""Words for the video models that read UMT5: a fixed number of tokens, zeros behind the last word."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+
+import torch
+
+from ...blocks import BlockView, ComponentSpec, InputParam
+from ...models.text_encoders.t5 import UMT5EncoderModel
+from ...notes import say_once
+from ...tokenizers import T5Tokenizer
+from .parts import GUIDER, Components
+from .prompts import EncodeText
+
+Tensor = torch.Tensor
+
+
+class EncodeVideoText(EncodeText):
+    """Prompts to UMT5's hidden states, one row per video."""
+
+    per_prompt = "num_videos_per_prompt"
+    expected_components = [
+        ComponentSpec("tokenizer", T5Tokenizer, optional=True),
+        ComponentSpec("text_encoder", UMT5EncoderModel, optional=True),  # ready embeddings need neither
+        replace(GUIDER, config={"guidance_scale": 5.0}),
+    ]
+    inputs = [
+        *[
+            InputParam.template("num_videos_per_prompt") if param.name == "num_images_per_prompt" else param
+            for param in EncodeText.inputs
+        ],
+        "max_sequence_length",
+    ]
+
+    def encode_for(self, components: Components, texts: list[str], state: BlockView) -> Tensor:
+        length, encoder = state.max_sequence_length, components.text_encoder
+        texts = [cleaned(text) for text in texts]
+        tokens = components.tokenizer(
+            texts, padding="max_length", max_length=length, truncation=True, return_tensors="pt"
+        )
+        if bool(tokens.attention_mask[:, -1].any()):
+            longest = max(len(components.tokenizer(text).input_ids) for text in texts)
+            if longest > length:
+                say_once(f"A prompt of {longest} tokens is cut after {length} (max_sequence_length).")
+        mask = tokens.attention_mask.to(encoder.device)
+        hidden = encoder(tokens.input_ids.to(encoder.device), mask)[0].to(encoder.dtype)
+        return torch.where(mask.bool()[..., None], hidden, torch.zeros_like(hidden))
+
+
+def cleaned(text: str) -> str:
+    """HTML entities as what they stand for (twice, as some texts were escaped so), one space between words."""
+    return re.sub(r"\s+", " ", html.unescape(html.unescape(text)).strip()).strip()

@@ -1,0 +1,24 @@
+"""HeliosPipeline and HeliosPyramidPipeline: the faces of the blocks."""
+
+from __future__ import annotations
+
+from ...blocks.face import Face
+from ..common.video import VideoPipeline
+from .blocks import HeliosBlocks, HeliosPyramidBlocks
+
+BEFORE = ("prompt", "negative_prompt", "height", "width", "num_frames")
+AFTER = ("sigmas", "guidance_scale", "num_videos_per_prompt", "generator")
+
+
+class HeliosPipeline(VideoPipeline):
+    """Helios (Base): long video in chunks, each told what came before."""
+
+    default_blocks = HeliosBlocks
+    face = Face((*BEFORE, "num_inference_steps", *AFTER), defaults={"output_type": "np"})
+
+
+class HeliosPyramidPipeline(VideoPipeline):
+    """Helios (Mid and Distilled): the same, each chunk in stages of growing size."""
+
+    default_blocks = HeliosPyramidBlocks
+    face = Face((*BEFORE, "guidance_scale", "num_videos_per_prompt", "generator"), defaults={"output_type": "np"})
