@@ -82,6 +82,12 @@ if TYPE_CHECKING:
     from .models.transformers.transformer_flux import FluxTransformer2DModel as FluxTransformer2DModel
     from .guiders import FrequencyDecoupledGuidance as FrequencyDecoupledGuidance
     from .configuration import FrozenDict as FrozenDict
+    from .pipelines.helios.blocks import HeliosBlocks as HeliosBlocks
+    from .schedulers import HeliosDMDScheduler as HeliosDMDScheduler
+    from .pipelines.helios.pipeline import HeliosPipeline as HeliosPipeline
+    from .pipelines.helios.blocks import HeliosPyramidBlocks as HeliosPyramidBlocks
+    from .pipelines.helios.pipeline import HeliosPyramidPipeline as HeliosPyramidPipeline
+    from .schedulers import HeliosScheduler as HeliosScheduler
     from .models.transformers.transformer_helios import HeliosTransformer3DModel as HeliosTransformer3DModel
     from .schedulers import HeunDiscreteScheduler as HeunDiscreteScheduler
     from .images import IPAdapterMaskProcessor as IPAdapterMaskProcessor
@@ -151,7 +157,12 @@ if TYPE_CHECKING:
     from .schedulers import UnCLIPScheduler as UnCLIPScheduler
     from .schedulers import UniPCMultistepScheduler as UniPCMultistepScheduler
     from .pipelines.stable_diffusion.upscaling import UpscaleBlocks as UpscaleBlocks
+    from .pipelines.wan.blocks import WanBlocks as WanBlocks
+    from .pipelines.published import WanImageToVideoPipeline as WanImageToVideoPipeline
+    from .pipelines.wan.long import WanLongVideoBlocks as WanLongVideoBlocks
+    from .pipelines.wan.pipeline import WanPipeline as WanPipeline
     from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
+    from .pipelines.published import WanVideoToVideoPipeline as WanVideoToVideoPipeline
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -173,24 +184,27 @@ __all__ = [
     "FluxControlNetInpaintPipeline", "FluxControlNetModel", "FluxControlNetPipeline", "FluxFillPipeline",
     "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline",
     "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
-    "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam",
-    "InstructPix2PixBlocks", "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
-    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
-    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
-    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel",
-    "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance",
-    "StableDiffusion3Blocks", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
-    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
-    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
-    "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
-    "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
-    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
-    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
-    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline", "HeliosPyramidBlocks", "HeliosPyramidPipeline",
+    "HeliosScheduler", "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor",
+    "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
+    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
+    "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
+    "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
+    "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam", "PNDMScheduler",
+    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin",
+    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks",
+    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
+    "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
+    "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",
+    "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+    "StableDiffusionInstructPix2PixPipeline", "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline",
+    "StableDiffusionSafetyChecker", "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline",
+    "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
+    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
-    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanTransformer3DModel",
-    "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",
+    "WanImageToVideoPipeline", "WanLongVideoBlocks", "WanPipeline", "WanTransformer3DModel",
+    "WanVideoToVideoPipeline", "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -10,8 +10,8 @@ from PIL import Image
 
 from lockstep.cli.pipelines import make_guider
 from lockstep.cli.preview import TerminalPicture
-from lockstep.schedulers.names import find_scheduler
 from lockstep.errors import InputError, UnknownNameError
+from lockstep.schedulers.names import find_scheduler
 from pipelines import tiny
 
 QUICK = ["--height", "16", "--width", "16", "--num-inference-steps", "2"]

@@ -22,7 +22,8 @@ class NamedValues:
     image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     mask_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     control_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | Any
-    video: list[Image | ndarray | torch.Tensor] | torch.Tensor | ndarray | Any
+    video: list[Image | ndarray | torch.Tensor] | list[list[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | Any
+    last_image: Image | ndarray | torch.Tensor | list[Image | ndarray | torch.Tensor] | Any
     strength: float
     padding_mask_crop: int | Any
     controlnet_conditioning_scale: float | list[float]
@@ -49,6 +50,7 @@ class NamedValues:
     negative_aesthetic_score: float
     num_inference_steps: int
     guidance_scale: float | Any
+    guidance_scale_2: float | Any
     true_cfg_scale: float
     guidance_rescale: float
     timesteps: torch.Tensor | Any
@@ -80,6 +82,9 @@ class NamedValues:
     img_ids: torch.Tensor | Any
     image_latents: torch.Tensor | Any
     video_latents: torch.Tensor | Any
+    condition: torch.Tensor | Any
+    first_frame_mask: torch.Tensor | Any
+    boundary_timestep: float | Any
     mask: torch.Tensor | Any
     masked_image: torch.Tensor | Any
     masked_image_latents: torch.Tensor | Any

@@ -44,8 +44,14 @@ KINDS = (
     PartKind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
 )
 TITLES = {
-    "unet": "UNet", "controlnet": "ControlNet", "vae": "VAE", "text": "text encoder", "tiny": "tiny autoencoder",
-    "t2i_adapter": "T2I-Adapter", "flux": "FLUX transformer", "sd3": "Stable Diffusion 3 transformer",
+    "unet": "UNet",
+    "controlnet": "ControlNet",
+    "vae": "VAE",
+    "text": "text encoder",
+    "tiny": "tiny autoencoder",
+    "t2i_adapter": "T2I-Adapter",
+    "flux": "FLUX transformer",
+    "sd3": "Stable Diffusion 3 transformer",
 }
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
 TRANSFORMERS = ("flux", "sd3")

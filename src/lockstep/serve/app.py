@@ -85,7 +85,12 @@ def _add_own_routes(app: FastAPI, server: Server) -> None:
     async def health() -> Health:
         """Whether the server lives; `ready` when a worker does."""
         states = list(server.hub.open.values())
-        return Health(status="ok", ready=server.supervisor.is_ready, queued=states.count("queued"), running=states.count("running"))
+        return Health(
+            status="ok",
+            ready=server.supervisor.is_ready,
+            queued=states.count("queued"),
+            running=states.count("running"),
+        )
 
     @app.get("/metrics", response_class=PlainTextResponse, responses=ERRORS, tags=["watch"])
     async def metrics() -> PlainTextResponse:

@@ -94,7 +94,9 @@ def named_sources(words: Sequence[str], what: str) -> dict[str, str]:
         if not name or not place or name in found:
             raise InputError(f"{what} wants name=FOLDER with a name that is not taken, got {word!r}.")
         if not Path(place).exists() and place not in EMBEDDED and not looks_like_hub_id(place):
-            raise NotFoundError(f"{what} {name}: there is nothing at {place}, and it is no hub id of the form owner/name.")
+            raise NotFoundError(
+                f"{what} {name}: there is nothing at {place}, and it is no hub id of the form owner/name."
+            )
         found[name] = place
     return found
 

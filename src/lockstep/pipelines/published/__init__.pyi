@@ -19,6 +19,7 @@ from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.adapters.multi import MultiAdapter
 from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
+from lockstep.models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
@@ -27,10 +28,13 @@ from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.text_encoders.t5 import T5EncoderModel
+from lockstep.models.text_encoders.t5 import UMT5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
+from lockstep.models.transformers.transformer_wan import WanTransformer3DModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.models.vision.clip_pictures import CLIPImageProcessor
+from lockstep.models.vision.clip_vision import CLIPVisionModel
 from lockstep.models.vision.clip_vision import CLIPVisionModelWithProjection
 from lockstep.models.vision.safety_checker import StableDiffusionSafetyChecker
 from lockstep.pipelines.flux.pipeline import FluxPipeline
@@ -61,6 +65,12 @@ from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLPi
 from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLPtOutput
 from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLSharedInputs
 from lockstep.pipelines.stable_diffusion_xl.pipeline import _StableDiffusionXLSharedParts
+from lockstep.pipelines.wan.pipeline import WanPipeline
+from lockstep.pipelines.wan.pipeline import _WanNpOutput
+from lockstep.pipelines.wan.pipeline import _WanPilOutput
+from lockstep.pipelines.wan.pipeline import _WanPtOutput
+from lockstep.pipelines.wan.pipeline import _WanSharedInputs
+from lockstep.pipelines.wan.pipeline import _WanSharedParts
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
 from lockstep.tokenizers.t5 import T5Tokenizer
@@ -825,6 +835,65 @@ class FluxFillPipeline(FluxPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_FluxFillInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, strength: float = 1.0, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 30.0, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_FluxFillInputs]) -> Any: ...
+
+class _WanImageToVideoInputs(_WanSharedInputs, total=False):
+    last_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    num_videos_per_prompt: int; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
+    generator: torch.Generator | Sequence[torch.Generator] | None; image_embeds: torch.Tensor | None
+    latents: torch.Tensor | None; workflow: Literal['image2video'] | None
+
+class _WanImageToVideoParts(_WanSharedParts, total=False):
+    image_encoder: CLIPVisionModel | None; image_processor: CLIPImageProcessor | None
+
+class _WanImageToVideoPartsAndHub(_WanImageToVideoParts, HubArguments, total=False): ...
+
+class WanImageToVideoPipeline(WanPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_WanImageToVideoParts]) -> None: ...
+    def run(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> Run: ...
+    def stream(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2video'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_WanImageToVideoPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> _WanPilOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['np'] = 'np', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> _WanNpOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> _WanPtOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: Literal[False], output: None = None, **inputs: Unpack[_WanImageToVideoInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: list[str], **inputs: Unpack[_WanImageToVideoInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_WanImageToVideoInputs]) -> Any: ...
+
+class _WanVideoToVideoInputs(_WanSharedInputs, total=False):
+    num_videos_per_prompt: int; guidance_scale_2: float | None
+    generator: torch.Generator | Sequence[torch.Generator] | None; latents: torch.Tensor | None
+    workflow: Literal['video2video'] | None
+
+class _WanVideoToVideoParts(_WanSharedParts, total=False):
+    ...
+
+class _WanVideoToVideoPartsAndHub(_WanVideoToVideoParts, HubArguments, total=False): ...
+
+class WanVideoToVideoPipeline(WanPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_WanVideoToVideoParts]) -> None: ...
+    def run(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> Run: ...
+    def stream(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['video2video'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_WanVideoToVideoPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> _WanPilOutput: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['np'] = 'np', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> _WanNpOutput: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> _WanPtOutput: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: Literal[False], output: None = None, **inputs: Unpack[_WanVideoToVideoInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: list[str], **inputs: Unpack[_WanVideoToVideoInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float | None = None, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_WanVideoToVideoInputs]) -> Any: ...
 
 class _FluxControlNetInputs(_FluxSharedInputs, total=False):
     padding_mask_crop: int | None; num_images_per_prompt: int; workflow: Literal['controlnet_text2image'] | None

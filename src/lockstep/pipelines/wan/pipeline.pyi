@@ -55,7 +55,7 @@ class _WanInputs(_WanSharedInputs, total=False):
 class _WanSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; scheduler: SchedulerMixin | None; transformer_2: WanTransformer3DModel | None
     tokenizer: T5Tokenizer | None; text_encoder: UMT5EncoderModel | None; vae: AutoencoderKLWan | None
-    transformer: WanTransformer3DModel | None; boundary_ratio: Any; expand_timesteps: bool
+    transformer: WanTransformer3DModel | None; boundary_ratio: float | None; expand_timesteps: bool
 
 class _WanParts(_WanSharedParts, total=False):
     image_encoder: CLIPVisionModel | None; image_processor: CLIPImageProcessor | None
@@ -87,4 +87,5 @@ class WanPipeline(VideoPipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_frames: int = 81, num_inference_steps: int = 50, guidance_scale: float | None = None, guidance_scale_2: float | None = None, num_videos_per_prompt: int = 1, generator: torch.Generator | Sequence[torch.Generator] | None = None, latents: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_WanInputs]) -> Any: ...
     guider: BaseGuidance; scheduler: SchedulerMixin; transformer_2: WanTransformer3DModel; tokenizer: T5Tokenizer
     text_encoder: UMT5EncoderModel; vae: AutoencoderKLWan; transformer: WanTransformer3DModel
-    image_encoder: CLIPVisionModel; image_processor: CLIPImageProcessor; boundary_ratio: Any; expand_timesteps: bool
+    image_encoder: CLIPVisionModel; image_processor: CLIPImageProcessor; boundary_ratio: float | None
+    expand_timesteps: bool
