@@ -1,6 +1,6 @@
 """Does memory grow with the length of a video? What a process needs to decode 81 frames, and one to decode 161.
 
-    python -m benchmarks.video_memory [--side 96] [--width 32]
+    python -m benchmarks.video_memory [--side 64] [--width 16]
 
 The streaming decode of Wan's autoencoder hands frames over and keeps none; beside it the whole video at once. Measured
 is the peak of the resident memory over what the process had before the first frame (Linux).
@@ -58,8 +58,8 @@ def measured(frames: int, side: int, width: int, whole: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--side", type=int, default=96, help="pixels of a side")
-    parser.add_argument("--width", type=int, default=32, help="channels of the autoencoder's first layer")
+    parser.add_argument("--side", type=int, default=64, help="pixels of a side")
+    parser.add_argument("--width", type=int, default=16, help="channels of the autoencoder's first layer")
     options = parser.parse_args()
     table = Table("decode", *(f"{frames} frames" for frames in LENGTHS), "ratio", title="peak memory, MiB")
     for name, whole in (("streaming", False), ("whole", True)):

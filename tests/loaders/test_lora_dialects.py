@@ -170,8 +170,14 @@ def test_a_model_given_as_lora_is_refused(pipe):
 
 def test_layers_of_flux_by_its_makers_names():
     config = {
-        "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2,
-        "joint_attention_dim": 12, "pooled_projection_dim": 10, "in_channels": 4, "axes_dims_rope": (4, 2, 2),
+        "num_layers": 1,
+        "num_single_layers": 1,
+        "attention_head_dim": 8,
+        "num_attention_heads": 2,
+        "joint_attention_dim": 12,
+        "pooled_projection_dim": 10,
+        "in_channels": 4,
+        "axes_dims_rope": (4, 2, 2),
     }
     model, width = lockstep.FluxTransformer2DModel.on_meta(config), 16
     rows = {"double_blocks.0.img_attn.qkv": 3 * width, "single_blocks.0.linear1": 7 * width,

@@ -21,4 +21,4 @@ class HeliosPyramidPipeline(VideoPipeline):
     """Helios (Mid and Distilled): the same, each chunk in stages of growing size."""
 
     default_blocks = HeliosPyramidBlocks
-    face = Face((*BEFORE, "guidance_scale", "num_videos_per_prompt", "generator"), defaults={"output_type": "np"})
+    face = Face(BEFORE, defaults={"output_type": "np"})
