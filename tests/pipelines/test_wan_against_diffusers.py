@@ -180,15 +180,6 @@ def test_published_names(folders, name, more):
         pipe(**{key: value for key, value in arguments.items() if key not in more})
 
 
-<<<<<<< HEAD
-# what the reference takes as Helios' latents and never reads, or takes ready-made: see docs/video.md
-READY = {"latents", "image_latents", "fake_image_latents", "video_latents"}
-CLASSES = (
-    *["WanPipeline", "WanImageToVideoPipeline", "WanVideoToVideoPipeline"],
-    *["HeliosPipeline", "HeliosPyramidPipeline"],
-)
-SAME = ("height", "width", "num_frames", "num_inference_steps", "strength", "output_type", "max_sequence_length")
-=======
 # what the reference takes for Helios and never reads, or takes ready-made: see docs/video.md
 NOT_HERE = {
     "HeliosPipeline": {"latents", "image_latents", "fake_image_latents", "video_latents"},
@@ -201,7 +192,6 @@ CLASSES = (
     "HeliosPipeline",
     "HeliosPyramidPipeline",
 )
->>>>>>> video
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -212,9 +202,6 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name):
     assert set(wanted) <= set(ours)
     by_position = [one for one, param in ours.items() if one != "self" and param.kind is not param.KEYWORD_ONLY]
     assert by_position == wanted[: len(by_position)]
-<<<<<<< HEAD
-    for one in SAME:
-=======
     for one in (
         "height",
         "width",
@@ -224,6 +211,5 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name):
         "output_type",
         "max_sequence_length",
     ):
->>>>>>> video
         if one in wanted:
             assert ours[one].default == theirs[one].default, one
