@@ -53,7 +53,7 @@ def picture():
         ({"promt": "x"}, UnknownNameError, ["did you mean 'prompt'"]),
         ({}, InputError, ["prompt"]),
         ({"prompt": 3}, InputError, ["str", "int"]),
-        ({"prompt": "x", "height": 63}, InputError, ["multiple of 8", "63"]),
+        ({"prompt": "x", "height": 63}, InputError, ["multiple of 2", "63"]),
         ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
         ({"prompt": "x", "num_inference_steps": "many"}, InputError, ["num_inference_steps", "'many'"]),
         ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "image"]),

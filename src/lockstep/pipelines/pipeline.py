@@ -93,7 +93,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self._index_class = type(self).__name__  # the name under which an index file knows it
         self._modular_index = False  # whether it was loaded by a modular index: then it is saved with one
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
-        self._elsewhere: dict[str, saving.Stored] = {}  # those whose classes are another library's, and not given
+        self._elsewhere: dict[str, saving.StoredPart] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._runs: set[Run] = set()
@@ -392,7 +392,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
             if name in left_out:
                 continue
             if spec.by_behaviour and found.entries.get(name, [None, None])[1]:
-                self._elsewhere[name] = saving.Stored(found.source, name, found.entries[name])
+                self._elsewhere[name] = saving.StoredPart(found.source, name, found.entries[name])
                 continue
             located = found.locate(spec)
             if located is not None:

@@ -16,7 +16,7 @@ from ..errors import InputError
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredPart:
     """A component of another library's class in the folder that a pipeline was loaded from; copied when it is saved."""
 
     source: str

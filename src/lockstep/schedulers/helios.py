@@ -22,7 +22,7 @@ from .noise import Generators
 from .predictions import check_prediction_type
 from .scheduling import FLOW, SchedulerMixin
 from .sigmas import flow_sigmas_from_alphas, shift_sigmas, shift_sigmas_by_mu
-from .spacing import check_num_steps, explicit_grid
+from .spacing import check_num_steps, check_num_train, explicit_grid
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 from .unipc import UniPCHistory, UniPCMultistepScheduler
 
@@ -58,6 +58,7 @@ class StagedScheduler(SchedulerMixin):
         if config.shift != 1.0 and config.use_dynamic_shifting:
             raise ConfigError(f"{owner}: shift ({config.shift}) and use_dynamic_shifting each shift. Choose one.")
         trained = config.num_train_timesteps
+        check_num_train(owner, trained)
         sigmas = flow_sigmas_from_alphas(trained, trained, config.shift)
         self.sigmas, self.timesteps = torch.from_numpy(sigmas), torch.from_numpy(sigmas * trained)
         self.stages = stage_table(sigmas, config.stage_range, config.gamma)

@@ -109,6 +109,9 @@ def plan_unet(owner: str, config: Mapping[str, Any]) -> UNetPlan:
     check_block_types(owner, config, count)
     layers = per_block(owner, "layers_per_block", config["layers_per_block"], count)
     depths = per_block(owner, "transformer_layers_per_block", config["transformer_layers_per_block"], count)
+    if config.get("cross_attention_norm") and not set(down_types) & set(K_DOWN_BLOCKS):
+        got = config["cross_attention_norm"]
+        raise ConfigError(f"{owner}: cross_attention_norm has to be None for these blocks, got {got!r}.")
     waves = config.get("time_embedding_type") == "fourier"
     time_embed_dim = config.get("time_embedding_dim") or (2 if waves else 4) * channels[0]
     plan = UNetPlan(

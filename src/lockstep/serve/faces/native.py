@@ -40,7 +40,7 @@ class Component(Strict):
     settings: dict[str, Any] = Field(default_factory=dict, max_length=100)
 
 
-class Edit(Strict):
+class ValueEdit(Strict):
     """Values that are changed where a run passes a boundary."""
 
     at: Annotated[StrictStr, Field(pattern="^[A-Za-z0-9_.]{1,200}$")]
@@ -62,7 +62,7 @@ class JobWish(Strict):
     partials: Annotated[StrictInt, Field(ge=0, le=16)] = 0
     deterministic: StrictBool = False
     stop_at: Annotated[StrictStr, Field(pattern="^[A-Za-z0-9_.]{1,200}$")] | None = None
-    edits: list[Edit] = Field(default_factory=list, max_length=50)
+    edits: list[ValueEdit] = Field(default_factory=list, max_length=50)
     priority: Annotated[StrictInt, Field(ge=-100, le=100)] = 0
 
 

@@ -35,7 +35,7 @@ class InputView(BaseModel):
     height: int
 
 
-class Comparison(BaseModel):
+class PictureComparison(BaseModel):
     identical: bool
     largest: int
     mean: float
@@ -129,11 +129,11 @@ def opened(path: File) -> np.ndarray:
 
 
 @router.get("/compare")
-async def compare(request: Request, a: Place, b: Place) -> Comparison:
+async def compare(request: Request, a: Place, b: Place) -> PictureComparison:
     """How far two pictures are apart, in steps of 255."""
     one, other = await two(server_of(request), a, b)
     apart = np.abs(one - other)
-    return Comparison(
+    return PictureComparison(
         identical=not apart.any(),
         largest=int(apart.max()),
         mean=float(apart.mean()),

@@ -37,14 +37,14 @@ class TraceView(BaseModel):
     tensors: int
 
 
-class Pair(Strict):
+class TracePair(Strict):
     """What is right, and what is to be proven equal to it."""
 
     reference: Trace
     candidate: Trace
 
 
-class Report(BaseModel):
+class ProofReport(BaseModel):
     id: str
     exit_code: int
     answer: dict[str, Any]
@@ -52,7 +52,7 @@ class Report(BaseModel):
 
 
 class Reports(BaseModel):
-    reports: list[Report]
+    reports: list[ProofReport]
 
 
 class Proofs:
@@ -61,7 +61,7 @@ class Proofs:
     def __init__(self) -> None:
         self.turn, self.waiting = asyncio.Lock(), 0
 
-    async def compare(self, server: Server, pair: Pair) -> Report:
+    async def compare(self, server: Server, pair: TracePair) -> ProofReport:
         if self.waiting >= WAITING:
             raise Problem(429, "queue_full", f"{self.waiting} comparisons are waiting already.", retry_after=30)
         self.waiting += 1
@@ -71,7 +71,7 @@ class Proofs:
         finally:
             self.waiting -= 1
 
-    async def _compare(self, server: Server, pair: Pair) -> Report:
+    async def _compare(self, server: Server, pair: TracePair) -> ProofReport:
         made = new_id()
         page = server.folder.reports / f"{made}.html"
         places = [trace_file(server, name) for name in (pair.reference, pair.candidate)]
@@ -90,7 +90,7 @@ class Proofs:
         answer = json.loads(told or b"{}")
         if 0 < code < ANSWERS or not page.exists():
             raise Problem(422, "invalid_value", f"The traces cannot be compared: {answer.get('message', 'no answer')}")
-        report = Report(id=made, exit_code=code, answer=answer, url=f"/api/reports/{made}")
+        report = ProofReport(id=made, exit_code=code, answer=answer, url=f"/api/reports/{made}")
         write_text(page.with_suffix(".json"), report.model_dump_json())
         return report
 
@@ -117,7 +117,7 @@ async def keep(request: Request) -> TraceView:
 
 
 @router.post("/reports")
-async def compare(request: Request, pair: Pair) -> Report:
+async def compare(request: Request, pair: TracePair) -> ProofReport:
     """Compare two traces: the verdict, and where its report is."""
     proofs: Proofs = request.app.state.proofs
     return await proofs.compare(request.app.state.server, pair)
@@ -128,7 +128,7 @@ async def reports(request: Request) -> Reports:
     """What was compared, the newest first."""
     folder = request.app.state.server.folder.reports
     files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)[:200]
-    return Reports(reports=[Report(**await asyncio.to_thread(read_json, path)) for path in files])
+    return Reports(reports=[ProofReport(**await asyncio.to_thread(read_json, path)) for path in files])
 
 
 @router.get("/reports/{report}", response_class=Response, responses={200: binary("text/html")})
