@@ -243,6 +243,8 @@ class _Measurement:
             left, right = a.shape, b.shape
         if _squeezed(left) != _squeezed(right) and not self._same_numbers(a, b):
             return f"shape {list(left)} in the reference, {list(right)} in the candidate"
+        if ("C64" in (a.dtype, b.dtype)) and a.dtype != b.dtype:
+            return f"{a.dtype} in the reference, {b.dtype} in the candidate"
         stats_a, stats_b = self.a.stats(a), self.b.stats(b)
         if (stats_a.nan, stats_a.inf) != (stats_b.nan, stats_b.inf):
             return (

@@ -133,7 +133,7 @@ def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[E
         yield Edit(cause, detail, (AttributeChange(path, name, value),), rank=0)
 
 
-_ATTRIBUTES = {
+ATTRIBUTE_CAUSES = {
     "eps": "norm_eps",
     "variance_epsilon": "norm_eps",
     "num_groups": "norm_groups",
@@ -156,7 +156,7 @@ _ATTRIBUTES = {
 
 
 def _attribute_cause(name: str, module: nn.Module) -> str:
-    return _ATTRIBUTES.get(name, f"setting_{name}")
+    return ATTRIBUTE_CAUSES.get(name, f"setting_{name}")
 
 
 def input_edits(probe: Probe) -> Iterator[Edit]:
