@@ -25,6 +25,15 @@ def test_a_full_size_file_from_its_header_alone(lockstep, tmp_path):
     assert unet["differs_from_published"] == []
 
 
+def test_a_file_by_its_bare_name(lockstep, tmp_path, monkeypatch):
+    files.write_sparse(tmp_path / "sd.safetensors", files.unet_shapes("sd1"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("sd.safetensors", "./sd.safetensors"):
+        code, out, _ = lockstep("inspect", name)
+        assert code == 0
+        assert "Stable Diffusion 1.x" in out
+
+
 def test_the_file_of_a_model_in_a_folder_is_what_its_folder_says(lockstep):
     path = next((Path(library.__file__).parent / "embedded" / "emoji" / "unet").glob("*.safetensors"))
     said = json.loads(lockstep("inspect", path, "--json")[1])
