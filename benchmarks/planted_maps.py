@@ -2,8 +2,8 @@
 
     python -m benchmarks.planted_maps [--only FAMILY …] [--all]
 
-A row is dropped, exchanged with its neighbour or with the same row of another block, its parts are put in another order,
-its operation is forgotten, or scale and shift are exchanged, or a matrix is transposed, where they should not be. Of
+A row is dropped, exchanged with its neighbour or with the same row of another block, its parts change their order, its
+operation is forgotten, or scale and shift are exchanged, or a matrix is transposed, where they should not be. Of
 rows that differ by a number alone, the first and the last get the errors. The tests of the family run on each of them,
 in this process. Prints a table, and exits with 1 if a test stays green (`--all`: every planted error).
 """
@@ -190,7 +190,7 @@ def seen_by(planted: Planted, checks: list[Check]) -> str:
             try:
                 check()
             except Exception as problem:
-                return f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}" or "red"
+                return f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}"
     return ""
 
 
@@ -215,7 +215,12 @@ def main() -> int:
             if asked.all or not said:
                 console.print(f"{'red  ' if said else 'GREEN'} {family}: {planted.error}: {planted.row} {said[:150]}",
                               markup=False, highlight=False, soft_wrap=True)  # fmt: skip
-        table.add_row(family, str(len({row for rows in tables for row in rows})), *(str(counts[error] or "") for error in ERRORS), str(unseen))
+        table.add_row(
+            family,
+            str(len({row for rows in tables for row in rows})),
+            *(str(counts[error] or "") for error in ERRORS),
+            str(unseen),
+        )
         green += unseen
     console.print(table)
     return 1 if green else 0

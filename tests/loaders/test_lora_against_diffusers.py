@@ -48,6 +48,24 @@ def kohya_tensors(tensors, alpha):
     return renamed
 
 
+def processor_tensors(tensors):
+    """The layers of the UNet's attentions by the names from the time when processors held them."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        layer, _, part = name.removesuffix(".weight").rpartition(".")
+        attention, _, last = layer.replace("to_out.0", "to_out").rpartition(".")
+        if name.startswith("unet.") and last.startswith("to_"):
+            renamed[f"{attention}.processor.{last}_lora.{'down' if part == 'lora_A' else 'up'}.weight"] = tensor
+    return renamed
+
+
+DIALECTS = {
+    "peft": lambda tensors: tensors,
+    "kohya": lambda tensors: kohya_tensors(tensors, alpha=1.5),
+    "processors": processor_tensors,
+}
+
+
 def run(pipe, **more):
     return pipe("a red cat", num_inference_steps=2, seed=0, output_type="latent", height=16, width=16, **more).images
 
@@ -65,12 +83,12 @@ def reference_latents(folder, pipe, file, strength=1.0):
     ).images
 
 
-@pytest.mark.parametrize("dialect", ["peft", "kohya"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("strength", [1.0, 0.4])
 def test_pictures_equal_the_references(pipe, folder, tmp_path, dialect, strength):
     tensors = peft_tensors(pipe)
     file = tmp_path / "style.safetensors"
-    save_file(tensors if dialect == "peft" else kohya_tensors(tensors, alpha=1.5), file)
+    save_file(DIALECTS[dialect](tensors), file)
     plain = run(pipe)
     pipe.load_lora_weights(file, strength=strength)
     ours = run(pipe)

@@ -247,11 +247,13 @@ class LoraMixin:
         weight_name: str | None = None,
         strength: float = 1.0,
         component: str | None = None,
+        load_into_transformer_2: bool = False,
         **hub: Unpack[HubArguments],
     ) -> LoraReport:
         """Add a LoRA or a relative of it: a safetensors file, a folder, a hub id, or tensors by name.
 
-        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one.
+        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one;
+        `load_into_transformer_2=True` is the published way to say `component="transformer_2"`.
         `hotswap=True` puts it in the place of the adapter that has this name. What of the file has no place in this
         pipeline is told; a file of which nothing has one is refused.
         """
@@ -265,6 +267,7 @@ class LoraMixin:
             raise InputError(f"There is an adapter {name!r} already. Choose another adapter_name, or delete it first.")
         check_strength(strength)
         models = LoraModels(self)
+        component = "transformer_2" if load_into_transformer_2 else component
         if component is not None and component not in models:
             raise UnknownNameError("component", component, models)
         denoiser = component or next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
