@@ -167,6 +167,34 @@ def test_fusing_with_a_scale_and_unfusing_leaves_the_adapter_as_it_was(pipe, tmp
     assert torch.equal(run(pipe), quarter)
 
 
+def test_strengths_of_parts_that_are_not_there_are_refused(pipe, tmp_path):
+    save_file(peft_tensors(pipe), tmp_path / "style.safetensors")
+    pipe.load_lora_weights(tmp_path, "style")
+    before = run(pipe)
+    for parts, error, words in (
+        ({"unt": 1.0}, UnknownNameError, "unet"),
+        ({"unet": {"dwn": 1.0}}, UnknownNameError, "down"),
+        ({"unet": {"up": {"block_9": 1.0}}}, UnknownNameError, "block_0, block_1"),
+        ({"unet": {"up": {"block_0": [0.1, 0.2, 0.3]}}}, InputError, "'block_0' has 2 layers.*got 3"),
+        ({"unet": {"down": {"blok_1": 0.5}}}, UnknownNameError, "block_1"),
+    ):
+        with pytest.raises(error, match=words):
+            pipe.set_adapters("style", parts)
+        if "unet" in parts:
+            with pytest.raises(error, match=words):
+                pipe.unet.set_adapters("style", parts["unet"])
+    with pytest.raises(InputError, match="named twice"):
+        pipe.set_adapters(["style", "style"], [1.0, 1.0])
+    assert torch.equal(run(pipe), before)
+    pipe.set_adapters("style", {"unet": {"up": {"block_0": [0.1, 0.2]}, "mid": 0.3, "down": 0.1}})
+    assert not torch.equal(run(pipe), before)
+    pipe.unload_lora_weights()
+    with pytest.warns(UserWarning, match="no LoRA to fuse"):
+        pipe.fuse_lora()
+    with pytest.warns(UserWarning, match="no fused LoRA"):
+        pipe.unfuse_lora()
+
+
 def test_alpha_in_the_header_scales(pipe, tmp_path):
     tensors = {k: v for k, v in peft_tensors(pipe).items() if k.startswith("unet.")}
     save_file(tensors, tmp_path / "plain.safetensors")

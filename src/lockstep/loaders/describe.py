@@ -11,7 +11,8 @@ from typing import Any
 from .. import files
 from ..errors import FileFormatError, LoadError, NotFoundError
 from ..files import TensorInfo
-from .detect import Detection, compare_config, detect, known_families
+from .config_difference import compare_config
+from .detect import Detection, detect, known_families
 from .folder_files import embedded_json
 from .header import ENDINGS, Header, read_header
 
