@@ -49,6 +49,9 @@ HARMLESS = {
     ("BaseGuidance", "strict=False"): "the two lists are as long, one is made from the other",
     ("BaseGuidance", "copied.set_state(0, 2, None)"): "the number of steps is forgotten in the next line",
     ("BaseGuidance", "_num_inference_steps is None and self._step is None"): "the two are set together",
+    ("predict_branches", "len(batches) >= 1"): "one branch alone is a batch of one either way",
+    ("_predict_together", "for key in inputs[1]"): "all branches have the same keys here, or they are not one batch",
+    ("_one_shape", "shape == shapes[1]"): "whether all are equal does not depend on which they are compared with",
     ("TangentialClassifierFreeGuidance", "full_matrices=True"): "the first row is the same, it only takes longer",
 }
 
