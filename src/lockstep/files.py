@@ -22,7 +22,7 @@ PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch
 LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
 REFUSALS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR,
-    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT,
 }  # fmt: skip
 MAX_HEADER = 100 * 2**20
 ITEM_BITS = {
