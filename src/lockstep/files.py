@@ -93,6 +93,13 @@ def resolve_file(
     return path
 
 
+def require_there(*paths: Path) -> None:
+    """Refuse a file or folder that is not there."""
+    for path in paths:
+        if not path.exists():
+            raise NotFoundError(f"There is no file or folder {path}.")
+
+
 def listing(folder: Path) -> str:
     """What is in a folder, for an error message; a link that leads nowhere is called one."""
     if not folder.is_dir():
