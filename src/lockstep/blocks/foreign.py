@@ -37,9 +37,9 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
         )
     if isinstance(component, torch.nn.Module):
         return kind.sharing(component, config_of(component))
-    if hasattr(kind, "from_config"):
+    if hasattr(kind, "from_config") and hasattr(component, "config"):
         return kind.from_config(config_of(component))
-    with tempfile.TemporaryDirectory() as folder:  # a tokenizer: its files are its config
+    with tempfile.TemporaryDirectory() as folder:  # a tokenizer, or a reader of pictures: its files are its config
         component.save_pretrained(folder)
         return kind.from_pretrained(folder)
 

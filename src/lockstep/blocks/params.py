@@ -33,6 +33,7 @@ class InputParam:
     maximum: float | None = None
     multiple_of: int | None = None
     media: str | None = None  # the kind of media whose files can stand for it
+    defaults_by_block: Mapping[str, Any] | None = None  # branch -> its default, where branches do not agree on one
     given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
     metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
