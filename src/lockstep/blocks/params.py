@@ -222,6 +222,11 @@ class ComponentSpec:
         return not known or issubclass(kind, tuple(known))
 
     @property
+    def names_classes(self) -> bool:
+        """Whether it says of which class a component is; one that does not takes any."""
+        return any(isinstance(hint, type) for hint in get_args(self.type_hint) or (self.type_hint,))
+
+    @property
     def by_behaviour(self) -> bool:
         """Whether it says what a component does (a protocol), not of which class it is: any library's may fit."""
         return bool(getattr(self.type_hint, "_is_protocol", False))
