@@ -42,6 +42,17 @@ def written(folder, **files):
             "from importlib import import_module\nimport_module('..serve', '')\n",
             "imports lockstep.serve",
         ),
+        ("pipelines__flux__blocks", "\nfrom .. import stable_diffusion\n", "flux may not know stable_diffusion"),
+        ("pipelines__flux__blocks", "\nfrom lockstep.pipelines import wan as w\n", "flux may not know wan"),
+        ("models__old", "\nfrom .. import pipelines as p\n", "imports lockstep.pipelines, but models"),
+        ("models__old", "\nimport lockstep.pipelines.pipeline as p\n", "imports lockstep.pipelines.pipeline, but"),
+        ("models__old", "\nfrom lockstep import StableDiffusionPipeline\n", "but models may import"),
+        ("models__old", "\nimportlib.import_module('.cli', 'lockstep')\n", "imports lockstep.cli, but models"),
+        ("models__old", "\nimportlib.import_module(name='lockstep.cli')\n", "imports lockstep.cli, but models"),
+        ("models__old", "from importlib import import_module as load\nload('lockstep.cli')\n", "imports lockstep.cli"),
+        ("models__old", "\nentry = pkgutil.resolve_name('lockstep.cli.app:run')\n", "imports lockstep.cli.app"),
+        ("models__old", "if TYPE_CHECKING:\n    from ..serve import app\n", "imports lockstep.serve"),
+        ("guiders__old", "\nfrom transformers.models import clip\n", "a reference for tests only"),
         ("attic__old", "", "package 'attic' is not in the table"),
     ],
 )
@@ -122,6 +133,36 @@ class ReadsByAnotherName(Base):
         return chosen.vae, values.latents
 
 
+class ReadsPerhaps(Base):
+    def __call__(self, components, state):
+        chosen = components if state.latents is None else None
+        return chosen.vae
+
+
+class ReadsAtOnce(Base):
+    def __call__(self, components, state):
+        return (components or None).vae
+
+
+class ReadsWhereNamed(Base):
+    def __call__(self, components, state):
+        return (parts := components).unet and parts.vae
+
+
+class ReadsByItsClass(Base):
+    def __call__(self, components, state):
+        return type(self).of(components)
+
+    @staticmethod
+    def of(components):
+        return components.vae
+
+
+class WritesByName(Base):
+    def __call__(self, components, state):
+        setattr(state, "prompt_embeds", None)  # noqa: B010  the guise that is planted
+
+
 class ReadsState(Base):
     def unneeded(self, inputs):
         return inputs.output_type
@@ -132,9 +173,10 @@ class WritesState(Base):
         state.prompt_embeds = None
 
 
-@pytest.mark.parametrize(
-    "kind", [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
-)
+GUISES = [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
+
+
+@pytest.mark.parametrize("kind", [*GUISES, ReadsPerhaps, ReadsAtOnce, ReadsWhereNamed, ReadsByItsClass])
 def test_a_block_that_reads_an_undeclared_component_is_found(kind):
     (finding,) = blocks.findings([kind])
     assert f"{kind.__name__} reads components.vae: add ComponentSpec('vae', …)" in finding.message
@@ -145,8 +187,9 @@ def test_a_block_that_reads_an_undeclared_component_is_found(kind):
 def test_a_block_that_reads_or_writes_an_undeclared_value_is_found():
     (read,) = blocks.findings([ReadsState])
     assert "ReadsState reads state.output_type: add it to inputs" in read.message
-    (write,) = blocks.findings([WritesState])
-    assert "WritesState writes state.prompt_embeds: add it to outputs" in write.message
+    for kind in (WritesState, WritesByName):
+        (write,) = blocks.findings([kind])
+        assert f"{kind.__name__} writes state.prompt_embeds: add it to outputs" in write.message
 
 
 def test_what_is_declared_may_be_read():
@@ -199,6 +242,16 @@ def test_a_public_name_that_says_nothing_is_found(tmp_path):
     ]
     assert found[0].path == tmp_path / "base.py"
     assert found[0].line == 4
+
+
+@pytest.mark.parametrize(
+    "annotation", ["Optional[Any]", "typing.Union[int, Any]", "Annotated[Any, 'x']", "'Any | None'"]
+)
+@pytest.mark.parametrize("head", ["def", "async def"])
+def test_any_is_found_in_its_guises(tmp_path, annotation, head):
+    root = written(tmp_path, things=f"class Thing:\n    {head} make(self, what: {annotation}) -> int: ...\n")
+    (finding,) = public_types.findings(root, {"Thing": "things"}, {})
+    assert "things.Thing.make(what) is typed Any" in finding.message
 
 
 def test_an_exception_allows_what_it_names_and_has_to_be_needed(tmp_path):

@@ -120,6 +120,33 @@ def test_beside_a_controlnet(folders, kind):
     compare(ours, theirs, {**arguments, "guess_mode": True})
 
 
+@pytest.mark.parametrize("task", ["image2image", "inpainting"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_beside_a_controlnet_from_a_picture(folders, kind, task):
+    """The start, the steering and the prompt are three pictures, each in its own place."""
+    ours, theirs = both(folders, kind, ["plus"], f"{FAMILIES[kind]}ControlNet{TASKS[task]}Pipeline")
+    arguments = {**arguments_for(kind, task, 1, 6.0), "control_image": picture(3), "ip_adapter_image": pixels()}
+    first = compare(ours, theirs, arguments)
+    for changed in ({"control_image": picture(4)}, {"ip_adapter_image": pixels(seed=1)}, {"image": picture(5)}):
+        assert not torch.allclose(first, compare(ours, theirs, {**arguments, **changed}), atol=1e-3)
+
+
+def test_the_block_can_be_taken_out_and_its_encodings_given(folders):
+    whole = loaded(lockstep, folders, "xl")
+    whole.load_ip_adapter(str(folders["xl-adapters"]), "models", "plain.safetensors")
+    names = ["latents", "ip_adapter_embeds", "negative_ip_adapter_embeds"]
+    call = {**arguments_for("xl", "text2image", 1, 6.0), "output_type": "latent"}
+    wanted = whole(**call, ip_adapter_image=pixels(), output=names)
+    blocks = lockstep.StableDiffusionXLBlocks()
+    assert "ip_adapter_image" in blocks.input_names
+    blocks.sub_blocks.pop("ip_adapter")
+    assert "ip_adapter_image" not in blocks.input_names
+    pipe = blocks.init_pipeline(str(folders["xl"]), unet=whole.unet)
+    pipe.set_progress_bar_config(disable=True)
+    got = pipe(**call, **{name: wanted[name] for name in names[1:]}, output="latents")
+    assert torch.equal(got, wanted["latents"])
+
+
 def test_editing_takes_a_picture_as_a_prompt_too(tmp_path, folders):
     """Three branches: the picture acts in the one with the prompt alone."""
     folder, name = tiny.save_one_task(tmp_path / "edit", "edit"), "StableDiffusionInstructPix2PixPipeline"
@@ -341,15 +368,25 @@ def test_files_that_do_not_fit(folders, tmp_path):
 
 
 @pytest.mark.parametrize("kind", tiny_adapters.KINDS)
-def test_the_map_of_a_file_is_read_in_both_directions(folders, kind):
-    wanted = tiny_adapters.flat(tiny_adapters.ip_adapter(their_unet(folders["sd1"]), kind))
-    stored = in_memory(wanted, Path("memory"))
+def test_the_map_of_a_file(kind):
+    """Read in both directions, and each tensor where the reference puts it."""
+    unet = diffusers.UNet2DConditionModel(**tiny.unet().config)
+    sections = tiny_adapters.ip_adapter(unet, kind)
+    wanted = tiny_adapters.flat(sections)
     shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
-    rows = ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes)
-    back = WeightMap(rows).to_theirs(WeightMap(rows).to_ours(stored))
+    table = WeightMap(ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes))
+    ours = table.to_ours(in_memory(wanted, Path("memory")))
     opened = MappedFiles()
+    back = table.to_theirs(ours)
     assert set(back) == set(wanted)
     assert all(torch.equal(opened.read(tensor), wanted[name]) for name, tensor in back.items())
+    projection = unet._convert_ip_adapter_image_proj_to_diffusers(dict(sections["image_proj"]), low_cpu_mem_usage=False)
+    theirs = {f"projection.{name}": tensor for name, tensor in projection.state_dict().items()}
+    for place, number in enumerate(sorted({int(name.partition(".")[0]) for name in sections["ip_adapter"]})):
+        for part in ("to_k_ip", "to_v_ip"):
+            theirs[f"attentions.{place}.{part}.weight"] = sections["ip_adapter"][f"{number}.{part}.weight"]
+    assert set(ours) == set(theirs)
+    assert all(torch.equal(opened.read(tensor), theirs[name]) for name, tensor in ours.items())
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 0), (2, 3, 4)])

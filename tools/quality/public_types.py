@@ -24,7 +24,7 @@ SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__ge
 # modules that people import from besides the package itself: what they list in `__all__` is public
 ROOMS = ("attention", "blocks", "guiders", "media", "schedulers", "tokenizers")
 GIVEN = {"PipelineOutput": "blocks.output", "Part": "blocks.output"}  # what people get without naming it
-WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired")
+WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired", "Optional", "Annotated", "Union")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,9 @@ def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[
                 name = member.target.id
                 if not name.startswith("_") and says_nothing(member.annotation):
                     yield _found(owner, member, f"{definition.name}.{name}", "is typed Any")
-            elif isinstance(member, ast.FunctionDef) and (not member.name.startswith("_") or member.name in SPECIAL):
+            elif isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
+                not member.name.startswith("_") or member.name in SPECIAL
+            ):
                 if any(ast.unparse(one).endswith("overload") for one in member.decorator_list):
                     overloaded.add(member.name)
                 elif member.name in overloaded:
@@ -188,7 +190,9 @@ def says_nothing(annotation: ast.expr | None) -> bool:
     if isinstance(annotation, ast.BinOp):
         return says_nothing(annotation.left) or says_nothing(annotation.right)
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).rpartition(".")[2] in WRAPPERS:
-        return says_nothing(annotation.slice)
+        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        kept = parts[:1] if ast.unparse(annotation.value).endswith("Annotated") else parts
+        return any(says_nothing(part) for part in kept)
     return ast.unparse(annotation).rpartition(".")[2] == "Any"
 
 
