@@ -16,7 +16,7 @@ from ..trace.reader import Trace
 from .edits import Edit
 from .failures import noted
 from .pipeline_probe import PipelineProbe
-from .probe import Reached
+from .probe import Reached, with_own_generators
 
 METHODS = ("encode", "decode")
 
@@ -100,7 +100,7 @@ class RecordedCalls:
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             seen[0] += 1
             if seen[0] - 1 == number:
-                kept.extend([map_tensors(args, _copy), map_tensors(kwargs, _copy)])
+                kept.extend(with_own_generators([map_tensors(args, _copy), map_tensors(kwargs, _copy)]))
                 raise Reached(torch.zeros(()))
 
         def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

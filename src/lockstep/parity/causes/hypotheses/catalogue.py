@@ -337,6 +337,8 @@ def _replaced(site: Site, place: tuple[int, ...], label: str, probe: Probe) -> E
     index = place[0]
 
     def apply(call: Call) -> Any:
+        if len(place) == 1 and not isinstance(call.args[index], torch.Tensor):
+            raise NotApplicable("no tensor")
         if len(place) == 1:
             return call.operand(index, call.values[label].reshape(call.args[index].shape))
         parts = list(call.args[index])
