@@ -229,7 +229,7 @@ class _Says:
         if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
-        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None]
+        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None and v is not False]
         if step.name in _INFIX and len(args) == 2:
             shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
         else:
