@@ -19,6 +19,7 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
@@ -69,7 +70,7 @@ class _StableDiffusion3SharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; tokenizer_2: CLIPTokenizer | None
     text_encoder: CLIPTextModelWithProjection | None; text_encoder_2: CLIPTextModelWithProjection | None
     tokenizer_3: T5Tokenizer | None; text_encoder_3: T5EncoderModel | None; transformer: SD3Transformer2DModel | None
-    scheduler: SchedulerMixin | None; vae: AutoencoderKL | AutoencoderTiny | None
+    scheduler: SchedulerMixin | None; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None
 
 class _StableDiffusion3Parts(_StableDiffusion3SharedParts, total=False):
     ...
@@ -98,6 +99,6 @@ class StableDiffusion3Pipeline(PicturePipeline):
     guider: BaseGuidance; tokenizer: CLIPTokenizer; tokenizer_2: CLIPTokenizer
     text_encoder: CLIPTextModelWithProjection; text_encoder_2: CLIPTextModelWithProjection; tokenizer_3: T5Tokenizer
     text_encoder_3: T5EncoderModel; transformer: SD3Transformer2DModel; scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
     def encode_prompt(self, prompt: Texts, prompt_2: Texts, prompt_3: Texts, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: Texts=None, negative_prompt_2: Texts=None, negative_prompt_3: Texts=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, clip_skip: int | None=None, max_sequence_length: int=256, lora_scale: float | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
         ...
