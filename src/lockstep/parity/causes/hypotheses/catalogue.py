@@ -134,7 +134,7 @@ def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[E
         yield Edit(cause, detail, (AttributeChange(path, name, value),), rank=0)
 
 
-_ATTRIBUTES = {
+ATTRIBUTE_CAUSES = {
     "eps": "norm_eps",
     "variance_epsilon": "norm_eps",
     "num_groups": "norm_groups",
@@ -157,7 +157,7 @@ _ATTRIBUTES = {
 
 
 def _attribute_cause(name: str, module: nn.Module) -> str:
-    return _ATTRIBUTES.get(name, f"setting_{name}")
+    return ATTRIBUTE_CAUSES.get(name, f"setting_{name}")
 
 
 def input_edits(probe: Probe) -> Iterator[Edit]:
@@ -337,6 +337,8 @@ def _replaced(site: Site, place: tuple[int, ...], label: str, probe: Probe) -> E
     index = place[0]
 
     def apply(call: Call) -> Any:
+        if len(place) == 1 and not isinstance(call.args[index], torch.Tensor):
+            raise NotApplicable("no tensor")
         if len(place) == 1:
             return call.operand(index, call.values[label].reshape(call.args[index].shape))
         parts = list(call.args[index])
