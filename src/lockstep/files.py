@@ -22,7 +22,7 @@ PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch
 LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
 REFUSALS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR,
-    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT,
 }  # fmt: skip
 MAX_HEADER = 100 * 2**20
 ITEM_BITS = {
@@ -91,6 +91,13 @@ def resolve_file(
         advice = f" Did you mean subfolder={deeper[0]!r}?" if deeper and not subfolder else ""
         raise NotFoundError(f"No {file_name!r} in {folder}. There: {listing(folder)}.{advice}")
     return path
+
+
+def require_there(*paths: Path) -> None:
+    """Refuse a file or folder that is not there."""
+    for path in paths:
+        if not path.exists():
+            raise NotFoundError(f"There is no file or folder {path}.")
 
 
 def listing(folder: Path) -> str:

@@ -240,7 +240,7 @@ def _fitted(
         raise WeightsError(f"{file.source}: the layer {layer!r} holds NaN or Inf ({', '.join(broken)}).")
     first = pieces[0]
     alpha = float(tensors["alpha"].item()) if "alpha" in tensors else file.settings.alpha(first.component, first.layer)
-    weights = [models[piece.component].get_parameter(f"{piece.layer}.weight") for piece in pieces]
+    weights = [models[piece.component].get_parameter(piece.parameter) for piece in pieces]
     try:
         _require_whole(tensors)
         shape, sizes, move = _layout(file, layer, pieces, found, [tuple(weight.shape) for weight in weights])
@@ -252,7 +252,7 @@ def _fitted(
             if algorithm is not None:
                 change = Change(algorithm, parts, shape, alpha, rooted, **way)
                 change.check()
-                yield (piece.component, f"{piece.layer}.weight"), change
+                yield (piece.component, piece.parameter), change
                 scale = change.scale
             bias = tensors.get("diff_b", scale * tensors["up_bias"].float() if "up_bias" in tensors else None)
             if bias is not None:

@@ -31,7 +31,7 @@ from ..configuration import FrozenDict, describe_type
 from ..errors import InputError, LoadError, UnknownNameError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
-from ..schedulers.exchange import require_same_training
+from ..schedulers.exchange import check_assigned
 from ..schedulers.scheduling import SchedulerMixin
 from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
@@ -105,6 +105,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self.name_or_path = name_or_path
         self.variant: str | None = None  # of the files that the components were loaded from
         self.file_options: dict[str, Any] = {}  # what was said about a single file (family, prediction_type …)
+        self.given_processors: dict[str, Any] = {}  # of pictures, in the place of those that blocks make
         self.check_finite = True
         tree = self.default_tree() if blocks is None else blocks
         if tree is None:
@@ -246,7 +247,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
     def __setattr__(self, name: str, value: Any) -> None:
         if "_assembly" in self.__dict__ and name in self._specs:
             if isinstance(value, SchedulerMixin) and isinstance(getattr(self, name), SchedulerMixin):
-                require_same_training(getattr(self, name), value)
+                check_assigned(getattr(self, name), value)
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
