@@ -44,6 +44,7 @@ class Predict(ModularPipelineBlocks):
     outputs = ["noise_pred", *foretelling.MAKES]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        foretelling.check(components.scheduler, inputs.foretell)
         if isinstance(components.guider, BaseGuidance):
             components.guider.check_model(components.denoiser)
 

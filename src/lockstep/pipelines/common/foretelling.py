@@ -56,13 +56,18 @@ def _earlier(state: BlockView, step: int) -> list[Computed]:
     return [] if step == 0 else state.earlier_predictions or []
 
 
-def _level(scheduler: SchedulerMixin, t: Tensor) -> ModelLevel:
-    level = ModelLevel.at(scheduler, t)
-    if level is None:
+def check(scheduler: SchedulerMixin, bound: float) -> None:
+    """Refuse a bound where nothing is known of how the models were trained."""
+    if bound and ModelLevel.at(scheduler, 1.0) is None:
         raise InputError(
             f"'foretell' knows models of diffusion and of flow matching; {type(scheduler).__name__} is for others. "
-            "Leave it out: every step is computed then."
+            "Leave it out (or pipe.accelerate('exact')): every step is computed then."
         )
+
+
+def _level(scheduler: SchedulerMixin, t: Tensor) -> ModelLevel:
+    level = ModelLevel.at(scheduler, t)
+    assert level is not None  # see check
     return level
 
 

@@ -53,11 +53,11 @@ class _StableDiffusion3SharedInputs(TypedDict, total=False):
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
     prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
     pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; skip_guidance_layers: Sequence[int] | None
-    skip_layer_guidance_scale: float; skip_layer_guidance_start: float; skip_layer_guidance_stop: float
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; foretell: float
+    skip_guidance_layers: Sequence[int] | None; skip_layer_guidance_scale: float; skip_layer_guidance_start: float
+    skip_layer_guidance_stop: float; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusion3Inputs(_StableDiffusion3SharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
