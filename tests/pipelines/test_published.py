@@ -165,14 +165,8 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
     assert by_position == [p.name for p in theirs][: len(by_position)]
     settings = loaded(lockstep, name, folders, load=False).guider.config
     for parameter in theirs:
-<<<<<<< HEAD
         without = NO_IP_ADAPTER if kind_of(name) in FLOW else set()
         if parameter.name in NOT_HERE | REFUSED.get(name, set()) | without:
-=======
-        if parameter.name in NOT_HERE | REFUSED.get(name, set()) or (
-            kind_of(name) in FLOW and parameter.name in NO_IP_ADAPTER
-        ):
->>>>>>> speed
             continue
         assert parameter.name in ours, f"{name} takes no {parameter.name!r}"
         default = ours[parameter.name].default
