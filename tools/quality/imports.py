@@ -49,6 +49,8 @@ ALLOWED: dict[str, set[str] | None] = {
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
 NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
+# who may ask the package as a whole, which leads everywhere: those who look up a public class by its name
+WHOLE = {"pipelines/finding.py", "models/modeling.py", "cli/replay.py", "cli/parity/config.py"}
 BY_TEXT = {"import_module", "__import__", "resolve_name", "run_module"}  # functions that import what a text names
 
 
@@ -66,7 +68,9 @@ def _in_file(path: Path, root: Path) -> Iterator[Finding]:
     parts = path.relative_to(root).parts
     own = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     for line, name in imported_names(path, root):
-        problem = _problem(own, name) or _problem_in_family(parts, name)
+        whole = name == PACKAGE and "/".join(parts) not in WHOLE
+        asks = f"imports {PACKAGE} as a whole: import the module that defines the name" if whole else None
+        problem = asks or _problem(own, name) or _problem_in_family(parts, name)
         if problem:
             yield Finding(path, line, problem)
 

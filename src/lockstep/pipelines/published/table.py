@@ -206,6 +206,14 @@ PUBLISHED: dict[str, Row] = {
         "prompt prompt_2 prompt_3 image mask_image masked_image_latents height width padding_mask_crop strength "
         f"{SIGMAS} guidance_scale",
     ),
+    "StableDiffusion3ControlNetPipeline": _row(
+        "sd3",
+        "text2image",
+        f"prompt prompt_2 prompt_3 height width {SIGMAS} guidance_scale control_guidance_start control_guidance_end "
+        "control_image controlnet_conditioning_scale controlnet_pooled_projections",
+        steered=True,
+        defaults={"num_inference_steps": 28},
+    ),
     "FluxImg2ImgPipeline": _row(
         "flux",
         "image2image",
