@@ -10,6 +10,7 @@ remembered.py      what need not be run again
 hypotheses/        what other implementations do differently
 rounding.py        causes of what lies inside the floor
 recorded.py, value_tests.py   what the recorded values prove by themselves
+observed/          what both live sides compute, step by step, side by side
 """
 
 from .diagnosis import diagnose

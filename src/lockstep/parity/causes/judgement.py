@@ -91,7 +91,9 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
 
 
 def _says_more(edit: Edit, seen: Observed) -> bool:
-    return edit.rank < SPECIFIC or (edit.rank < GENERIC_RANK and bool(places(edit) & seen.places))
+    """A name of its own, for a place where the two sides are seen to differ (or for the whole module around it)."""
+    here = seen.places | {seen.edit.owner}
+    return edit.rank < SPECIFIC or (edit.rank < GENERIC_RANK and bool(places(edit) & here))
 
 
 def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judgement:

@@ -11,9 +11,9 @@ from ..edits import Change, Edit
 from ..failures import noted
 from ..pipeline_probe import PIPELINE
 from .graph import TooLarge, graph_of
-from .matching import Difference, Matching
+from .matching import Matching, Parting
 from .transplant import Transplant, joined
-from .words import Words, words_of
+from .words import PlaceWords, words_of
 
 ROUNDS = 4  # exits of one frame that are put right one behind the other
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
@@ -52,7 +52,7 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed
         tolerance = min(tolerance, node.error / 4)
     paths = _Paths(comparison, ours[0], theirs[0])
     plans: list[Transplant] = []
-    said: list[Words] = []
+    said: list[PlaceWords] = []
     places: set[str] = set()
     line = ""
     for _ in range(ROUNDS):
@@ -84,7 +84,7 @@ def _changes(plans: list[Transplant], frame: str) -> tuple[Change, ...]:
     return changes
 
 
-def _together(said: list[Words]) -> tuple[str, str, int]:
+def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     """One name for several places: the first one's, with what else there is."""
     first = said[0]
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
@@ -95,7 +95,7 @@ def _together(said: list[Words]) -> tuple[str, str, int]:
     return first.name, detail + (f"; and {len(others) - 1} more" if len(others) > 1 else ""), first.rank
 
 
-def _places(matching: Matching, differences: list[Difference]) -> set[str]:
+def _places(matching: Matching, differences: list[Parting]) -> set[str]:
     found: set[str] = set()
     for difference in differences:
         found |= {str(step.place) for step in matching.until_shared(difference.ours)}

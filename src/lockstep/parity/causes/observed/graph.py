@@ -30,34 +30,34 @@ class TooLarge(Exception):
 
 
 @dataclass(eq=False)
-class Value:
+class FrameValue:
     """A tensor of a frame, as it was when it was made or first seen."""
 
     content: torch.Tensor
-    step: Step | None = None  # that made it; None for what was given
+    step: FrameStep | None = None  # that made it; None for what was given
     piece: int = 0  # of several results
     given: str = ""  # `in.x`, `weight:norm.bias`; empty for a constant
 
 
 @dataclass(eq=False)
-class Step:
+class FrameStep:
     """One operation of the frame's own code, or one call of a module by it."""
 
     place: Site | str  # the path of a called module
     function: Any
-    args: tuple[Any, ...]  # tensors as `Value`
+    args: tuple[Any, ...]  # tensors as `FrameValue`
     kwargs: dict[str, Any]
     number: int
     visit: int  # the how-manieth time at this place
     line: str = ""  # file:number of the code, where it is in a file
-    values: list[Value] = field(default_factory=list)
+    values: list[FrameValue] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return self.place.op if isinstance(self.place, Site) else self.place
 
-    def operands(self) -> list[Value]:
-        return [v for v in _flat((self.args, self.kwargs)) if isinstance(v, Value)]
+    def operands(self) -> list[FrameValue]:
+        return [v for v in _flat((self.args, self.kwargs)) if isinstance(v, FrameValue)]
 
 
 @dataclass(frozen=True)
@@ -74,28 +74,28 @@ class Graph:
 
     def __init__(self, frame: str, weights: dict[int, str]) -> None:
         self.frame = frame
-        self.steps: list[Step] = []
-        self.values: list[Value] = []
-        self.exits: dict[Exit, Value] = {}
+        self.steps: list[FrameStep] = []
+        self.values: list[FrameValue] = []
+        self.exits: dict[Exit, FrameValue] = {}
         self.result: Any = None
         self._weights = weights
-        self._known: dict[int, tuple[torch.Tensor, int, Value]] = {}
+        self._known: dict[int, tuple[torch.Tensor, int, FrameValue]] = {}
         self._visits: dict[Site | str, int] = defaultdict(int)
         self._elements = 0
-        self._at: dict[tuple[Any, int], Step] = {}
+        self._at: dict[tuple[Any, int], FrameStep] = {}
 
-    def at(self, place: Site | str, visit: int) -> Step | None:
+    def at(self, place: Site | str, visit: int) -> FrameStep | None:
         return self._at.get((place, visit))
 
-    def value(self, tensor: torch.Tensor, given: str = "") -> Value:
+    def value(self, tensor: torch.Tensor, given: str = "") -> FrameValue:
         """The value that a tensor is now: written into since it was seen, it is another one."""
         known = self._known.get(id(tensor))
         if known is not None and known[0] is tensor and known[1] == _version(tensor):
             return known[2]
         name = given or (f"weight:{self._weights[id(tensor)]}" if id(tensor) in self._weights else "")
-        return self._note(tensor, Value(self._kept(tensor), given=name))
+        return self._note(tensor, FrameValue(self._kept(tensor), given=name))
 
-    def _note(self, tensor: torch.Tensor, value: Value) -> Value:
+    def _note(self, tensor: torch.Tensor, value: FrameValue) -> FrameValue:
         self._known[id(tensor)] = (tensor, _version(tensor), value)
         self.values.append(value)
         return value
@@ -122,12 +122,12 @@ class Graph:
 
     def step(self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, line: str = "") -> None:
         """Arguments have to be known as they were: an operation that writes into its input changes it."""
-        made = Step(place, function, args, kwargs, len(self.steps), self._visits[place], line)
+        made = FrameStep(place, function, args, kwargs, len(self.steps), self._visits[place], line)
         self._visits[place] += 1
         self._at[place, made.visit] = made
         self.steps.append(made)
         for piece, (_, tensor) in enumerate(_tensors(result)):
-            made.values.append(self._note(tensor, Value(self._kept(tensor), made, piece)))
+            made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece)))
 
     def mapped(self, value: Any, written: Any = None) -> Any:
         """Arguments with every tensor as the value that it is; what was just written into as what it was before."""

@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-from .graph import Exit, Graph, Step, Value
+from .graph import Exit, FrameStep, FrameValue, Graph
 
 MOST_STEPS = 60  # of one side between what both have and a place
 
 
 @dataclass(eq=False)
-class Difference:
+class Parting:
     """One place: the reference's value and the candidate's, which nothing below them explains."""
 
-    ours: Value
-    theirs: Value
+    ours: FrameValue
+    theirs: FrameValue
     exit: Exit | None = (
         None  # the reference hands on something that the candidate has, too: the place is the handing on
     )
@@ -31,18 +31,18 @@ class Matching:
     def __init__(self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str]) -> None:
         self.ours, self.theirs, self.tolerance = ours, theirs, tolerance
         self.paths = paths  # the candidate's path of a module of the reference
-        self._partners: dict[int, Value | None] = {}
+        self._partners: dict[int, FrameValue | None] = {}
         self._users: dict[int, int] = defaultdict(int)
         for step in ours.steps:
             for operand in {id(v): v for v in step.operands()}.values():
                 self._users[id(operand)] += 1
-        self._by_shape: dict[tuple[bool, tuple[int, ...]], list[Value]] = defaultdict(list)
+        self._by_shape: dict[tuple[bool, tuple[int, ...]], list[FrameValue]] = defaultdict(list)
         for mine, graph in ((True, ours), (False, theirs)):
             for value in graph.values:
                 self._by_shape[mine, tuple(value.content.shape)].append(value)
         self._mine = {id(value) for value in ours.values}
 
-    def partner(self, value: Value) -> Value | None:
+    def partner(self, value: FrameValue) -> FrameValue | None:
         """The other side's value with the same numbers: made in the same way if there are several."""
         if id(value) not in self._partners:
             others = self._by_shape[id(value) not in self._mine, tuple(value.content.shape)]
@@ -53,17 +53,17 @@ class Matching:
             self._partners[id(value)] = next(iter(same), None)
         return self._partners[id(value)]
 
-    def same(self, ours: Value, theirs: Value) -> bool:
+    def same(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return alike(ours.content, theirs.content, self.tolerance)
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[Parting]:
         """Those behind the first exit at which the two sides differ."""
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
             if theirs is not None and not self.same(ours, theirs):
                 if self.partner(ours) is not None:
-                    return [Difference(ours, theirs, exit)]
-                found: dict[tuple[int, int], Difference] = {}
+                    return [Parting(ours, theirs, exit)]
+                found: dict[tuple[int, int], Parting] = {}
                 self._below(ours, theirs, found, set())
                 return list(found.values())
         return []
@@ -76,7 +76,7 @@ class Matching:
         )
         return mine == others
 
-    def _exit_of(self, exit: Exit) -> Value | None:
+    def _exit_of(self, exit: Exit) -> FrameValue | None:
         path = self.paths(exit.path) if exit.path else ""
         exact = self.theirs.exits.get(Exit(path, exit.call, exit.slot))
         if exact is not None:
@@ -85,25 +85,25 @@ class Matching:
         others = [v for e, v in self.theirs.exits.items() if (e.path, e.call) == (path, exit.call)]
         return others[mine.index(exit)] if len(mine) == len(others) else None
 
-    def _below(self, ours: Value, theirs: Value, found: dict[Any, Difference], seen: set[Any]) -> None:
+    def _below(self, ours: FrameValue, theirs: FrameValue, found: dict[Any, Parting], seen: set[Any]) -> None:
         """Go down as long as both sides do the same with values that differ."""
         if self.same(ours, theirs) or (id(ours), id(theirs)) in seen:
             return
         seen.add((id(ours), id(theirs)))
         pairs = self._pairs(ours, theirs)
         if pairs is None or not pairs or any(self._ends(a, b) for a, b in pairs):
-            found[id(ours), id(theirs)] = Difference(ours, theirs)
+            found[id(ours), id(theirs)] = Parting(ours, theirs)
             return
         for a, b in pairs:
             self._below(a, b, found, seen)
 
-    def _ends(self, a: Value, b: Value) -> bool:
+    def _ends(self, a: FrameValue, b: FrameValue) -> bool:
         """True if the place is the step itself: it is given something else that the other side has, too."""
         if a.step is None or b.step is None or self.partner(a) is not None:
             return True
         return self.partner(b) is not None and self._users[id(a)] > 1
 
-    def _pairs(self, ours: Value, theirs: Value) -> list[tuple[Value, Value]] | None:
+    def _pairs(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
         """Operands that differ, if both sides do the same with their operands; None if they do not."""
         a, b = ours.step, theirs.step
         if a is None or b is None or ours.piece != theirs.piece:
@@ -123,7 +123,7 @@ class Matching:
                     return left
         return None
 
-    def _does_the_same(self, step: Step, operands: list[Value], ours: Value) -> bool:
+    def _does_the_same(self, step: FrameStep, operands: list[FrameValue], ours: FrameValue) -> bool:
         """The candidate's operation on the reference's operands gives the reference's result."""
         given = iter(operands)
         try:
@@ -136,7 +136,7 @@ class Matching:
             return False
         return alike(ours.content, pieces[ours.piece], self.tolerance)
 
-    def until_shared(self, value: Value, before: int | None = None) -> Iterator[Step]:
+    def until_shared(self, value: FrameValue, before: int | None = None) -> Iterator[FrameStep]:
         """Steps of one side that lead to a value from what both have, the last one first."""
         waiting, seen = [value], set[int]()
         while waiting and len(seen) < MOST_STEPS:
@@ -147,7 +147,7 @@ class Matching:
             yield step
             waiting += [v for v in step.operands() if not self.is_leaf(v, before)]
 
-    def is_leaf(self, value: Value, before: int | None = None) -> bool:
+    def is_leaf(self, value: FrameValue, before: int | None = None) -> bool:
         """A value that both have; with `before` only if the reference has it when its step of that number is done."""
         if value.step is None:
             return True
@@ -155,12 +155,12 @@ class Matching:
         return other is not None and (before is None or other.step is None or other.step.number < before)
 
 
-def _kind(value: Value) -> tuple[str, int]:
+def _kind(value: FrameValue) -> tuple[str, int]:
     return (value.step.name if value.step is not None else value.given, value.piece)
 
 
-def _filled(value: Any, given: Iterator[Value]) -> Any:
-    if isinstance(value, Value):
+def _filled(value: Any, given: Iterator[FrameValue]) -> Any:
+    if isinstance(value, FrameValue):
         return next(given).content.clone()
     if type(value) in (list, tuple):
         return type(value)(_filled(item, given) for item in value)

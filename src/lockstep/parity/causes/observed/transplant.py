@@ -11,8 +11,8 @@ from torch import nn
 
 from ...recording.values import inputs, leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
-from .graph import Step, Value
-from .matching import Difference, Matching
+from .graph import FrameStep, FrameValue
+from .matching import Matching, Parting
 
 Place = Site | str
 
@@ -23,7 +23,7 @@ class Transplant:
     def __init__(
         self,
         matching: Matching,
-        differences: list[Difference],
+        differences: list[Parting],
         reference: Mapping[str, nn.Module],
         candidate: Mapping[str, nn.Module],
     ) -> None:
@@ -58,13 +58,13 @@ class _Made:
     def __init__(self, plan: Transplant, move: _Move) -> None:
         self.plan, self.move, self.matching = plan, move, plan.matching
         self.kept: dict[int, torch.Tensor] = {}
-        self.keeping: dict[Place, list[Value]] = defaultdict(list)
-        self.given: list[Value] = []
+        self.keeping: dict[Place, list[FrameValue]] = defaultdict(list)
+        self.given: list[FrameValue] = []
         self.visits: dict[Place, int] = defaultdict(int)
 
     def changes(self) -> list[Change]:
-        roots: dict[Place, list[Difference]] = defaultdict(list)
-        handed: list[Difference] = []
+        roots: dict[Place, list[Parting]] = defaultdict(list)
+        handed: list[Parting] = []
         for difference in self.plan.differences:
             step = difference.ours.step
             number = step.number if step is not None and difference.exit is None else None
@@ -80,7 +80,7 @@ class _Made:
         found += [self._handed(difference) for difference in handed]
         return found
 
-    def _keep_leaves(self, theirs: Value, before: int | None, top: bool = False) -> None:
+    def _keep_leaves(self, theirs: FrameValue, before: int | None, top: bool = False) -> None:
         for value in [theirs] if self._is_kept(theirs, before) else self._operands(theirs, before):
             ours = self.matching.partner(value)
             if ours is not None and ours.step is not None:
@@ -88,14 +88,14 @@ class _Made:
             elif ours is not None and ours.given.startswith("in."):
                 self.given.append(ours)
 
-    def _operands(self, theirs: Value, before: int | None) -> list[Value]:
+    def _operands(self, theirs: FrameValue, before: int | None) -> list[FrameValue]:
         steps = list(self.matching.until_shared(theirs, before))
         return [v for step in steps for v in step.operands() if self._is_kept(v, before)]
 
-    def _is_kept(self, value: Value, before: int | None) -> bool:
+    def _is_kept(self, value: FrameValue, before: int | None) -> bool:
         return self.matching.is_leaf(value, before)
 
-    def _at(self, place: Place, roots: list[Difference]) -> Change:
+    def _at(self, place: Place, roots: list[Parting]) -> Change:
         kept = self.keeping.get(place, [])
 
         def after(result: Any) -> Any:
@@ -130,7 +130,7 @@ class _Made:
                 self.kept[id(value)] = names[value.given]
         return args, kwargs
 
-    def _handed(self, difference: Difference) -> Change:
+    def _handed(self, difference: Parting) -> Change:
         """Something else handed to a module, or out."""
         exit = difference.exit
         assert exit is not None
@@ -153,7 +153,7 @@ class _Made:
 
         return ModuleChange(path, before, before=True)
 
-    def _computed(self, difference: Difference, visit: int) -> torch.Tensor:
+    def _computed(self, difference: Parting, visit: int) -> torch.Tensor:
         step = difference.ours.step
         number = step.number if step is not None and difference.exit is None else None
         root = difference.theirs
@@ -162,7 +162,7 @@ class _Made:
         with torch._C.DisableTorchFunction():
             return self._value(root, number, visit - first, known)
 
-    def _value(self, value: Value, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
+    def _value(self, value: FrameValue, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
         if self._is_kept(value, before):
             return self._leaf(value)
         step = value.step
@@ -178,7 +178,7 @@ class _Made:
         found: torch.Tensor = result[value.piece] if type(result) in (list, tuple) else result
         return found
 
-    def _run(self, step: Step, args: Any, kwargs: Any) -> Any:
+    def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
         if not isinstance(step.place, str):
             return step.function(*args, **kwargs)
         path = _Move(self.plan.theirs.frame, self.matching.paths(self.move.after)).path(step.place)
@@ -188,9 +188,9 @@ class _Made:
 
     def _filled(self, value: Any, there: Any, before: int | None, later: int, known: dict[int, Any]) -> Any:
         """Arguments with their tensors computed, and the numbers of the same visit."""
-        if isinstance(value, Value):
+        if isinstance(value, FrameValue):
             if value.step is None and not value.given:  # a constant: the one of this visit
-                return (there if isinstance(there, Value) else value).content.clone()
+                return (there if isinstance(there, FrameValue) else value).content.clone()
             return self._value(value, before, later, known).clone()
         alike = type(there) is type(value) and hasattr(value, "__len__") and len(there) == len(value)
         if type(value) in (list, tuple):
@@ -201,7 +201,7 @@ class _Made:
             return {k: self._filled(v, parts[k], before, later, known) for k, v in value.items()}
         return there
 
-    def _leaf(self, value: Value) -> torch.Tensor:
+    def _leaf(self, value: FrameValue) -> torch.Tensor:
         ours = self.matching.partner(value)
         if ours is None or (ours.step is None and not ours.given):
             return value.content
@@ -211,7 +211,7 @@ class _Made:
             raise NotApplicable("a value that the reference has not computed yet")
         return self.kept[id(ours)]
 
-    def _weight(self, ours: Value) -> torch.Tensor:
+    def _weight(self, ours: FrameValue) -> torch.Tensor:
         path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")
         module = self.plan.reference.get(path)
         tensor = getattr(module, name, None) if module is not None else None

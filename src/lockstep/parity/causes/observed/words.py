@@ -12,8 +12,8 @@ import torch
 
 from ..edits import PARAMETERS
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
-from .graph import Step, Value
-from .matching import Difference, Matching
+from .graph import FrameStep, FrameValue
+from .matching import Matching, Parting
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
@@ -38,12 +38,16 @@ _EXCHANGED = {
     frozenset(("layer_norm", "rms_norm")): "norm_kind", frozenset(("mean", "amax")): "pooling_kind",
     frozenset(("mean", "sum")): "pooling_kind", frozenset(("avg_pool2d", "max_pool2d")): "pooling_kind",
 }  # fmt: skip
+_OPERANDS = {
+    ("scaled_dot_product_attention", 3): "attention_mask", ("masked_fill", 1): "attention_mask",
+    ("where", 0): "attention_mask",
+}  # fmt: skip
 LONGEST = 150  # characters of one side
 DEEPEST = 5  # steps shown inside each other
 
 
 @dataclass(frozen=True)
-class Words:
+class PlaceWords:
     """The name of the cause, what is different, and how specific that is."""
 
     name: str
@@ -53,7 +57,7 @@ class Words:
     others: tuple[str, ...] = ()  # steps that only the candidate takes
 
 
-def words_of(matching: Matching, difference: Difference) -> Words:
+def words_of(matching: Matching, difference: Parting) -> PlaceWords:
     """The simplest true thing to say: a number, an operand, a step too many, else both expressions."""
     ours, theirs = difference.ours, difference.theirs
     says = _Says(matching)
@@ -69,52 +73,54 @@ def words_of(matching: Matching, difference: Difference) -> Words:
     return replace(words, mine=steps[0], others=steps[1])
 
 
-def _named(matching: Matching, ours: Value, theirs: Value, mine: list[Step], others: list[Step], shown: str) -> Words:
+def _named(
+    matching: Matching, ours: FrameValue, theirs: FrameValue, mine: list[FrameStep], others: list[FrameStep], shown: str
+) -> PlaceWords:
     a = Counter(_key(step, matching.paths) for step in mine)
     b = Counter(_key(step, lambda path: path) for step in others)
     if not mine and not others:
-        return Words("wrong_operand", shown)
+        return PlaceWords("wrong_operand", shown)
     if not others:
-        return Words("rope_missing" if any(_turns(v) for s in mine for v in s.operands()) else "left_out", shown)
+        return PlaceWords("rope_missing" if any(_turns(v) for s in mine for v in s.operands()) else "left_out", shown)
     if not mine:
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
         if {s.name for s in others} <= _CASTS:
-            return Words("precision", shown, rank=2)
-        return Words("call_twice" if twice else "extra_step", shown)
+            return PlaceWords("precision", shown, rank=2)
+        return PlaceWords("call_twice" if twice else "extra_step", shown)
     if a == b:
         as_before = [s.name for s in mine] == [s.name for s in others]
         if sorted(_leaves(matching, mine)) != sorted(_leaves(matching, others)):
-            return Words("wrong_operand", shown)
-        return Words("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
+            return PlaceWords("wrong_operand", shown)
+        return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
-        return Words("precision" if {name for name, _ in b - a} <= _CASTS else "extra_step", shown)
+        return PlaceWords("precision" if {name for name, _ in b - a} <= _CASTS else "extra_step", shown)
     if not b - a:
-        return Words("left_out", shown)
-    return Words("other_computation", shown, rank=4)
+        return PlaceWords("left_out", shown)
+    return PlaceWords("other_computation", shown, rank=4)
 
 
-def _before_shapes(value: Value) -> Value:
+def _before_shapes(value: FrameValue) -> FrameValue:
     """What a value is another view of."""
     while value.step is not None and value.step.name in _SHAPES | {"getitem"} and len(value.step.operands()) == 1:
         value = value.step.operands()[0]
     return value
 
 
-def _turns(value: Value) -> bool:
+def _turns(value: FrameValue) -> bool:
     """True for the table of a rotation."""
     name = value.step.name if value.step is not None else value.given
     return name in ("sin", "cos") or any(part in name for part in ("rotary", "rope", "in.cos", "in.sin", "freqs"))
 
 
-def _key(step: Step, paths: Callable[[str], str]) -> tuple[str, str]:
+def _key(step: FrameStep, paths: Callable[[str], str]) -> tuple[str, str]:
     """What a step is: a module, or an operation with its numbers."""
     if isinstance(step.place, str):
         return paths(step.place), ""
     return step.name, str(sorted((k, _short(v)) for k, v in _plain(step).items()) if step.name not in _SHAPES else "")
 
 
-def _leaves(matching: Matching, steps: list[Step]) -> Iterator[int]:
+def _leaves(matching: Matching, steps: list[FrameStep]) -> Iterator[int]:
     """What both have and these steps take, each by the reference's value."""
     inside = {id(step) for step in steps}
     for step in steps:
@@ -124,7 +130,7 @@ def _leaves(matching: Matching, steps: list[Step]) -> Iterator[int]:
                 yield id(partner) if partner is not None else 0
 
 
-def _takes_parts(steps: list[Step]) -> bool:
+def _takes_parts(steps: list[FrameStep]) -> bool:
     """True if the steps take several parts of one split."""
     inside = {id(step) for step in steps}
     made = [_before_shapes(v) for s in steps for v in s.operands() if v.step is not None and id(v.step) not in inside]
@@ -132,7 +138,7 @@ def _takes_parts(steps: list[Step]) -> bool:
     return any(count > 1 for count in splits.values())
 
 
-def _one_step(matching: Matching, says: _Says, a: Step, b: Step) -> Words | None:
+def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
     """The same step with another number or operand, or another step with the same operands."""
     mine, others = a.operands(), b.operands()
     pairs = list(zip(mine, others, strict=False))
@@ -140,27 +146,30 @@ def _one_step(matching: Matching, says: _Says, a: Step, b: Step) -> Words | None
     if isinstance(a.place, str) or isinstance(b.place, str):
         if not equal or isinstance(a.place, str) != isinstance(b.place, str) or matching.paths(a.name) == b.name:
             return None
-        return Words("wrong_module", says.both(a.values[0], b.values[0]))
+        return PlaceWords("wrong_module", says.both(a.values[0], b.values[0]))
     if a.name == b.name and equal:
         return _other_setting(a, b)
     if a.name == b.name and len(mine) == len(others) > 1:
         left = [(x, y) for x, y in pairs if not matching.same(x, y)]
         if sorted(map(id, mine)) == sorted(id(matching.partner(y)) for y in others):
             name = "concat_order" if a.name in ("cat", "stack") else "operand_order"
-            return Words(name, says.both(a.values[0], b.values[0]), rank=2)
+            return PlaceWords(name, says.both(a.values[0], b.values[0]), rank=2)
         if len(left) == 1:
             x, y = left[0]
+            known = _OPERANDS.get((a.name, pairs.index((x, y))))
+            if known is not None:
+                return PlaceWords(known, f"`{a.name}` takes {says.both(x, y)}", rank=2)
             if matching.partner(y) is not None and matching.partner(x) is not None:
                 words = f"`{a.name}` takes {says.both(x, y)}"
-                return Words("wrong_operand", words)
+                return PlaceWords("wrong_operand", words)
     if equal and a.name != b.name:
         names = {a.name, b.name}
         name = "activation" if names <= _ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
-        return Words(name, says.both(a.values[0], b.values[0]))
+        return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
 
 
-def _other_setting(a: Step, b: Step) -> Words | None:
+def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
     mine, others = _plain(a), _plain(b)
     differing = [k for k in {**mine, **others} if not _equal(mine.get(k), others.get(k))]
     if not differing:
@@ -174,7 +183,7 @@ def _other_setting(a: Step, b: Step) -> Words | None:
         f"{'' if k.isdigit() or k == 'other' else k + ' '}{_short(others.get(k))} instead of {_short(mine.get(k))}"
         for k in differing[:2]
     )
-    return Words(name, f"{shown} in `{a.name}`", rank=2)
+    return PlaceWords(name, f"{shown} in `{a.name}`", rank=2)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -183,7 +192,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b) or (a in (None, False) and b in (None, False))
 
 
-def _plain(step: Step) -> dict[str, Any]:
+def _plain(step: FrameStep) -> dict[str, Any]:
     """Arguments that are no tensors, by name where the names are known."""
     names = PARAMETERS.get(step.name, ()) or _names(step.function)
     found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
@@ -200,7 +209,7 @@ def _names(function: Any) -> tuple[str, ...]:
 def _has_value(value: Any) -> bool:
     if type(value) in (list, tuple):
         return any(_has_value(item) for item in value)
-    return isinstance(value, Value)
+    return isinstance(value, FrameValue)
 
 
 def _short(value: Any) -> str:
@@ -218,7 +227,7 @@ class _Says:
         self.matching = matching
         self.shapes = True
 
-    def both(self, ours: Value, theirs: Value) -> str:
+    def both(self, ours: FrameValue, theirs: FrameValue) -> str:
         """The candidate's instead of the reference's; what only changes shapes is left out where more is different."""
         self.shapes = False
         short = self._shown(theirs), self._shown(ours)
@@ -226,17 +235,17 @@ class _Says:
         wrong, right = (self._shown(theirs), self._shown(ours)) if self.shapes else short
         return f"{wrong} instead of {right}"
 
-    def _shown(self, value: Value) -> str:
+    def _shown(self, value: FrameValue) -> str:
         words = self._words(value, 0, top=True)
         return f"`{words if len(words) <= LONGEST else words[:LONGEST] + '…'}`"
 
-    def _words(self, value: Value, depth: int, top: bool = False) -> str:
+    def _words(self, value: FrameValue, depth: int, top: bool = False) -> str:
         step = value.step
         if step is None or (not top and self.matching.is_leaf(value)) or depth >= DEEPEST:
             return self._name(value, 0)
         return self._call(step, value, lambda v: self._words(v, depth + 1))
 
-    def _call(self, step: Step, value: Value, say: Any) -> str:
+    def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
         if isinstance(step.place, str):
             return f"{step.place.rpartition('.')[2]}({', '.join(say(v) for v in step.operands())})"
         if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
@@ -249,7 +258,7 @@ class _Says:
             shown = f"{step.name}({', '.join(args)})"
         return f"{shown}[{value.piece}]" if len(step.values) > 1 else shown
 
-    def _name(self, value: Value, depth: int) -> str:
+    def _name(self, value: FrameValue, depth: int) -> str:
         """A value that needs no explanation: an argument, a weight, what a module gave, a part of these."""
         partner = self.matching.partner(value)
         if id(value) not in self.matching._mine and partner is not None:
@@ -268,7 +277,7 @@ class _Says:
 
 
 def _argument(value: Any, say: Any) -> str:
-    if isinstance(value, Value):
+    if isinstance(value, FrameValue):
         return str(say(value))
     if type(value) in (list, tuple) and _has_value(value):
         return f"[{', '.join(_argument(item, say) for item in value)}]"
