@@ -15,6 +15,7 @@ from .whole_run import Closing
 
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
 LEAST_PROVING = 4  # fewer numbers than this are met by anything that can be chosen
+_STORIES = ("slice_lanes",)  # one of several ways in which a value may have come about
 GENERIC_RANK = 4  # from here on a hypothesis describes many faults
 
 
@@ -93,7 +94,10 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
 def _says_more(edit: Edit, seen: Observed) -> bool:
     """A name of its own, for a place where the two sides are seen to differ (or for the whole module around it)."""
     here = seen.places | {seen.edit.owner}
-    return edit.rank < SPECIFIC or (edit.rank < GENERIC_RANK and bool(places(edit) & here))
+    # two long expressions say less than a number that a person may have written
+    most = GENERIC_RANK if seen.edit.rank >= GENERIC_RANK else SPECIFIC
+    likely = edit.rank <= most and edit.name not in _STORIES and bool(places(edit) & here)
+    return edit.rank < SPECIFIC or likely
 
 
 def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judgement:

@@ -342,8 +342,8 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
         "schedule_reversed",
         "input_values",
     )
-    if finding.name in ("wrong_operand", "left_out") and node.key.is_operation:
-        return False  # a product with one is its other operand, too
+    if finding.name in ("wrong_operand", "left_out") and (node.key.is_operation or node.error is None):
+        return False  # a product with one is its other operand, too; another shape is what is to be explained
     return finding.name in _FACTS and (few or size >= MANY) and not (finding.name in _OF_SEVERAL and size < SEVERAL)
 
 

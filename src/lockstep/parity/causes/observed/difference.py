@@ -66,7 +66,8 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed
         places |= _places(matching, differences)
         line = line or next((d.theirs.step.line for d in differences if d.theirs.step is not None), "")
         plans.append(Transplant(matching, differences, search.modules, search.across.modules))
-    if not plans:
+    wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
+    if not plans or wrong == right:  # nothing, or a constant that was made outside of torch: that says nothing
         return None
     name, detail, rank = _together(said)
 

@@ -70,6 +70,8 @@ def words_of(matching: Matching, difference: Parting) -> PlaceWords:
     others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
     words = _named(matching, ours, theirs, mine, others, says.both(ours, theirs))
     steps = [tuple(sorted(s.name for s in steps if s.name not in _SHAPES)) for steps in (mine, others)]
+    if ours.content.dtype is torch.bool and theirs.content.dtype is torch.bool:
+        words = replace(words, name="attention_mask")
     return replace(words, mine=steps[0], others=steps[1])
 
 
@@ -79,6 +81,8 @@ def _named(
     a = Counter(_key(step, matching.paths) for step in mine)
     b = Counter(_key(step, lambda path: path) for step in others)
     if not mine and not others:
+        return PlaceWords("wrong_operand", shown)
+    if not others and ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name:
         return PlaceWords("wrong_operand", shown)
     if not others:
         return PlaceWords("rope_missing" if any(_turns(v) for s in mine for v in s.operands()) else "left_out", shown)
