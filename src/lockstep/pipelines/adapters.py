@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import InputError, LockstepError, NonFiniteError, UnknownNameError, UnsupportedError, WeightsError
 from ..files import HubArguments
 from ..loaders.embeddings import read_words
-from ..loaders.lora import METADATA, WEIGHTS_NAME, Lora, LoraReport, Place, find_lora, read_lora
+from ..loaders.lora import METADATA, WEIGHTS_NAME, Lora, LoraReport, Place, check_fetching, find_lora, read_lora
 from ..loaders.lora_algorithms import Change, merged_weight
 from ..models.lora_layers import Strength, as_placed, check_parts, check_strength, strength_at
 from ..models.weights import save_tensors
@@ -270,9 +270,10 @@ class LoraMixin:
         component = "transformer_2" if load_into_transformer_2 else component
         if component is not None and component not in models:
             raise UnknownNameError("component", component, models)
-        denoiser = component or next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
+        check_fetching("load_lora_weights", hub)
+        first = next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
         given = name_or_path if isinstance(name_or_path, Mapping) else find_lora(name_or_path, weight_name, **hub)
-        lora = read_lora(given, models, denoiser)
+        lora = read_lora(given, models, component or first, instead_of=first)
         if hotswap:
             self._words.remove(None, list(self._words.vocabularies.values()), owner=name)  # type: ignore[attr-defined]
         adapters.add(name, lora, models, float(strength))
