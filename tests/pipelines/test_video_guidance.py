@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from PIL import Image
 
 import lockstep
 from lockstep.errors import InputError, UnknownNameError
@@ -26,18 +27,18 @@ def test_layers_of_one_expert_and_of_two_are_skipped(kind):
     assert not torch.equal(pipe(**CALL).frames, plain)
 
 
-def test_a_layer_that_the_model_does_not_have_is_told_before_anything_runs():
+def test_a_layer_that_the_model_does_not_have_is_told_before_anything_runs(monkeypatch):
     pipe = pipeline("text")
     pipe.guider = lockstep.SkipLayerGuidance(guidance_scale=5.0, **{**SKIP, "skip_layer_guidance_layers": [7]})
-    pipe.text_encoder.forward = lambda *_, **__: pytest.fail("a model ran")
+    monkeypatch.setattr(pipe.text_encoder, "forward", lambda *_, **__: pytest.fail("a model ran"))
     with pytest.raises(InputError, match="7"):
         pipe(**CALL)
 
 
-def test_a_guider_of_edited_pictures_is_told_before_anything_runs():
+def test_a_guider_of_edited_pictures_is_told_before_anything_runs(monkeypatch):
     pipe = pipeline("text")
     pipe.guider = lockstep.TextAndImageGuidance()
-    pipe.text_encoder.forward = lambda *_, **__: pytest.fail("a model ran")
+    monkeypatch.setattr(pipe.text_encoder, "forward", lambda *_, **__: pytest.fail("a model ran"))
     with pytest.raises(InputError, match="with and without the picture that is edited"):
         pipe(**CALL)
 
@@ -66,3 +67,29 @@ def test_an_argument_that_means_nothing_is_refused():
     with pytest.raises(UnknownNameError, match="load_into_transformer_2"):
         pipeline("experts").load_lora_weights(lora(), load_into_transformer2=True)
     pipeline("experts").load_lora_weights(lora(), low_cpu_mem_usage=True)
+
+
+@pytest.mark.parametrize("ratio", ["x", 2.0, -1.0, float("nan")])
+def test_a_boundary_that_is_none_is_told_before_anything_runs(ratio, monkeypatch):
+    pipe = lockstep.WanPipeline(**{**tiny_video.parts("experts"), "boundary_ratio": ratio})
+    monkeypatch.setattr(pipe.text_encoder, "forward", lambda *_, **__: pytest.fail("a model ran"))
+    with pytest.raises(InputError, match="from 0 to 1"):
+        pipe(**CALL)
+
+
+@pytest.mark.parametrize(("kind", "both"), [("image", True), ("first and last", False)])
+def test_a_last_frame_is_for_models_that_were_taught_it(kind, both, monkeypatch):
+    pipe = lockstep.WanImageToVideoPipeline(**tiny_video.parts(kind))
+    monkeypatch.setattr(pipe.text_encoder, "forward", lambda *_, **__: pytest.fail("a model ran"))
+    picture = Image.new("RGB", (16, 16))
+    with pytest.raises(InputError, match="This denoiser was taught"):
+        pipe(**CALL, image=picture, last_image=picture if both else None)
+
+
+def test_the_scale_of_a_call_is_that_of_the_strength():
+    pipe = pipeline("text")
+    torch.manual_seed(0)
+    pipe.load_lora_weights(lora(), adapter_name="a")
+    scaled = pipe(**CALL, attention_kwargs={"scale": 0.25}).frames
+    pipe.set_adapters("a", 0.25)
+    assert torch.equal(pipe(**CALL).frames, scaled)

@@ -421,13 +421,13 @@ class LoraMixin:
         return self._adapters.describe()
 
     def use_lora_scale(self, values: Mapping[str, Any]) -> None:
-        """Merge for a run as its `cross_attention_kwargs={"scale": …}` asks; refused while another runs otherwise."""
+        """Merge for a run as its `…attention_kwargs={"scale": …}` asks; refused while another runs otherwise."""
         scale = lora_scale_of(values)
         if not self._adapters.loras or scale == self._adapters.scale:
             return
         if self._runs:  # type: ignore[attr-defined]
             raise InputError(
-                f"cross_attention_kwargs['scale'] is {scale:g}, and a run with {self._adapters.scale:g} is under way: "
+                f"The attention's 'scale' is {scale:g}, and a run with {self._adapters.scale:g} is under way: "
                 "both use the same weights. Wait for it, or use another pipeline."
             )
         self._adapters.rescale(scale)
@@ -479,7 +479,10 @@ def _write(
 
 def lora_scale_of(values: Mapping[str, Any]) -> float:
     """The factor that a call asks for on top of all strengths."""
-    scale = (values.get("cross_attention_kwargs") or {}).get("scale", 1.0)
+    kwargs = [
+        values.get(name) or {} for name in ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
+    ]
+    scale = next((given["scale"] for given in kwargs if "scale" in given), 1.0)
     check_strength(scale)
     return float(scale)
 

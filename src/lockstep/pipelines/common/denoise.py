@@ -92,6 +92,13 @@ class Predict(ModularPipelineBlocks):
         return torch.cat([state.model_input] * repeats)
 
 
+def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
+    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
+        return kwargs
+    return {key: value for key, value in kwargs.items() if key != "scale"}
+
+
 def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:
     """Of what differs between the branches, that of the branch with the prompt."""
     first = {name: value[0] if isinstance(value, tuple) else value for name, value in conditions.items()}
