@@ -81,7 +81,7 @@ def test_several_videos_and_their_default_names(brighten, tmp_path):
 
 def test_a_contact_sheet_beside_a_video(brighten, tmp_path):
     VIDEOS.write(clip(5), tmp_path / "in.mkv", fps=8)
-    words = ["generate", "sun", "--video", "in.mkv", "-n", 2, "-o", "out.gif", "--sheet", "look.png", "--json"]
+    words = ["generate", "sun", "--video", "in.mkv", "-n", 2, "-o", "out.mkv", "--sheet", "look.png", "--json"]
     code, told, err = told_json(brighten(*words))
     assert code == 0, err
     assert [entry["sheet"] for entry in told["videos"]] == ["look-0.png", "look-1.png"]
