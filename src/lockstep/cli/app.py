@@ -96,6 +96,9 @@ def run(arguments: list[str] | None = None) -> None:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
+    except PermissionError as problem:
+        err.print(f"[bold red]error[/] {problem.filename}: {problem.strerror}. Is it yours to read or write?")
+        code = ExitCode.NOT_LOADED
     except OSError as problem:
         if not _is_of_the_output(problem):
             raise
