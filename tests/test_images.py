@@ -105,6 +105,10 @@ def test_a_control_tensor_may_mark_holes_outside_of_0_to_1_as_published():
     theirs = Theirs(do_normalize=False, do_convert_rgb=True)
     assert torch.equal(ours.preprocess(control), theirs.preprocess(control))
     assert torch.equal(VaeImageProcessor().preprocess(control), control)  # from -1 to 1: said, and taken as it is
+    array = control.permute(0, 2, 3, 1).numpy()
+    assert torch.equal(ours.preprocess(array), theirs.preprocess(array))
+    with pytest.raises(InputError, match="Divide by 255"):
+        ours.preprocess(abs(array) * 255)
     control[0, 0, 0, 0] = float("nan")
     with pytest.raises(InputError, match="finite"):
         ours.preprocess(control)

@@ -196,6 +196,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                     settle(part, folder / part.name)
             else:
                 settle(temporary, folder)
+    except WriteError as problem:
+        raise WriteError(str(problem).replace(str(temporary), str(folder))) from problem
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -249,10 +251,10 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+def json_object(text: str | bytes, what: str, **options: Any) -> dict[str, Any]:
     """The JSON object in a text; `what` says in an error what it is the text of."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, **options)
     except (ValueError, RecursionError) as problem:
         raise FileFormatError(f"{what} is not valid JSON: {problem}.") from None
     if not isinstance(found, dict):
@@ -279,11 +281,24 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
                 f"{path} is no safetensors file or is cut off: {size} bytes, of which the header would take {length}."
             )
         raw = file.read(length)
-    header = json_object(raw, f"{path} has a damaged safetensors header, which")
+    header = json_object(raw, f"{path} has a damaged safetensors header, which", object_pairs_hook=_each_name_once)
     metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise FileFormatError(f"{path} has a damaged safetensors header: its '__metadata__' has to hold texts by name.")
     tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in header.items()}
     _check_layout(path, tensors, 8 + length, size)
-    return tensors, metadata if isinstance(metadata, dict) else {}
+    return tensors, metadata
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON without a name that stands twice, or that no text can hold (half of a surrogate pair)."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands in it twice")
+    for text in (one for pair in pairs for one in pair if isinstance(one, str) and not one.isascii()):
+        text.encode("utf-8")
+    return found
 
 
 def _tensor_info(path: Path, name: str, entry: Any, base: int) -> TensorInfo:

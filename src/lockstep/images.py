@@ -95,8 +95,8 @@ class VaeImageProcessor(ConfigMixin):
             as_encoded = self.config.do_normalize and _is_normalized(batch)
             if as_encoded:
                 say_once(NORMALIZED)
-            elif self.config.do_normalize or self.config.do_binarize or not isinstance(pictures[0], Tensor):
-                _check_range(batch)  # a tensor that is passed on as it is may mark places by values outside
+            elif self.config.do_normalize or self.config.do_binarize or not _may_mark(pictures[0]):
+                _check_range(batch)
             elif not torch.isfinite(batch).all():
                 raise InputError("Pictures want finite values, got NaN or Inf.")
             if self.config.do_resize:
@@ -363,6 +363,12 @@ def _check_alike(described: list[str]) -> None:
 def _range(batch: Tensor) -> tuple[float, float]:
     low, high = (float(v) for v in batch.aminmax()) if batch.numel() else (0.0, 0.0)
     return low, high
+
+
+def _may_mark(picture: np.ndarray | Tensor) -> bool:
+    """Whether floats that are passed on as they are may mark places by values outside: not an array that could be bytes
+    which nobody has divided, whose values are none below 0."""
+    return isinstance(picture, Tensor) or bool(picture.min() < 0.0)
 
 
 def _is_normalized(batch: Tensor) -> bool:

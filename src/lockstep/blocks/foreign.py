@@ -13,6 +13,7 @@ import torch
 
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
+from ..notes import say_once
 from .params import ComponentSpec, public_class
 
 LIBRARIES = ("diffusers", "transformers")
@@ -26,6 +27,10 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     try:
         kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
+        wrapper = spec.wrapper_of(component)
+        if wrapper is not None:
+            say_once(f"{shown(component)} has no class here: it is used as it is, as the component {spec.name!r}.")
+            return wrapper(component)
         raise InputError(
             f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, got {shown(component)}, and Lockstep has "
             f"no class of that name to take it over into. Save it, and load it with a class that Lockstep has."
@@ -37,9 +42,9 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
         )
     if isinstance(component, torch.nn.Module):
         return kind.sharing(component, config_of(component))
-    if hasattr(kind, "from_config"):
+    if hasattr(kind, "from_config") and hasattr(component, "config"):
         return kind.from_config(config_of(component))
-    with tempfile.TemporaryDirectory() as folder:  # a tokenizer: its files are its config
+    with tempfile.TemporaryDirectory() as folder:  # a tokenizer, or a reader of pictures: its files are its config
         component.save_pretrained(folder)
         return kind.from_pretrained(folder)
 

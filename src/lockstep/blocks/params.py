@@ -33,6 +33,7 @@ class InputParam:
     maximum: float | None = None
     multiple_of: int | None = None
     media: str | None = None  # the kind of media whose files can stand for it
+    defaults_by_block: Mapping[str, Any] | None = None  # branch -> its default, where branches do not agree on one
     given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
     metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -221,6 +222,11 @@ class ComponentSpec:
         return not known or issubclass(kind, tuple(known))
 
     @property
+    def names_classes(self) -> bool:
+        """Whether it says of which class a component is; one that does not takes any."""
+        return any(isinstance(hint, type) for hint in get_args(self.type_hint) or (self.type_hint,))
+
+    @property
     def by_behaviour(self) -> bool:
         """Whether it says what a component does (a protocol), not of which class it is: any library's may fit."""
         return bool(getattr(self.type_hint, "_is_protocol", False))
@@ -229,6 +235,11 @@ class ComponentSpec:
         """The class of that name among those that the spec itself names: a family's own need not be public ones."""
         hints = get_args(self.type_hint) or (self.type_hint,)
         return next((hint for hint in hints if isinstance(hint, type) and hint.__name__ == name), None)
+
+    def wrapper_of(self, component: Any) -> Any:
+        """The class among those of the spec that uses another library's component as it is, by what it does."""
+        wrappers = (hint for hint in get_args(self.type_hint) if hasattr(hint, "wraps"))
+        return next((kind for kind in wrappers if kind.wraps(component)), None)
 
     def gathered(self, parts: Iterable[Any]) -> Any:
         """Several components as the one that stands for them, where the spec has a class for that."""

@@ -277,7 +277,7 @@ class LoraMixin:
             self._words.remove(None, list(self._words.vocabularies.values()), owner=name)  # type: ignore[attr-defined]
         adapters.add(name, lora, models, float(strength))
         self._add_words(name, lora)
-        if lora.report.left:
+        if lora.report.left or not lora.report.has_effect:
             warnings.warn(str(lora.report), stacklevel=2)
         return lora.report
 

@@ -13,6 +13,7 @@ from .published.table import MODULAR
 if TYPE_CHECKING:
     from .pipeline import DiffusionPipeline
 
+PACKAGE = __package__.partition(".")[0]
 ENTRY_POINTS = "lockstep.pipelines"  # the group under which a package offers its pipelines
 
 
@@ -43,8 +44,16 @@ def brought_class(name: str) -> type[DiffusionPipeline] | None:
     waiting = list(DiffusionPipeline.__subclasses__())
     while waiting:
         kind = waiting.pop()
-        if name == kind.__name__ or name in kind.index_names:
+        own = kind.__module__.startswith(f"{PACKAGE}.")  # the public ones were asked already
+        if not own and (name == kind.__name__ or name in kind.index_names):
             return kind
         waiting += kind.__subclasses__()
     entry = next(iter(importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)), None)
-    return None if entry is None else entry.load()
+    if entry is None:
+        return None
+    found = entry.load()
+    if not isinstance(found, type) or not issubclass(found, DiffusionPipeline):
+        raise UnsupportedError(
+            f"The entry point [{ENTRY_POINTS}] {name} = {entry.value} is no pipeline class: {found!r}."
+        )
+    return found

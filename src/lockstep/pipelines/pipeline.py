@@ -28,7 +28,7 @@ from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
 from ..schedulers.exchange import check_assigned
@@ -124,10 +124,10 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     @property
     def folder_defaults(self) -> dict[str, Any]:
-        """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
+        """Arguments that this name, the folder's index or the speed suggests for calls that do not give them."""
         settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
         of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
-        return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
+        return {**of_name, **self._config.get(index_files.DEFAULTS, {}), **self.speed_defaults}
 
     def __repr__(self) -> str:
         lines = [
@@ -415,6 +415,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         variant: str | None = None,
         max_shard_size: int | str | None = None,
         safe_serialization: bool = True,
+        overwrite_modular_index: bool = True,
         push_to_hub: bool = False,
         **hub: Any,
     ) -> None:
@@ -422,6 +423,11 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
         All of it is written beside the folder first: where a disk is full, nothing has changed.
         """
+        if not overwrite_modular_index:
+            raise UnsupportedError(
+                "overwrite_modular_index=False cannot be had: every component is written into the folder, and the "
+                "index names it there."
+            )
         self.load_components()
         given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
         options = {name: value for name, value in given.items() if value is not None}
@@ -430,4 +436,28 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
             files.upload(Path(folder), hub.pop("repo_id", Path(folder).name), **hub)
 
 
-ModularPipeline = DiffusionPipeline
+class _EveryPipeline(type):
+    """There is one mechanism: what is asked of any pipeline is whether it is a modular one, and it is."""
+
+    def __instancecheck__(cls, one: object) -> bool:
+        return isinstance(one, DiffusionPipeline) if cls is ModularPipeline else super().__instancecheck__(one)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, DiffusionPipeline) if cls is ModularPipeline else super().__subclasscheck__(kind)
+
+
+class ModularPipeline(DiffusionPipeline, metaclass=_EveryPipeline):
+    """The same by the name that scripts over blocks have for it: nothing is loaded before `load_components` says so,
+    or a run needs it, and `workflow=` leaves the blocks of one workflow alone."""
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, name_or_path: str | Path, *, load: bool = False, workflow: str | None = None, **options: Any
+    ) -> DiffusionPipeline:
+        """A pipeline from a folder or hub id; takes what `DiffusionPipeline.from_pretrained` takes."""
+        owner: Any = DiffusionPipeline if cls is ModularPipeline else super()
+        made: DiffusionPipeline = owner.from_pretrained(name_or_path, load=load and workflow is None, **options)
+        if workflow is None:
+            return made
+        options["blocks"] = made.blocks.get_workflow(workflow)
+        return type(made).from_pretrained(name_or_path, load=load, **options)

@@ -21,6 +21,7 @@ from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxMultiControlNetModel
@@ -580,6 +581,7 @@ class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionXLInstructPix2PixInputs(_StableDiffusionXLSharedInputs, total=False):
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    ip_adapter_embeds: Sequence[torch.Tensor] | None; negative_ip_adapter_embeds: Sequence[torch.Tensor] | None
     workflow: Literal['editing'] | None
 
 class _StableDiffusionXLInstructPix2PixParts(_StableDiffusionXLSharedParts, total=False):
@@ -611,6 +613,7 @@ class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
     long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    ip_adapter_embeds: Sequence[torch.Tensor] | None; negative_ip_adapter_embeds: Sequence[torch.Tensor] | None
     workflow: Literal['upscaling'] | None
 
 class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
@@ -680,7 +683,8 @@ class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False)
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['depth2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; ip_adapter_embeds: Sequence[torch.Tensor] | None
+    negative_ip_adapter_embeds: Sequence[torch.Tensor] | None; workflow: Literal['depth2image'] | None
 
 class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
     depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None
