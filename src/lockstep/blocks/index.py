@@ -16,6 +16,9 @@ from typing import Any
 from .. import __version__, files
 from ..configuration import describe_type
 from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
+from ..extensions import brought
+from ..guiders import BaseGuidance
+from ..schedulers import SchedulerMixin
 from .params import ComponentSpec, public_class
 
 PACKAGE = __package__.partition(".")[0]
@@ -58,7 +61,7 @@ class Index:
         named = OLD_NAMES.get(named, named)
         found = spec.class_named(named)
         if found is None and entry[0] not in LIBRARIES:
-            found = imported_class(entry[0], entry[1])
+            found = imported_class(entry[0], entry[1]) or brought_component(entry[1])
         found = found or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
@@ -155,3 +158,10 @@ def imported_class(module: Any, name: str) -> type | None:
     """A class that an index names by its module, if somebody has imported that: a file can name no other code."""
     found = getattr(sys.modules.get(str(module)), name, None)
     return found if isinstance(found, type) and hasattr(found, "from_pretrained") else None
+
+
+def brought_component(name: str) -> type | None:
+    """A scheduler or a guider that an installed package declares under the name of its class."""
+    wanted = {"scheduler": SchedulerMixin, "guider": BaseGuidance}
+    found = (brought(kind, name, base) for kind, base in wanted.items())
+    return next((kind for kind in found if kind is not None), None)

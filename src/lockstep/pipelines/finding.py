@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
 from ..blocks import index as index_files
 from ..blocks.params import public_class
 from ..errors import UnsupportedError, did_you_mean
+from ..extensions import GROUPS, brought
 from .published.table import MODULAR
 
 if TYPE_CHECKING:
     from .pipeline import DiffusionPipeline
 
-ENTRY_POINTS = "lockstep.pipelines"  # the group under which a package offers its pipelines
+ENTRY_POINTS = GROUPS["pipeline"]
 
 
 def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
@@ -46,5 +46,5 @@ def brought_class(name: str) -> type[DiffusionPipeline] | None:
         if name == kind.__name__ or name in kind.index_names:
             return kind
         waiting += kind.__subclasses__()
-    entry = next(iter(importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)), None)
-    return None if entry is None else entry.load()
+    found: type[DiffusionPipeline] | None = brought("pipeline", name, DiffusionPipeline)
+    return found
