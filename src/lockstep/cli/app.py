@@ -27,6 +27,8 @@ from .inspect import inspect
 from .lora import lora
 from .new import app as new
 from .parity import app as parity
+from .port import EXAMPLES as PORT_EXAMPLES
+from .port import port
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
@@ -77,6 +79,7 @@ app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
 app.command(epilog=SERVE_EXAMPLES)(serve)
 app.command(epilog=CHECK_EXAMPLES)(check)
+app.command(epilog=PORT_EXAMPLES)(port)
 app.add_typer(client)
 app.add_typer(new)
 app.add_typer(parity)

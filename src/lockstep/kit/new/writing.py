@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,9 +91,7 @@ def write_new(kind: str, given: str, home: Home, workflows: Iterable[str] = ("t2
     edits = _edits(kind, names, home, texts, model_there)
     written.new, written.edited = list(texts), list(edits)
     written.kept = [path for path in written.kept if path not in edits]
-    _write({**texts, **edits}, written.new)
-    if home.is_house:
-        _regenerate_stubs(home)
+    _write({**texts, **edits}, _regenerated_stubs if home.is_house else lambda home: None, home)
     return written
 
 
@@ -158,23 +156,21 @@ def _edits(kind: str, names: FamilyNames, home: Home, texts: dict[Path, str], mo
     return {**edits, public: text}
 
 
-def _write(texts: dict[Path, str], new: list[Path]) -> None:
-    """Every file; where one cannot be written, those before it are taken back."""
+def _write(texts: dict[Path, str], then: Callable[[Home], None], home: Home) -> None:
+    """Every file, and what follows from them; where something fails, all is as it was."""
     before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in texts}
-    done: list[Path] = []
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
-            done.append(path)
-    except OSError as problem:
-        for path in done:
-            old = before[path]
-            path.unlink() if old is None else write_text(path, old)
-        raise WriteError(f"The files cannot be written: {problem}. Nothing was changed.") from problem
+        then(home)
+    except (OSError, WriteError) as problem:
+        for path, old in before.items():
+            path.unlink(missing_ok=True) if old is None else write_text(path, old)
+        raise WriteError(f"{problem} Nothing was changed.") from problem
 
 
-def _regenerate_stubs(home: Home) -> None:
+def _regenerated_stubs(home: Home) -> None:
     """The stubs of the house know the new names."""
     environment = {**os.environ, "PYTHONPATH": str(home.root / "src")}
     command = [sys.executable, "-m", "lockstep.blocks.stubs"]
