@@ -97,7 +97,11 @@ def _port(
 
 
 def _tell(proposal: Proposal, rules: Path, missing: list[Module], comparison: Any) -> None:
-    out.print(f"[bold]weights[/]  {len(proposal.rows)} rows, {proposal.coverage}: [bold]{rules}[/]", highlight=False)
+    out.print(
+        f"[bold]weights[/]  {len(proposal.rows)} rows, {proposal.coverage}: [bold]{rules}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
     for match in [*proposal.notes, *proposal.guessed][:LISTED]:
         why = match.note or f"a guess by {match.by}"
         out.print(

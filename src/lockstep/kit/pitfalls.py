@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ BY_CAUSE = {  # what parity calls a cause -> the pitfall that it is
     "split_order": 3,
     "patch_noise": 4,
     "wrong_operand": 5,
+    "timestep_offset": 5,
     "stale_state": 7,
     "exception": 8,
     "guider_state": 9,
@@ -42,10 +44,16 @@ BY_CAUSE = {  # what parity calls a cause -> the pitfall that it is
     "missing_bias": 10,
     "tied_weight": 10,
     "rope_lanes": 12,
+    "norm_eps": 14,
+    "norm_groups": 14,
     "upsample_mode": 15,
-    "norm_groups": 15,
 }
+SIZES = {"in_features", "out_features", "in_channels", "out_channels", "num_features", "groups"}
+BY_VERDICT = {"RAISED": 8, "INVALID": 18}
+HALF = {"F16", "BF16"}
 TIMES = ("timestep", "time", "sigma")
+BEHIND_ATTENTION = re.compile(r"\.(out|to_out(\.0)?|proj|out_proj|o_proj|wo)\|in\.")  # queries, keys, values are right
+SAMPLES = ("latents", "sample", "hidden_states", "in.x", "in.input", "noise")
 TURNING = ("rotary", "rope", "turn", "position", "places", "polar", "cos", "sin")
 
 
@@ -54,36 +62,56 @@ def describe(number: int) -> str:
     return f"pitfall {number}, {PITFALLS[number]} (docs/pitfalls.md)"
 
 
+def pitfall_of_error(problem: Exception) -> int | None:
+    """The pitfall that a refusal is: an injection that leaves a consumed value open, a component that is not there."""
+    kinds = {"InjectionError": 16, "TeacherForcingError": 16, "WiringError": 8, "AttributeError": 8}
+    return kinds.get(type(problem).__name__)
+
+
 def pitfalls_of(stage: str, comparison: Comparison) -> list[int]:
-    """The pitfalls that a failed stage looks like, the likeliest first."""
-    first = comparison.first
-    path, slot = (first.key.path, first.key.slot) if first is not None else ("", "")
-    place = f"{path}|{slot}".lower()
-    found = [BY_CAUSE[cause.name] for cause in comparison.causes if cause.name in BY_CAUSE]
-    verdict = str(comparison.verdict)
-    if verdict == "RAISED":
-        found.append(8)
-    if verdict == "INVALID":
-        found.append(18)
-    if any(word in slot.lower() for word in TIMES):
-        found.insert(0, 2)
-    if any(cause.name == "precision" for cause in comparison.causes):
-        found.append(_rounded(stage, place))
-    if stage == "decode":
-        found.append(15)
-    if comparison.suspects():
-        found.append(14)
-    if not found and stage == "encode" and path.startswith("@rng"):
-        found.append(1)
-    if not found and path.startswith("@scheduler"):
-        found.append(3 if "model_output" in slot or "prediction" in slot else 13)
-    return list(dict.fromkeys(found))
+    """The pitfalls that a stage looks like, the likeliest first: what is proven, then what its place suggests."""
+    verdict, first = str(comparison.verdict), comparison.first
+    if verdict == "NOISE":
+        half = first is not None and set(first.dtypes) & HALF
+        return [17] if half or any(set(node.dtypes) & HALF for node in comparison.nodes) else []
+    if verdict == "PASS":
+        return []
+    if verdict in BY_VERDICT:
+        return [BY_VERDICT[verdict]]
+    place = f"{first.key.path}|{first.key.slot}".lower() if first is not None else ""
+    found = [number for cause in comparison.causes if (number := _of_cause(cause.name, stage, place))]
+    if settings_that_differ(comparison):
+        found.append(15 if stage == "decode" else 14)
+    return list(dict.fromkeys([*found, *_of_place(stage, place)]))[:3]
 
 
-def _rounded(stage: str, place: str) -> int:
-    """Which pitfall a rounding is, by where it happens."""
+def settings_that_differ(comparison: Comparison) -> list[str]:
+    """Settings in force that differ and may matter; sizes follow from how layers are cut, and weights tell of them."""
+    rows = [one for one in comparison.suspects() if one.get("name") not in SIZES]
+    return [f"{one.get('path')}.{one.get('name')} is {one.get('a')} there and {one.get('b')} here" for one in rows]
+
+
+def _of_cause(cause: str, stage: str, place: str) -> int | None:
+    """The pitfall that a proven cause is; a rounding is another one at each place."""
+    if cause != "precision":
+        return BY_CAUSE.get(cause)
     if any(word in place for word in TURNING):
         return 12
     if stage == "encode":
         return 11
-    return 13 if "@scheduler" in place else 6
+    return 13 if "@scheduler" in place or "@pipeline" in place else 6
+
+
+def _of_place(stage: str, place: str) -> list[int]:
+    """What a difference at this place is most often."""
+    if stage == "decode":
+        return [15]
+    if "@rng" in place:
+        return [1]
+    if stage == "encode" and place.endswith(SAMPLES):
+        return [4, 1]
+    if any(word in place.rpartition("|")[2] for word in TIMES):
+        return [2]
+    if BEHIND_ATTENTION.search(place):
+        return [12, 6]
+    return [13, 3] if "@scheduler" in place else []

@@ -14,15 +14,17 @@ from typing import Any
 
 from .. import parity
 from ..errors import InputError, UnknownNameError
-from ..parity import Comparison, Verdict
+from ..parity import Comparison, Floor, Verdict
 from ..parity.errors import TeacherForcingError
 from ..parity.locate.stages import STAGES
 from ..parity.recording.targets import find_target
-from .pitfalls import pitfalls_of
+from .pitfalls import pitfall_of_error, pitfalls_of
 
 MODEL = "model"
 FEWEST = 4  # steps of a schedule whose first two are not also its last ones
 FLOORS = ("fp64", "ulp")
+UNKNOWN = "unknown"  # what a search calls a cause that it did not find
+EVALUATIONS = 200  # runs of a suspect part; `lockstep parity explain` takes more
 
 
 @dataclass(frozen=True)
@@ -45,20 +47,25 @@ class Side:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What one stage gave."""
+    """What one stage gave: a comparison, or why there is none."""
 
     stage: str
-    comparison: Comparison
+    comparison: Comparison | None
     pitfalls: list[int]
-    refused: str = ""  # why an injection would have said nothing
+    problem: str = ""  # an injection that would have said nothing, or what a side raised
+    ended: Verdict = Verdict.RAISED  # the verdict where there is no comparison
 
     @property
-    def verdict(self) -> str:
-        return str(Verdict.INVALID) if self.refused else str(self.comparison.verdict)
+    def verdict(self) -> Verdict:
+        return self.ended if self.comparison is None else self.comparison.verdict
 
     @property
     def passed(self) -> bool:
-        return not self.refused and self.comparison.verdict.passes(strict=False)
+        return self.comparison is not None and self.verdict.passes(strict=False)
+
+    def sentence(self) -> str:
+        """The answer for people."""
+        return self.problem if self.comparison is None else self.comparison.sentence()
 
 
 def stage_names(reference: Side, port: Side) -> tuple[str, ...]:
@@ -72,20 +79,30 @@ def stage_names(reference: Side, port: Side) -> tuple[str, ...]:
     return STAGES if reference.loops else (MODEL,)
 
 
-def walk_stages(reference: Side, port: Side, folder: Path, begin: str | None = None) -> Iterator[StageResult]:
-    """Each stage in its order, from `begin` on; ends after the first that is wrong."""
+def walk_stages(
+    reference: Side,
+    port: Side,
+    folder: Path,
+    begin: str | None = None,
+    floor: Floor | None = None,
+    evaluations: int = EVALUATIONS,
+) -> Iterator[StageResult]:
+    """Each stage in its order, from `begin` on, up to the first wrong one; the floor is measured if none is given.
+
+    Where the recorded values do not tell the cause of a difference, so many hypotheses are tried on the live models.
+    """
     names = stage_names(reference, port)
     if begin is not None and begin not in names:
         raise UnknownNameError("stage", begin, names)
-    floor = _floor(reference, folder)
+    floor = floor or measured_floor(reference, folder)
     for stage in names[names.index(begin) if begin is not None else 0 :]:
-        result = _stage(stage, reference, port, folder, floor)
+        result = _stage(stage, reference, port, folder, floor, evaluations)
         yield result
         if not result.passed:
             return
 
 
-def _floor(reference: Side, folder: Path) -> Any:
+def measured_floor(reference: Side, folder: Path) -> Floor:
     """How far the reference differs from itself, measured on a whole run of it."""
     trace = folder / "floor" / "ref.trace"
     reference.record(trace, "ref")
@@ -98,35 +115,34 @@ def _floor(reference: Side, folder: Path) -> Any:
     return parity.floor(reference.target, trace, runs=list(FLOORS), call=reference.call, name=reference.name)
 
 
-def _stage(stage: str, reference: Side, port: Side, folder: Path, floor: Any) -> StageResult:
-    base = folder / stage
-    if stage == MODEL:
-        for side, name in ((reference, "ref"), (port, "cand")):
-            _recorded(side, base / f"{name}.trace", name)
-        comparison = parity.compare(base / "ref.trace", base / "cand.trace", floor=floor)
-    else:
-        try:
-            comparison = parity.run_stages(
-                reference.target, port.target, lambda _: reference.call(), lambda _: port.call(), folder,
-                stages=(stage,), floor=floor,
-            )[stage]  # fmt: skip
-        except TeacherForcingError as problem:
-            comparison = parity.compare(base / "ref.trace", base / "ref.trace")
-            return StageResult(stage, comparison, [16], str(problem))
-    _explain(comparison)
-    return StageResult(stage, comparison, [] if comparison.verdict.passes(False) else pitfalls_of(stage, comparison))
-
-
-def _recorded(side: Side, path: Path, name: str) -> None:
+def _stage(stage: str, reference: Side, port: Side, folder: Path, floor: Floor, evaluations: int) -> StageResult:
     try:
-        side.record(path, name)
+        comparison = _compared(stage, reference, port, folder, floor)
+    except TeacherForcingError as problem:
+        return StageResult(stage, None, [pitfall_of_error(problem) or 16], str(problem), Verdict.INVALID)
     except parity.ParityError:
         raise
-    except Exception:  # whatever the side's own code raises: the trace says so, and so does the verdict
-        return
-
-
-def _explain(comparison: Comparison) -> None:
-    """Name what the recorded values themselves prove; `lockstep parity explain` also tries causes on the models."""
+    except Exception as problem:  # whatever a side's own code raises
+        named = pitfall_of_error(problem)
+        return StageResult(stage, None, [named] if named else [], f"{type(problem).__name__}: {problem}")
     if comparison.verdict in (Verdict.BUG, Verdict.DRIFT):
-        parity.diagnose(comparison)
+        _explain(comparison, reference, port, evaluations)
+    return StageResult(stage, comparison, pitfalls_of(stage, comparison))
+
+
+def _compared(stage: str, reference: Side, port: Side, folder: Path, floor: Floor) -> Comparison:
+    if stage != MODEL:
+        calls = [lambda _, call=side.call: call() for side in (reference, port)]  # type: ignore[misc]
+        return parity.run_stages(reference.target, port.target, *calls, folder, stages=(stage,), floor=floor)[stage]
+    traces = [folder / stage / f"{name}.trace" for name in ("ref", "cand")]
+    for side, path, name in zip((reference, port), traces, ("ref", "cand"), strict=True):
+        side.record(path, name)
+    return parity.compare(*traces, floor=floor)
+
+
+def _explain(comparison: Comparison, reference: Side, port: Side, evaluations: int) -> None:
+    """Name what the recorded values prove; where they prove nothing, try a few causes on the live models."""
+    parity.diagnose(comparison)
+    if evaluations and not any(cause.name != UNKNOWN for cause in comparison.causes):
+        live = [parity.Live(side.target, side.call, side.name) for side in (reference, port)]
+        parity.diagnose(comparison, reference=live[0], candidate=live[1], evaluations=evaluations)

@@ -53,7 +53,7 @@ def stages(
     again = _command(results[-1], reference, port, output) if not results[-1].passed else ""
     if json:
         rows = [
-            {"stage": one.stage, "verdict": one.verdict, "pitfalls": one.pitfalls, "sentence": _sentence(one)}
+            {"stage": one.stage, "verdict": str(one.verdict), "pitfalls": one.pitfalls, "sentence": one.sentence()}
             for one in results
         ]
         print_json({"stages": rows, "next": again, "result": None if kept is None else str(kept)})
@@ -62,7 +62,7 @@ def stages(
     elif kept is not None:
         err.print(f"[dim]kept in {kept}[/]", highlight=False)
     if not results[-1].passed:
-        raise typer.Exit(ExitCode[results[-1].verdict])
+        raise typer.Exit(ExitCode[str(results[-1].verdict)])
 
 
 def _family(name: str | None, package: Path | None) -> Any:
@@ -76,18 +76,14 @@ def _family(name: str | None, package: Path | None) -> Any:
 
 
 def _tell(result: StageResult) -> None:
-    from ...kit.pitfalls import describe
+    from ...kit.pitfalls import describe, settings_that_differ
 
     colour = "green" if result.passed else "red"
-    out.print(f"[bold {colour}]{result.stage:<8}{result.verdict}[/]  {escape(_sentence(result))}", highlight=False)
+    out.print(f"[bold {colour}]{result.stage:<8}{result.verdict}[/]  {escape(result.sentence())}", highlight=False)
     for number in result.pitfalls:
         out.print(f"        looks like [yellow]{describe(number)}[/]", highlight=False)
-    for setting in result.comparison.suspects()[:5] if not result.passed else []:
-        out.print(f"        setting that differs: {escape(str(setting))}", highlight=False)
-
-
-def _sentence(result: StageResult) -> str:
-    return result.refused or result.comparison.sentence()
+    for setting in settings_that_differ(result.comparison)[:5] if result.comparison is not None else []:
+        out.print(f"        {escape(setting)}", highlight=False)
 
 
 def _keep(family: Any, reference: str, port: str, results: list[StageResult]) -> Path:
@@ -95,7 +91,7 @@ def _keep(family: Any, reference: str, port: str, results: list[StageResult]) ->
 
     root = family.home.root
     sides = [_from_root(side, root) for side in (reference, port)]
-    return save_result(family, sides[0], sides[1], {one.stage: one.verdict for one in results})
+    return save_result(family, sides[0], sides[1], {one.stage: str(one.verdict) for one in results})
 
 
 def _from_root(side: str, root: Path) -> str:
@@ -111,7 +107,9 @@ def _command(failed: StageResult, reference: str, port: str, output: Path) -> st
     traces = f"{output / failed.stage / 'ref.trace'} {output / failed.stage / 'cand.trace'}"
     rest = f"lockstep parity stages {reference} {port} -o {output}"
     rest += "" if failed.stage == "model" else f" --from {failed.stage}"
-    return rest if failed.refused else f"lockstep parity explain {traces}   # and once it is repaired: {rest}"
+    return (
+        rest if failed.comparison is None else f"lockstep parity explain {traces}   # and once it is repaired: {rest}"
+    )
 
 
 COMMANDS = [

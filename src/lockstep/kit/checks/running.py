@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import tempfile
 import traceback
@@ -54,8 +55,10 @@ def blocks_read_what_they_declare(family: Family) -> Iterator[Finding]:
             except (ImportError, LockstepError, AttributeError, TypeError) as problem:
                 yield _failed(family, problem, f"{module} cannot be imported", "repair what the error names")
                 return
-        folder = f"{family.home.module('family', family.name)}."
-        yield from declared.findings(declared.blocks_of(folder))
+        found = declared.blocks_of(f"{family.home.module('family', family.name)}.")
+        yield from declared.findings(
+            kind for kind in found if getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
+        )
 
 
 def mixins_pass(family: Family) -> Iterator[Finding]:
@@ -119,6 +122,7 @@ def _importable(family: Family) -> Iterator[None]:
     """The family's sources and tests can be imported, whether its package is installed or not."""
     folders = [str(family.home.root / "src"), str(family.home.root / "tests")]
     sys.path[:0] = folders
+    linecache.checkcache()
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...parity import Trace, align_traces
 
-ORDER = ("decoders", "encoders", "before the loop", "loop")  # easiest first, as the guide has it
+ORDER = ("decoders", "encoders", "before the loop", "loop", "model")  # easiest first; a model alone has no loop
 
 
 @dataclass(frozen=True)
@@ -17,31 +17,44 @@ class Module:
     group: str
     path: str
     kind: str
-    inside: int  # modules in it that are missing with it
+    inside: int  # modules with weights in it, which are missing with it
     parameters: int
 
 
 def missing_modules(reference: Trace, port: Trace | None) -> list[Module]:
-    """The modules without a partner, outermost ones alone, by the order of building and then of running."""
+    """The modules with weights that have no partner, put together where all of a part is missing.
+
+    By the order of building, and then of running.
+    """
     partners = set() if port is None else set(align_traces(reference, port).modules)
+    ran, behind = _first_calls(reference)
+    owners = dict.fromkeys(name.rpartition(".")[0] for name in reference.params)
+    lacking = [path for path in owners if path in ran and path not in partners]
+    there = [path for path in owners if path not in lacking]
+    parts = list(dict.fromkeys(_outermost(path, there) for path in lacking))
     kinds = {
         path: str(facts.get("class", "") if isinstance(facts, dict) else facts) for path, facts in _modules(reference)
     }
-    ran, after = _first_calls(reference)
-    lacking = [path for path in kinds if path not in partners and path in ran]
-    outermost = [path for path in lacking if not any(path.startswith(f"{other}.") for other in lacking)]
+    looping = any(step != "-" for step in ran.values())
     found = [
         Module(
-            _group(path, ran[path], path.partition(".")[0] in after),
+            _group(path, ran[path], path.partition(".")[0] in behind) if looping else "model",
             path,
-            kinds[path].rpartition(".")[2],
+            kinds.get(path, "").rpartition(".")[2],
             sum(one.startswith(f"{path}.") for one in lacking),
             sum(_count(entry.shape) for name, entry in reference.params.items() if name.startswith(f"{path}.")),
         )
-        for path in outermost
+        for path in parts
     ]
     order = list(ran)
     return sorted(found, key=lambda one: (ORDER.index(one.group), order.index(one.path)))
+
+
+def _outermost(path: str, there: list[str]) -> str:
+    """The largest part around a module in which nothing is there yet."""
+    parts = path.split(".")
+    around = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return next(one for one in around if not any(f"{other}.".startswith(f"{one}.") for other in there))
 
 
 def _modules(trace: Trace) -> Iterable[tuple[str, object]]:

@@ -28,7 +28,7 @@ def assert_stages(reference: tuple[Any, ...], port: tuple[Any, ...], folder: Pat
     """
     for result in walk_stages(Side(*reference), Side(*port), folder):
         named = "; ".join(describe(number) for number in result.pitfalls)
-        assert result.passed, f"{result.stage}: {result.refused or result.comparison.sentence()} {named}"
+        assert result.passed, f"{result.stage}: {result.sentence()} {named}"
 
 
 class PipelineTesterMixin:
