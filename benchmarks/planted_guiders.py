@@ -1,23 +1,28 @@
 """Wrong numbers planted in every guider, one at a time: does a test see them?
 
-    python -m benchmarks.planted_guiders [--only NAME …] [--all]
+    python -m benchmarks.planted_guiders [--only NAME …] [--all] [--record FILE --minutes N]
 
 Every number, sign, comparison and choice in the source of the guiders is changed once (`a - b` to `a + b`, 7.5 to
-9.375,
-`<` to `<=`, …) and `tests/guiders` runs on it, in a process of its own. Prints how many of the changes turned the tests
-red (`--all`: each change with the test that saw it), and exits with 1 if one did not. Not counted are changes after
-which the same numbers come out; they are listed in HARMLESS with the reason.
+9.375, `<` to `<=`, …) and `tests/guiders` runs on it, in a process of its own. Prints how many of the changes turned
+the tests red (`--all`: each change with the test that saw it), and exits with 1 if one did not. Not counted are changes
+after which the same numbers come out; they are listed in HARMLESS with the reason.
+
+In parts: `--minutes` ends after so long (exit code 3: some are left), `--record` keeps what turned red, which the next
+run takes over; with another source or other tests the record begins anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import importlib.util
+import json
 import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -31,7 +36,9 @@ from .machine import console
 ROOT = Path(__file__).resolve().parents[1]
 GUIDERS = ROOT / "src" / "lockstep" / "guiders"
 TESTS = ROOT / "tests" / "guiders"
-MODULES = ("guidance", "classifier_free", "frequency_decoupled", "perturbed", "disturbances")
+MODULES = (
+    "guidance", "branches", "classifier_free", "frequency_decoupled", "text_and_image", "perturbed", "disturbances",
+)  # fmt: skip
 MOST_SECONDS = 300
 OTHER: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.USub: ast.UAdd, ast.Not: ast.UAdd,
@@ -42,6 +49,9 @@ HARMLESS = {
     ("BaseGuidance", "strict=False"): "the two lists are as long, one is made from the other",
     ("BaseGuidance", "copied.set_state(0, 2, None)"): "the number of steps is forgotten in the next line",
     ("BaseGuidance", "_num_inference_steps is None and self._step is None"): "the two are set together",
+    ("predict_branches", "len(batches) >= 1"): "one branch alone is a batch of one either way",
+    ("_predict_together", "for key in inputs[1]"): "all branches have the same keys here, or they are not one batch",
+    ("_one_shape", "shape == shapes[1]"): "whether all are equal does not depend on which they are compared with",
     ("TangentialClassifierFreeGuidance", "full_matrices=True"): "the first row is the same, it only takes longer",
 }
 
@@ -59,19 +69,30 @@ class Mutant:
 def mutants(module: str) -> Iterator[Mutant]:
     """Every single change of what a module computes."""
     tree = ast.parse((GUIDERS / f"{module}.py").read_text(encoding="utf-8"))
-    for owner in tree.body:
-        if isinstance(owner, (ast.ClassDef, ast.FunctionDef)):
-            for statement in ast.walk(owner):
-                for expression in computed(statement):
-                    for change in (change for node in ast.walk(expression) for change in changes(node)):
-                        change()
-                        yield Mutant(module, owner.name, first_line(statement), ast.unparse(tree))
-                        change()  # a change is its own opposite
+    for name, owner in named_parts(tree):
+        for statement in ast.walk(owner):
+            for expression in computed(statement):
+                for change in (change for node in ast.walk(expression) for change in changes(node)):
+                    change()
+                    yield Mutant(module, name, first_line(statement), ast.unparse(tree))
+                    change()  # a change is its own opposite
+
+
+def named_parts(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """The classes, functions and constants of a module, by their names."""
+    for part in tree.body:
+        match part:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name, part
+            case ast.Assign(targets=[ast.Name(id=name)] | [ast.Tuple(elts=[ast.Name(id=name), *_])]):
+                yield name, part
 
 
 def computed(statement: ast.AST) -> list[ast.expr]:
     """The expressions of a statement whose values matter: not its annotation, and no message of an error."""
-    if not isinstance(statement, ast.stmt) or isinstance(statement, (ast.Raise, ast.FunctionDef, ast.ClassDef)):
+    if isinstance(statement, ast.FunctionDef):
+        return [default for default in (*statement.args.defaults, *statement.args.kw_defaults) if default is not None]
+    if not isinstance(statement, ast.stmt) or isinstance(statement, (ast.Raise, ast.ClassDef)):
         return []
     annotation = getattr(statement, "annotation", None)
     return [one for one in ast.iter_child_nodes(statement) if isinstance(one, ast.expr) and one is not annotation]
@@ -191,9 +212,9 @@ def import_what_tests_need() -> None:
 
 
 def parts() -> dict[str, set[str]]:
-    """Every class and function of the guiders, with the others that it names."""
+    """Every class, function and constant of the guiders, with the others that it names."""
     trees = [ast.parse((GUIDERS / f"{module}.py").read_text(encoding="utf-8")) for module in MODULES]
-    owners = {one.name: one for tree in trees for one in tree.body if isinstance(one, (ast.ClassDef, ast.FunctionDef))}
+    owners = {name: part for tree in trees for name, part in named_parts(tree)}
     named = {name: {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} for name, one in owners.items()}
     return {name: ids & set(owners) - {name} for name, ids in named.items()}
 
@@ -224,11 +245,45 @@ def print_results(results: list[tuple[Mutant, str]], every: bool) -> None:
             console.print(f"{mutant.owner}: {mutant.line}   {test}", markup=False, highlight=False, soft_wrap=True)
 
 
+class Record:
+    """Which test saw a planted error, by the source that has it; those that turned red are kept in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.tests = path, dict[str, str]()
+        read = [*GUIDERS.glob("*.py"), *TESTS.glob("*.py"), TESTS.parent / "helpers.py", Path(__file__)]
+        self.state = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(read))).hexdigest()
+        if path is not None and path.is_file():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            self.tests = kept["red"] if kept["state"] == self.state else {}
+
+    def add(self, results: dict[str, str]) -> None:
+        self.tests |= results
+        if self.path is not None:
+            red = {source: test for source, test in self.tests.items() if test}
+            self.path.write_text(json.dumps({"state": self.state, "red": red}), encoding="utf-8")
+
+
+def run_missing(planted: list[Mutant], record: Record, jobs: int, deadline: float) -> int:
+    """Run what the record does not have, until the deadline; how many are left."""
+    missing = [mutant for mutant in planted if mutant.source not in record.tests]
+    batches = [missing[first : first + 8 * jobs] for first in range(0, len(missing), 8 * jobs)]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        while batches and time.monotonic() < deadline:
+            batch = batches.pop(0)
+            tests = pool.map(seen_by, batch, chunksize=1)
+            record.add({mutant.source: test for mutant, test in zip(batch, tests, strict=True)})
+            console.print("".join("." if test else "[red]G[/]" for test in tests), end="")
+    console.print()
+    return sum(len(batch) for batch in batches)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these classes and functions")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these classes, functions and constants")
     parser.add_argument("--all", action="store_true", help="print every change with the test that saw it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep what turned red here, and begin after it")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no more after so long")
     asked = parser.parse_args()
     os.chdir(ROOT)
     import_what_tests_need()
@@ -237,12 +292,12 @@ def main() -> int:
         return 2
     planted = [one for module in MODULES for one in mutants(module) if not asked.only or one.owner in asked.only]
     planted = [one for one in planted if not any(one.owner == who and part in one.line for who, part in HARMLESS)]
-    results = []
-    with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:
-        for mutant, test in zip(planted, pool.imap(seen_by, planted), strict=True):
-            results.append((mutant, test))
-            console.print("." if test else "[red]G[/]", end="")
-    console.print()
+    record = Record(asked.record)
+    left = run_missing(planted, record, asked.jobs, time.monotonic() + 60 * asked.minutes)
+    if left:
+        console.print(f"{left} of {len(planted)} are left for another run.")
+        return 3
+    results = [(mutant, record.tests[mutant.source]) for mutant in planted]
     print_results(results, asked.all)
     return 0 if all(test for _, test in results) else 1
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.kit.testing import assert_close, relative_l2
+from lockstep.kit.testing.closeness import assert_close, relative_l2
 
 __all__ = ["assert_close", "relative_l2", "slow"]
 

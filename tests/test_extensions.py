@@ -9,7 +9,7 @@ from lockstep.attention import AttentionBackend, get_backend
 from lockstep.attention.kernels import run_math
 from lockstep.blocks.index import parse_index
 from lockstep.cli.pipelines import make_guider
-from lockstep.errors import LoadError, UnknownNameError
+from lockstep.errors import LoadError, UnknownNameError, UnsupportedError
 from lockstep.guiders import ClassifierFreeGuidance
 from lockstep.pipelines.common.parts import SCHEDULER
 from lockstep.schedulers import SchedulerMixin
@@ -87,13 +87,13 @@ def test_two_packages_with_one_name_are_refused(installed):
     ("value", "problem"),
     [
         ("no_such_module:DawnScheduler", "cannot be imported: ModuleNotFoundError"),
-        (here("DawnGuidance"), "has to be a SchedulerMixin, got DawnGuidance"),
-        (here("DAWN"), "has to be a SchedulerMixin, got AttentionBackend"),
+        (here("DawnGuidance"), "is no scheduler: it has to be a SchedulerMixin, got DawnGuidance"),
+        (here("DAWN"), "got AttentionBackend"),
     ],
 )
 def test_what_cannot_be_had_is_told_with_its_package_and_left_out_of_lists(installed, caplog, value, problem):
     installed("broken", schedulers={"DawnScheduler": value})
-    with pytest.raises(LoadError, match=f"package broken .*{problem}"):
+    with pytest.raises((LoadError, UnsupportedError), match=f"package broken .*{problem}"):
         extensions.brought("scheduler", "DawnScheduler", SchedulerMixin)
     assert "EulerDiscreteScheduler" in classes()
     assert "DawnScheduler" not in classes()

@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -202,6 +203,8 @@ def test_what_the_disk_refuses_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(WriteError, match="cannot be written"):
         files.write_text(tmp_path / "file" / "a.txt", "x")
+    with pytest.raises(WriteError, match="No such file or directory"):
+        files.write_text(Path("/proc/nowhere/a.txt"), "x")  # where nobody can make a folder
     with pytest.raises(NotFoundError), files.atomic(tmp_path / "b.txt"):
         raise NotFoundError("what the block reads is not there")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]

@@ -18,7 +18,7 @@ RED = Image.new("RGB", (32, 24), (255, 0, 0))
         ([], "empty"),
         ([RED, torch.rand(3, 8, 8)], "one kind; got Image, Tensor"),
         (torch.rand(2, 1, 3, 8, 8), "got 5 axes"),
-        (torch.rand(3, 16, 16) * 2 - 1, "got -.* to .*Pass `images / 2 \\+ 0.5`"),
+        (torch.rand(3, 16, 16) * 4 - 2, "got -.* to .*Divide by 255"),
         (torch.rand(3, 16, 16) * 255, "Divide by 255"),
         (torch.full((3, 16, 16), torch.nan), "got nan"),
         (torch.ones(3, 16, 16, dtype=torch.int64), "got torch.int64"),
@@ -104,8 +104,11 @@ def test_a_control_tensor_may_mark_holes_outside_of_0_to_1_as_published():
     ours = VaeImageProcessor(do_normalize=False, do_convert_rgb=True)
     theirs = Theirs(do_normalize=False, do_convert_rgb=True)
     assert torch.equal(ours.preprocess(control), theirs.preprocess(control))
-    with pytest.raises(InputError, match="0 to 1"):
-        VaeImageProcessor().preprocess(control)
+    assert torch.equal(VaeImageProcessor().preprocess(control), control)  # from -1 to 1: said, and taken as it is
+    array = control.permute(0, 2, 3, 1).numpy()
+    assert torch.equal(ours.preprocess(array), theirs.preprocess(array))
+    with pytest.raises(InputError, match="Divide by 255"):
+        ours.preprocess(abs(array) * 255)
     control[0, 0, 0, 0] = float("nan")
     with pytest.raises(InputError, match="finite"):
         ours.preprocess(control)

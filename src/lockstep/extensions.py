@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
-from .errors import LoadError
+from .errors import LoadError, UnsupportedError
 from .notes import say_once
 
 GROUPS = {  # what can be brought -> the group of entry points in which it is declared
@@ -47,9 +47,9 @@ def brought(kind: str, name: str, wanted: type) -> Any:
             f"{type(problem).__name__}: {problem}. Repair or remove the package."
         ) from problem
     if not (issubclass(found, wanted) if isinstance(found, type) else isinstance(found, wanted)):
-        raise LoadError(
-            f"The package {_package(entry)} brings {entry.value} as the {kind} {name!r}, which has to be a "
-            f"{wanted.__name__}, got {getattr(found, '__name__', type(found).__name__)}."
+        raise UnsupportedError(
+            f"The package {_package(entry)} brings {entry.value} as the {kind} {name!r}, which is no {kind}: it has to "
+            f"be a {wanted.__name__}, got {getattr(found, '__name__', type(found).__name__)}."
         )
     return found
 
@@ -60,7 +60,7 @@ def all_brought(kind: str, wanted: type) -> dict[str, Any]:
     for name in brought_names(kind):
         try:
             found[name] = brought(kind, name, wanted)
-        except LoadError as problem:
+        except (LoadError, UnsupportedError) as problem:
             say_once(str(problem))
     return found
 

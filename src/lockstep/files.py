@@ -22,7 +22,7 @@ PICKLE_MAGIC = (b"\x80", b"PK\x03\x04")  # a bare pickle, and the zip that torch
 LFS_MAGIC = b"version "  # "https://git-lfs…": what stands in a clone where the file was not fetched
 REFUSALS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR,
-    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+    errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT,
 }  # fmt: skip
 MAX_HEADER = 100 * 2**20
 ITEM_BITS = {
@@ -91,6 +91,13 @@ def resolve_file(
         advice = f" Did you mean subfolder={deeper[0]!r}?" if deeper and not subfolder else ""
         raise NotFoundError(f"No {file_name!r} in {folder}. There: {listing(folder)}.{advice}")
     return path
+
+
+def require_there(*paths: Path) -> None:
+    """Refuse a file or folder that is not there."""
+    for path in paths:
+        if not path.exists():
+            raise NotFoundError(f"There is no file or folder {path}.")
 
 
 def listing(folder: Path) -> str:
@@ -242,10 +249,10 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+def json_object(text: str | bytes, what: str, **options: Any) -> dict[str, Any]:
     """The JSON object in a text; `what` says in an error what it is the text of."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, **options)
     except (ValueError, RecursionError) as problem:
         raise FileFormatError(f"{what} is not valid JSON: {problem}.") from None
     if not isinstance(found, dict):
@@ -272,11 +279,24 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str
                 f"{path} is no safetensors file or is cut off: {size} bytes, of which the header would take {length}."
             )
         raw = file.read(length)
-    header = json_object(raw, f"{path} has a damaged safetensors header, which")
+    header = json_object(raw, f"{path} has a damaged safetensors header, which", object_pairs_hook=_each_name_once)
     metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise FileFormatError(f"{path} has a damaged safetensors header: its '__metadata__' has to hold texts by name.")
     tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in header.items()}
     _check_layout(path, tensors, 8 + length, size)
-    return tensors, metadata if isinstance(metadata, dict) else {}
+    return tensors, metadata
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON without a name that stands twice, or that no text can hold (half of a surrogate pair)."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands in it twice")
+    for text in (one for pair in pairs for one in pair if isinstance(one, str) and not one.isascii()):
+        text.encode("utf-8")
+    return found
 
 
 def _tensor_info(path: Path, name: str, entry: Any, base: int) -> TensorInfo:

@@ -32,6 +32,7 @@ RESAMPLING = {
 }
 RESIZE_MODES = ("default", "fill", "crop")
 OUTPUT_TYPES = ("pil", "np", "pt", "latent")
+NORMALIZED = "A picture has values from -1 to 1: it is taken as it is. Values from 0 to 1 are what is wanted elsewhere."
 TRANSPARENT = "A picture has transparent parts; they are taken as white. To have it otherwise, compose it yourself."
 ACCEPTED = (
     "a PIL image, a numpy array (HWC), a torch tensor (CHW), a batch of them with four axes, or a list of one kind"
@@ -74,7 +75,7 @@ class VaeImageProcessor(ConfigMixin):
         """One batch of floats; pictures without a given size shrink to the next multiple of the factor."""
         if resize_mode not in RESIZE_MODES:
             raise UnknownNameError("resize_mode", resize_mode, RESIZE_MODES)
-        pictures = _as_list(image)
+        pictures, as_encoded = _as_list(image), False
         if isinstance(pictures[0], Image.Image):
             batch = self._from_pil(pictures, height, width, resize_mode, crops_coords)
         else:
@@ -91,14 +92,17 @@ class VaeImageProcessor(ConfigMixin):
                 return batch  # already latents
             if self.config.do_convert_rgb and batch.shape[1] == 4:
                 batch = _on_white(batch)
-            if self.config.do_normalize or self.config.do_binarize or not isinstance(pictures[0], Tensor):
-                _check_range(batch)  # a tensor that is passed on as it is may mark places by values outside
+            as_encoded = self.config.do_normalize and _is_normalized(batch)
+            if as_encoded:
+                say_once(NORMALIZED)
+            elif self.config.do_normalize or self.config.do_binarize or not _may_mark(pictures[0]):
+                _check_range(batch)
             elif not torch.isfinite(batch).all():
                 raise InputError("Pictures want finite values, got NaN or Inf.")
             if self.config.do_resize:
                 size = self.get_default_height_width(batch, height, width)
                 batch = torch.nn.functional.interpolate(batch, size=size)
-        if self.config.do_normalize:
+        if self.config.do_normalize and not as_encoded:
             batch = 2.0 * batch - 1.0
         return (batch >= 0.5).to(batch.dtype) if self.config.do_binarize else batch
 
@@ -356,12 +360,27 @@ def _check_alike(described: list[str]) -> None:
         )
 
 
-def _check_range(batch: Tensor) -> None:
+def _range(batch: Tensor) -> tuple[float, float]:
     low, high = (float(v) for v in batch.aminmax()) if batch.numel() else (0.0, 0.0)
+    return low, high
+
+
+def _may_mark(picture: np.ndarray | Tensor) -> bool:
+    """Whether floats that are passed on as they are may mark places by values outside: not an array that could be bytes
+    which nobody has divided, whose values are none below 0."""
+    return isinstance(picture, Tensor) or bool(picture.min() < 0.0)
+
+
+def _is_normalized(batch: Tensor) -> bool:
+    """Whether floats lie between -1 and 1 already, as the autoencoder takes them."""
+    low, high = _range(batch)
+    return -1.0 <= low < 0.0 and high <= 1.0
+
+
+def _check_range(batch: Tensor) -> None:
+    low, high = _range(batch)
     if not (low >= 0.0 and high <= 1.0):  # NaN fails as well
-        advice = (
-            "Pass `images / 2 + 0.5`." if -1.0 <= low < 0.0 and high <= 1.0 else "Divide by 255 if these are bytes."
-        )
+        advice = "Pass `images / 2 + 0.5`." if _is_normalized(batch) else "Divide by 255 if these are bytes."
         raise InputError(f"Pictures as floats want values from 0 to 1, got {low:g} to {high:g}. {advice}")
 
 

@@ -19,7 +19,7 @@ from lockstep.attention import (
 )
 from lockstep.errors import BackendError, InputError, UnknownNameError
 
-HERE = ["native", "native_math", "native_flash", "chunked"]
+HERE = ["native", "native_math", "native_flash", "chunked", "lockstep"]
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 2, 10, 7, 4, 8
 
 
@@ -109,6 +109,20 @@ def test_a_row_that_may_see_nothing_gives_zeros(backend):
     assert got[:, 4].count_nonzero() == 0
     rest = [row for row in range(QUERIES) if row != 4]
     assert_close(got[:, rest], definition(query[:, rest], key, value), 1e-6)
+
+
+@pytest.mark.parametrize("backend", HERE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_nan_is_never_hidden(backend, dtype):
+    """Wherever it is: torch's kernel for the processor gives zeros for a query of NaN that has fewer than 16 keys."""
+    for keys in (1, 2, KEYS, 15, 16, 40, 513):
+        for place in range(3):
+            planted = tensors(keys=keys, dtype=dtype)
+            planted[place][0, -1] = torch.nan
+            got = dispatch_attention_fn(*planted, backend=backend)
+            wrong = got[0, -1] if place == 0 else got[0]
+            assert wrong.isnan().all(), (keys, ("query", "key", "value")[place])
+            assert got[1].isfinite().all()
 
 
 @pytest.mark.usefixtures("small_chunks")

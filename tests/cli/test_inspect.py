@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 
 import lockstep as library
 from loaders import checkpoints as files
+from pipelines import tiny
 
 
 def test_a_full_size_file_from_its_header_alone(lockstep, tmp_path):
@@ -25,6 +26,15 @@ def test_a_full_size_file_from_its_header_alone(lockstep, tmp_path):
     assert unet["differs_from_published"] == []
 
 
+def test_a_file_by_its_bare_name(lockstep, tmp_path, monkeypatch):
+    files.write_sparse(tmp_path / "sd.safetensors", files.unet_shapes("sd1"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("sd.safetensors", "./sd.safetensors"):
+        code, out, _ = lockstep("inspect", name)
+        assert code == 0
+        assert "Stable Diffusion 1.x" in out
+
+
 def test_the_file_of_a_model_in_a_folder_is_what_its_folder_says(lockstep):
     path = next((Path(library.__file__).parent / "embedded" / "emoji" / "unet").glob("*.safetensors"))
     said = json.loads(lockstep("inspect", path, "--json")[1])
@@ -34,6 +44,18 @@ def test_the_file_of_a_model_in_a_folder_is_what_its_folder_says(lockstep):
     (unet,) = said["parts"]
     assert unet["implied_config"]["block_out_channels"] == [64, 128, 256]
     assert unet["differs_from_published"] == unet["differs_from_declared"] == []
+
+
+def test_depths_that_are_written_in_more_than_one_way_are_no_difference(lockstep, tmp_path):
+    """What a block without attention says about its transformers means nothing."""
+    folder = tiny.save_folder(tmp_path / "xl", "xl")
+    config = json.loads((folder / "unet" / "config.json").read_text())
+    assert config["transformer_layers_per_block"] == [1, 2]
+    lockstep("convert", folder, tmp_path / "xl.safetensors")
+    for path in (folder, tmp_path / "xl.safetensors"):
+        assert "the config says [1, 2]" not in lockstep("inspect", path)[1].replace("[1, 2, 10]", "")
+    (folder / "unet" / "config.json").write_text(json.dumps({**config, "transformer_layers_per_block": [1, 3]}))
+    assert "transformer_layers_per_block: the shapes say 2, the config says [1, 3]" in lockstep("inspect", folder)[1]
 
 
 def test_what_differs_from_the_published_config_is_said(lockstep, tmp_path):

@@ -162,6 +162,8 @@ def test_a_projection_is_computed_in_double_precision_where_it_is_asked_for():
     exact = vector.double() - onto.float().double() * (vector.double() @ onto.mT) / (onto @ onto.mT)
     errors = [relative_l2(project(vector, onto.float(), [1], upcast)[1], exact) for upcast in (True, False)]
     assert errors[0] < 1e-3 < 1e-2 < errors[1]
+    unasked = project(vector, onto.float(), [1])[1]
+    assert torch.equal(unasked, project(vector, onto.float(), [1], True)[1])
 
 
 def test_sides_have_to_be_multiples_of_what_the_bands_need():

@@ -192,6 +192,23 @@ def test_a_block_with_several_outputs_loses_the_first_alone():
     assert model.blocks[0](5) == (6, "kept", "kept, too")
 
 
+def test_of_several_outputs_each_loses_its_part_and_none_stays_none():
+    class Block(torch.nn.Module):
+        def forward(self, hidden_states):
+            return None, hidden_states
+
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList([Block()])
+    guider = guiders.AutoGuidance(auto_guidance_layers=0, dropout=0.5)
+    for _ in guider.branches():
+        guider.prepare_models(model)
+    nothing, dropped = model.blocks[0](torch.ones(1000))
+    guider.cleanup_models(model)
+    assert nothing is None
+    assert set(dropped.tolist()) == {0.0, 2.0}
+    assert 350 < int((dropped == 0).sum()) < 650
+
+
 def test_an_error_inside_a_disturbed_layer_leaves_no_disturbance_behind(unets):
     unet = unets[0]
     latents, cond, _ = inputs()

@@ -83,6 +83,28 @@ def test_only_undisturbed_branches_go_through_the_model_as_one_batch(name):
     assert torch.equal(without.noise_pred, torch.full((1, 2), 0.0 if without.x.sum() == 0 else 2.0))
 
 
+def test_a_guided_batch_has_the_published_order():
+    """Without the prompt first: what reads the batch by its halves (caches, exported models) finds them there."""
+    guider, seen = make("ClassifierFreeGuidance"), []
+    guider.set_state(0, 10, None)
+    batches = guider.prepare_inputs({"x": (torch.ones(1, 2), torch.zeros(1, 2))})
+    guiders.predict_branches(guider, batches, Stack(), lambda inputs, repeats: seen.append(inputs["x"]) or inputs["x"])
+    assert torch.equal(seen[0], torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+
+
+def test_a_model_that_gives_too_few_rows_is_not_taken_for_one_branch():
+    guider = make("ClassifierFreeGuidance")
+    guider.set_state(0, 10, None)
+    batches = guider.prepare_inputs({"x": (torch.ones(1, 2), torch.zeros(1, 2))})
+    with pytest.raises(ValueError, match="zip"):
+        guiders.predict_branches(guider, batches, Stack(), lambda inputs, repeats: inputs["x"][:1])
+
+
+def test_nothing_is_rescaled_unless_asked():
+    guided, with_prompt = torch.randn(2, 1, 4, 8, 8)
+    assert torch.equal(guiders.rescale_noise_cfg(guided, with_prompt), guided)
+
+
 class Stack(torch.nn.Module):
     """A model whose stack of blocks has one block, without any layer."""
 

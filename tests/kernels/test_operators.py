@@ -112,6 +112,34 @@ def test_attention_leaves_out_keys_that_a_bias_takes_away():
     assert_close(result[1:], alone.double(), 1e-6)
 
 
+def test_nan_in_what_a_kernel_reads_is_in_what_it_writes():
+    library = kernels.library()
+    x, weight, bias = torch.randn(50, 64), torch.randn(128, 64), torch.randn(128)
+    for place in range(3):
+        x_, weight_, bias_ = planted = x.clone(), weight.clone(), bias.clone()
+        planted[place].view(-1)[1] = torch.nan
+        wanted = F.linear(x_, weight_, bias_)
+        got = operators.linear(x_, calls.pack_linear(library, weight_), bias_, None, 128)
+        assert torch.equal(got.isnan(), wanted.isnan())
+        for turned in (0, 64):  # the value, then the gate
+            rows = (weight_.roll(turned, 0), bias_.roll(turned, 0))
+            packed, added = (calls.interleaved(library, one) for one in rows)
+            values, gates = F.linear(x_, *rows).chunk(2, -1)
+            got = operators.geglu(x_, calls.pack_linear(library, packed), added, 64)
+            assert torch.equal(got.isnan(), (values * F.gelu(gates)).isnan())
+    picture, filters = torch.randn(1, 16, 9, 9), torch.randn(16, 16, 3, 3)
+    for place in range(2):
+        for stored in (False, True):
+            planted = picture.clone(), filters.clone()
+            planted[place][0, 3, 1, 1] = torch.nan
+            packed = calls.pack_convolution(library, planted[1], stored)
+            got = operators.convolution(planted[0], packed, None, None, 16, stored)
+            assert got[F.conv2d(*planted, padding=1).isnan()].isnan().all()
+    picture[0, 3, 1, 1] = torch.nan
+    for silu in (False, True):
+        assert operators.group_norm(picture, 4, torch.ones(16), torch.zeros(16), 1e-6, silu)[0, :4].isnan().all()
+
+
 def test_many_threads_at_once_get_their_own_results():
     weight = torch.randn(64, 64, 3, 3)
     packed = [calls.pack_convolution(kernels.library(), weight, stored) for stored in (False, True)]

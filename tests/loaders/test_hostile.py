@@ -67,6 +67,12 @@ HOSTILE = {
     "a list": safetensors(b"[1]"),
     "no JSON": safetensors(b"{" * 50),
     "an entry that is a number": safetensors({"a": 5}),
+    "a name that stands twice": safetensors(
+        json.dumps({"a": tensor(0, 4)}).replace("}", '}, "a": 1', 1).encode(), bytes(4)
+    ),
+    "half of a surrogate pair as a name": safetensors({"\ud800": tensor(0, 4)}, bytes(4)),
+    "metadata that are a list": safetensors({"__metadata__": [1], "a": tensor(0, 4)}, bytes(4)),
+    "metadata that are no text": safetensors({"__metadata__": {"a": {"b": 1}}, "a": tensor(0, 4)}, bytes(4)),
     "data behind the end": safetensors({"a": tensor(0, 4)}, bytes(8)),
     "GGUF of 2^63 tensors": gguf_file(num_tensors=2**63),
     "GGUF of 2^63 values": gguf_file(num_values=2**63),

@@ -48,6 +48,24 @@ def kohya_tensors(tensors, alpha):
     return renamed
 
 
+def processor_tensors(tensors):
+    """The layers of the UNet's attentions by the names from the time when processors held them."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        layer, _, part = name.removesuffix(".weight").rpartition(".")
+        attention, _, last = layer.replace("to_out.0", "to_out").rpartition(".")
+        if name.startswith("unet.") and last.startswith("to_"):
+            renamed[f"{attention}.processor.{last}_lora.{'down' if part == 'lora_A' else 'up'}.weight"] = tensor
+    return renamed
+
+
+DIALECTS = {
+    "peft": lambda tensors: tensors,
+    "kohya": lambda tensors: kohya_tensors(tensors, alpha=1.5),
+    "processors": processor_tensors,
+}
+
+
 def run(pipe, **more):
     return pipe("a red cat", num_inference_steps=2, seed=0, output_type="latent", height=16, width=16, **more).images
 
@@ -65,12 +83,12 @@ def reference_latents(folder, pipe, file, strength=1.0):
     ).images
 
 
-@pytest.mark.parametrize("dialect", ["peft", "kohya"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("strength", [1.0, 0.4])
 def test_pictures_equal_the_references(pipe, folder, tmp_path, dialect, strength):
     tensors = peft_tensors(pipe)
     file = tmp_path / "style.safetensors"
-    save_file(tensors if dialect == "peft" else kohya_tensors(tensors, alpha=1.5), file)
+    save_file(DIALECTS[dialect](tensors), file)
     plain = run(pipe)
     pipe.load_lora_weights(file, strength=strength)
     ours = run(pipe)
@@ -147,6 +165,34 @@ def test_fusing_with_a_scale_and_unfusing_leaves_the_adapter_as_it_was(pipe, tmp
     assert torch.equal(run(pipe), half)
     pipe.set_adapters("style", {"unet": 0.25, "text_encoder": 0.5})
     assert torch.equal(run(pipe), quarter)
+
+
+def test_strengths_of_parts_that_are_not_there_are_refused(pipe, tmp_path):
+    save_file(peft_tensors(pipe), tmp_path / "style.safetensors")
+    pipe.load_lora_weights(tmp_path, "style")
+    before = run(pipe)
+    for parts, error, words in (
+        ({"unt": 1.0}, UnknownNameError, "unet"),
+        ({"unet": {"dwn": 1.0}}, UnknownNameError, "down"),
+        ({"unet": {"up": {"block_9": 1.0}}}, UnknownNameError, "block_0, block_1"),
+        ({"unet": {"up": {"block_0": [0.1, 0.2, 0.3]}}}, InputError, "'block_0' has 2 layers.*got 3"),
+        ({"unet": {"down": {"blok_1": 0.5}}}, UnknownNameError, "block_1"),
+    ):
+        with pytest.raises(error, match=words):
+            pipe.set_adapters("style", parts)
+        if "unet" in parts:
+            with pytest.raises(error, match=words):
+                pipe.unet.set_adapters("style", parts["unet"])
+    with pytest.raises(InputError, match="named twice"):
+        pipe.set_adapters(["style", "style"], [1.0, 1.0])
+    assert torch.equal(run(pipe), before)
+    pipe.set_adapters("style", {"unet": {"up": {"block_0": [0.1, 0.2]}, "mid": 0.3, "down": 0.1}})
+    assert not torch.equal(run(pipe), before)
+    pipe.unload_lora_weights()
+    with pytest.warns(UserWarning, match="no LoRA to fuse"):
+        pipe.fuse_lora()
+    with pytest.warns(UserWarning, match="no fused LoRA"):
+        pipe.unfuse_lora()
 
 
 def test_alpha_in_the_header_scales(pipe, tmp_path):

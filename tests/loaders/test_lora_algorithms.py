@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from helpers import assert_close
-from lockstep.errors import WeightsError
+from lockstep.errors import FileFormatError, WeightsError
 from lockstep.loaders.lora import read_lora
 from lockstep.loaders.lora_algorithms import merged_weight
 
@@ -209,9 +209,38 @@ def test_rank_stabilised_and_patterned_alphas(tmp_path):
         ({"lokr_w1": (3, 2), "lokr_w2": (4, 5)}, "wanted a change of shape"),
         ({"lora_up.weight": (OUT, 2), "lora_down.weight": (2, IN), "dora_scale": (5, 1)}, "wanted a change of shape"),
         ({"alpha": ()}, "it has only alpha"),
+        ({"lora_up.weight": (OUT, 2), "lora_down.weight": (2, IN), "alpha": (2,)}, "alpha of .* one number, got .2."),
     ],
 )
 def test_what_makes_no_change_is_refused(tmp_path, tensors, words):
     save_file({f"lora_unet_line.{k}": torch.ones(shape) for k, shape in tensors.items()}, tmp_path / "x.safetensors")
     with pytest.raises(WeightsError, match=words):
+        read_lora(tmp_path / "x.safetensors", {"unet": Net()})
+
+
+def test_integers_without_a_scale_are_refused(tmp_path):
+    tensors = {"lora_unet_line.lora_up.weight": torch.ones(OUT, 2, dtype=torch.int8),
+               "lora_unet_line.lora_down.weight": torch.ones(2, IN)}  # fmt: skip
+    save_file(tensors, tmp_path / "x.safetensors")
+    with pytest.raises(WeightsError, match="int8: numbers that are quantised without a scale"):
+        read_lora(tmp_path / "x.safetensors", {"unet": Net()})
+
+
+@pytest.mark.parametrize("nothing", ["alpha", "up", "rank"])
+def test_what_changes_nothing_is_said(tmp_path, nothing):
+    rank = 0 if nothing == "rank" else 2
+    tensors = {"lora_up.weight": torch.ones(OUT, rank), "lora_down.weight": torch.ones(rank, IN)}
+    tensors |= {"alpha": torch.tensor(0.0)} if nothing == "alpha" else {}
+    tensors |= {"lora_up.weight": torch.zeros(OUT, rank)} if nothing == "up" else {}
+    save_file({f"lora_unet_line.{name}": tensor for name, tensor in tensors.items()}, tmp_path / "x.safetensors")
+    report = read_lora(tmp_path / "x.safetensors", {"unet": Net()}).report
+    assert not report.has_effect
+    assert "1 layers change nothing (an alpha or matrices of zero): 'lora_unet_line'" in str(report)
+
+
+@pytest.mark.parametrize("settings", ['{"unet.lora_alpha": "abc"}', "[1, 2]"])
+def test_settings_that_are_wrong_are_refused(tmp_path, settings):
+    tensors = {"unet.line.lora_A.weight": torch.ones(2, IN), "unet.line.lora_B.weight": torch.ones(OUT, 2)}
+    save_file(tensors, tmp_path / "x.safetensors", {"lora_adapter_metadata": settings})
+    with pytest.raises(FileFormatError, match="has to"):
         read_lora(tmp_path / "x.safetensors", {"unet": Net()})

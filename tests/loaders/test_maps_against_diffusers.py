@@ -60,9 +60,18 @@ def same(got, wanted):
         assert torch.equal(got[name], tensor), name
 
 
+def random(model):
+    """Every tensor its own, norms too: what is exchanged shows."""
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(torch.randn(tensor.shape))
+    return model
+
+
 def there_and_back(model, rows):
-    """The model's tensors in the original layout, after checking that ours reads them back."""
+    """The model's tensors, made random, in the original layout, after checking that ours reads them back."""
     weight_map = WeightMap(rows)
+    random(model)
     theirs = weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE))
     same(values(weight_map.to_ours(theirs)), model.state_dict())
     return values(theirs)
@@ -88,16 +97,20 @@ def test_autoencoders(latents, attends):
         use_quant_conv=latents == 4, use_post_quant_conv=latents == 4,
     )  # fmt: skip
     original = there_and_back(model, autoencoder_rows(model.config))
-    assert original["decoder.mid.attn_1.q.weight"].shape == (24, 24, 1, 1)
-    if not attends:  # the reference does not convert attention in blocks
-        prefixed = {f"first_stage_model.{key}": tensor for key, tensor in original.items()}
-        same(reference.convert_ldm_vae_checkpoint(prefixed, config=dict(model.config)), model.state_dict())
+    projections = [n for n in original if "attn" in n and n.endswith("weight") and ".norm." not in n]
+    assert {tuple(original[name].shape) for name in projections} == {(24, 24, 1, 1)}
+    wanted = model.state_dict()
+    for name in [name for name in wanted if "blocks.3.attentions" in name or "blocks.0.attentions" in name]:
+        part, _, _, _, layer, *inside = name.split(".")  # the reference does not convert attention in blocks
+        short = {"group_norm": "norm", "to_q": "q", "to_k": "k", "to_v": "v", "to_out": "proj_out"}[inside[0]]
+        theirs = original.pop(f"{part}.{'down' if part == 'encoder' else 'up'}.3.attn.{layer}.{short}.{inside[-1]}")
+        assert torch.equal(theirs.reshape(wanted[name].shape), wanted.pop(name)), name
+    prefixed = {f"first_stage_model.{key}": tensor for key, tensor in original.items()}
+    same(reference.convert_ldm_vae_checkpoint(prefixed, config=dict(model.config)), wanted)
 
 
 def test_controlnet():
     model = lockstep.ControlNetModel(**{k: v for k, v in (SMALL | UNETS["sd1"]).items() if k != "sample_size"})
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter)
     original = there_and_back(model, controlnet_rows(model.config))
     assert {"zero_convs.11.0.weight", "input_hint_block.14.bias", "middle_block_out.0.weight"} <= set(original)
     prefixed = {f"control_model.{key}": tensor for key, tensor in original.items()}
@@ -130,16 +143,16 @@ def test_open_clip_with_projection():
 
 @pytest.mark.parametrize("prefix", ["text_model.", ""], ids=["published", "transformers 5"])
 def test_clip_in_both_of_its_spellings(prefix):
-    model = lockstep.CLIPTextModel(**CLIP)
+    model = random(lockstep.CLIPTextModel(**CLIP))
     file = {prefix + name.removeprefix("text_model."): tensor for name, tensor in model.state_dict().items()}
     file |= {f"{prefix}embeddings.position_ids": torch.rand(1, 77), "logit_scale": torch.ones(())}
     weight_map = WeightMap(clip_rows(model.config, projection=False))
     same(values(weight_map.to_ours(in_memory(file, NOWHERE))), model.state_dict())
-    assert set(weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE))) == set(model.state_dict())
+    same(values(weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE))), model.state_dict())
 
 
 def test_layers_that_are_not_used_are_dropped():
-    model = lockstep.CLIPTextModel(**CLIP)
+    model = random(lockstep.CLIPTextModel(**CLIP))
     weight_map = WeightMap(open_clip_rows(model.config, projection=False))
     file = values(weight_map.to_theirs(in_memory(model.state_dict(), NOWHERE)))
     file |= {f"transformer.resblocks.3.ln_{k}.{end}": torch.ones(16) for k in (1, 2) for end in ("weight", "bias")}
@@ -173,17 +186,9 @@ SD3_KINDS = {
 }
 
 
-def random(model):
-    """Every tensor its own, norms too: what is exchanged shows."""
-    with torch.no_grad():
-        for tensor in model.state_dict().values():
-            tensor.copy_(torch.randn(tensor.shape))
-    return model
-
-
 @pytest.mark.parametrize("kind", SD3_KINDS)
 def test_stable_diffusion_3(kind):
-    model = random(lockstep.SD3Transformer2DModel(**SD3_KINDS[kind]))
+    model = lockstep.SD3Transformer2DModel(**SD3_KINDS[kind])
     theirs = there_and_back(model, sd3_rows(model.config))
     same(reference.convert_sd3_transformer_checkpoint_to_diffusers(dict(theirs)), model.state_dict())
 
@@ -191,7 +196,7 @@ def test_stable_diffusion_3(kind):
 @pytest.mark.parametrize("guided", [False, True])
 def test_flux_there_and_back_and_names_by_the_reference(guided):
     """Theirs takes one width alone, 3072: so it gets the rows of that width, and few columns."""
-    model = random(lockstep.FluxTransformer2DModel(**FLUX, guidance_embeds=guided))
+    model = lockstep.FluxTransformer2DModel(**FLUX, guidance_embeds=guided)
     there_and_back(model, flux_rows(model.config))
     wide = {**FLUX, "attention_head_dim": 128, "num_attention_heads": 24, "axes_dims_rope": (16, 56, 56)}
     shapes = lockstep.FluxTransformer2DModel.on_meta({**wide, "guidance_embeds": guided}).state_dict()

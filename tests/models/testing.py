@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstep.kit import testing
-from lockstep.kit.testing import (
+from lockstep.kit.testing import models as kit
+from lockstep.kit.testing.models import (
     AttentionTesterMixin,
     LoraTesterMixin,
     MemoryTesterMixin,
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class BaseModelTesterConfig(testing.BaseModelTesterConfig):
+class BaseModelTesterConfig(kit.BaseModelTesterConfig):
     """What the mixins need to know of a model."""
 
     reference_class: type  # loads the same folder
@@ -34,7 +34,7 @@ class BaseModelTesterConfig(testing.BaseModelTesterConfig):
         return self.reference_class.from_pretrained(folder).eval()
 
 
-class ModelTesterMixin(testing.ModelTesterMixin):
+class ModelTesterMixin(kit.ModelTesterMixin):
     """Forward, gradients, saving, loading and errors, and the reference's own files."""
 
     @pytest.mark.parametrize("shards", [False, True])

@@ -87,3 +87,9 @@ def test_what_cannot_be_taken_over_is_told_with_its_origin(ours):
         )
     with pytest.raises(InputError, match=r"'unet' wants UNet2DConditionModel, got diffusers\..*AutoencoderTiny"):
         ours.unet = diffusers.AutoencoderTiny()
+
+
+def test_a_reader_of_pictures_is_taken_over_by_its_files(ours):
+    ours.feature_extractor = transformers.CLIPImageProcessorPil(size=30, crop_size=24)
+    assert type(ours.feature_extractor).__module__.startswith("lockstep.")
+    assert ours.feature_extractor.config.crop_size == {"height": 24, "width": 24}

@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,22 +27,41 @@ class Family:
     kind: type
     denoiser: str
     layer: str  # a layer of the denoiser, for a LoRA
-    scheduler: str  # one that draws noise at each step
-    latents: str = "[1, 4, 8, 8]"  # the shape of latents where no size is given
+    scheduler: str | None  # one that draws noise at each step; none where chunks draw it
+    latents: str = "[1, 4, 8, 8]"  # the shape of latents where no size is given; "" where none are taken
     guided: dict = field(default_factory=dict)  # arguments that turn guidance on, where it is off without them
     begins: str = "image"  # what a run can start from besides a text
     workflows: tuple = ("text2image", "image2image")
     per_prompt: str = "num_images_per_prompt"
     length: dict = field(default_factory=dict)  # of a video that starts from a text
+    side: int = 16
     file: str = "cat.png"
+    unread: tuple = ()  # weights whose results are dropped
+    partly: bool = True  # a picture or video is begun from at a `strength`; else it is what came before
+    stages: int = 0  # of a pyramid, each with a number of steps
+    indices: tuple = (0, 1, 2, 3)  # of the steps of a small run
+    step: str = "denoise.001.step"  # blocks that a checkpoint is set at
+    first: str = "start.latents"
+    needed: str = "timesteps"  # a value without which the loop cannot begin
+
+    def steps(self, count):
+        """So many steps, in the first stage where there are several."""
+        if self.stages:
+            return {"pyramid_num_inference_steps_list": [count] + [1] * (self.stages - 1)}
+        return {"num_inference_steps": count}
+
+    @property
+    def size(self):
+        return {"height": self.side, "width": self.side}
 
     @property
     def small(self):
-        return {**SMALL, **self.length}
+        count = len(self.indices) if self.partly else 2
+        return {"prompt": "a cat", **self.size, **self.steps(count), **self.length}
 
     @property
     def latent(self):
-        return {**LATENT, **self.length}
+        return {**self.small, "output_type": "latent"}
 
     @property
     def start(self):
@@ -50,7 +70,11 @@ class Family:
 
     def arguments(self, workflow):
         """Arguments for one of the workflows that all of them have."""
-        return self.latent if workflow == "text" else {**LATENT, self.begins: self.start, "strength": 0.75}
+        if workflow == "text":
+            return self.latent
+        given = {self.begins: self.start, **({"strength": 0.75} if self.partly else {})}
+        taken = {name: value for name, value in self.latent.items() if not self.partly or name != "num_frames"}
+        return taken | given  # a video is as long as the one that it is made from
 
 
 def save_toy(folder):
@@ -67,6 +91,21 @@ def save_toy(folder):
     return folder
 
 
+def save_helios(folder):
+    return tiny_video.save_helios(folder, {"stages": 1, "stage_range": [0, 1]}, {}, 1 / 3)
+
+
+def save_pyramid(folder):
+    stages = {"stages": 2, "stage_range": [0, 0.5, 1]}
+    return tiny_video.save_helios(folder, stages, {"is_cfg_zero_star": True}, 1 / 3)
+
+
+BRIEF = {"max_sequence_length": 12}
+CHUNKS = {**BRIEF, "num_frames": 10, "num_latent_frames_per_chunk": 2, "history_sizes": [4, 2, 1]}
+VIDEO = {
+    "begins": "video", "workflows": ("text2video", "video2video"), "per_prompt": "num_videos_per_prompt", "file": "cat",
+}  # fmt: skip
+LONG = {**VIDEO, "latents": "", "length": CHUNKS, "partly": False, "needed": "history_latents"}
 ATTENTION = "mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
 FAMILIES = {
     "sd": Family(
@@ -82,6 +121,7 @@ FAMILIES = {
         tiny_flow.save_sd3,
         library.StableDiffusion3Pipeline, "transformer", "transformer_blocks.0.attn.to_q",
         "FlowMatchEulerDiscreteScheduler", latents="[1, 16, 8, 8]",
+        unread=("transformer_blocks.2.attn.add_q_proj", "transformer_blocks.2.attn.norm_added_q"),
     ),
     "flux": Family(
         tiny_flow.save_flux,
@@ -90,13 +130,18 @@ FAMILIES = {
     ),
     "wan": Family(
         tiny_video.save_wan,
-        library.WanPipeline, "transformer", "blocks.0.attn1.to_v", "FlowMatchEulerDiscreteScheduler",
-        latents="[1, 4, 21, 60, 104]", begins="video", workflows=("text2video", "video2video"),
-        per_prompt="num_videos_per_prompt", length={"num_frames": 5}, file="cat",
+        library.WanPipeline, "transformer", "blocks.0.attn1.to_q", "FlowMatchEulerDiscreteScheduler",
+        latents="[1, 4, 21, 60, 104]", length={**BRIEF, "num_frames": 5}, **VIDEO,
+    ),
+    "helios": Family(
+        save_helios, library.HeliosPipeline, "transformer", "blocks.0.attn1.to_q", None, indices=(0, 1, 0, 1),
+        step="chunks.001.denoise.001.step", first="chunks.001.latents", **LONG,
+    ),
+    "pyramid": Family(
+        save_pyramid, library.HeliosPyramidPipeline, "transformer", "blocks.0.attn1.to_q", None, side=32, stages=2,
+        indices=(0, 1, 0) * 2, step="chunks.001.denoise.001.denoise.000.step", first="chunks.001.shrink", **LONG,
     ),
 }  # fmt: skip
-SMALL = {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4}
-LATENT = {**SMALL, "output_type": "latent"}
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
@@ -126,6 +171,8 @@ STARTS = ("text", "start")
 
 def drawing_noise(pipe, family):
     """The pipeline with a scheduler that draws noise at each step."""
+    if family.scheduler is None:
+        return pipe
     more = {"stochastic_sampling": True} if "Flow" in family.scheduler else {}
     pipe.scheduler = getattr(library, family.scheduler).from_config(pipe.scheduler.config, **more)
     return pipe
@@ -146,7 +193,7 @@ def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
     drawing_noise(pipe, family)
 
     def run(k):
-        more = {"num_inference_steps": 3 + k, "guidance_scale": 2.0 + k, "seed": k}
+        more = {**family.steps(3 + k), "guidance_scale": 2.0 + k, "seed": k}
         return pipe(**{**family.latent, **more, "prompt": f"cat {k}"})[0]
 
     wanted, results = [run(k) for k in range(3)], [None] * 3
@@ -163,23 +210,15 @@ def test_threads_are_bit_equal_to_runs_in_sequence(pipe, family):
 def test_every_boundary_is_a_checkpoint(pipe, family, workflow):
     arguments = {**family.arguments(workflow), "seed": 5}
     wanted = pipe(**arguments)[0]
-    for name in (
-        "text_encoding",
-        "preloop",
-        "after_step_1",
-        "denoise.001.step",
-        "post_loop",
-        "start.latents",
-        "decode",
-    ):
+    for name in ("text_encoding", "preloop", "after_step_1", family.step, "post_loop", family.first, "decode"):
         saved = Checkpoint(save=True)
         pipe(**arguments, checkpoints={name: saved})
         again = Checkpoint(load=True, data=saved.data, components=saved.components)
         assert torch.equal(pipe(**arguments, checkpoints={name: again})[0], wanted), name
     stopped = Checkpoint(save=True, stop=True)
     assert pipe(**arguments, checkpoints={"preloop": stopped}).stopped_at == "preloop"
-    partial = {name: value for name, value in stopped.data.items() if name != "timesteps"}
-    with pytest.raises(InjectionError, match="timesteps"):
+    partial = {name: value for name, value in stopped.data.items() if name != family.needed}
+    with pytest.raises(InjectionError, match=family.needed):
         pipe(**arguments, checkpoints={"preloop": Checkpoint(load=True, data=partial)})
 
 
@@ -194,7 +233,7 @@ def test_interrupt_stops_within_a_step_and_leaves_the_pipeline_usable(pipe, fami
             thread.join()
 
     with pytest.raises(InterruptedRun):
-        pipe(**{**family.small, "num_inference_steps": 20}, callback_on_step_end=callback)
+        pipe(**{**family.small, **family.steps(20)}, callback_on_step_end=callback)
     assert seen == [0, 1]
     assert len(pipe(**family.small)[0]) == 1
 
@@ -231,7 +270,7 @@ def test_guidance_in_one_batch_or_one_by_one(pipe, family):
     [
         ({"promt": "x"}, UnknownNameError, ["did you mean 'prompt'"]),
         ({}, InputError, ["prompt"]),
-        ({"prompt": "x", "num_inference_steps": 0}, InputError, ["at least 1", "0"]),
+        ({"prompt": "x", "STEPS": 0}, InputError, ["at least 1", "0"]),
         ({"prompt": "x", "strength": 0.5}, InputError, ["strength", "START"]),
         ({"prompt": ["x", "y"], "negative_prompt": ["z"]}, InputError, ["2", "1"]),
         ({"prompt": "x", "START": 1, "strength": 0.0}, InputError, ["strength", "no step"]),
@@ -240,6 +279,12 @@ def test_guidance_in_one_batch_or_one_by_one(pipe, family):
     ],
 )
 def test_mistakes_are_named_before_any_model_runs(pipe, family, arguments, error, words):
+    for name, taken in (("strength", family.partly), ("latents", family.latents)):
+        if name in arguments and not taken:
+            error, words = UnknownNameError, [f"{name!r}"]
+    if "STEPS" in arguments:
+        arguments = {**arguments, **family.steps(arguments["STEPS"])}
+        del arguments["STEPS"]
     words = [word.replace("LATENTS", family.latents).replace("START", family.begins) for word in words]
     if "START" in arguments:
         count = arguments["START"]
@@ -262,12 +307,37 @@ def test_a_planted_nan_is_found_at_its_block_and_step(pipe, family):
     assert f"{family.denoiser}.{family.layer}.weight" in str(caught.value)
 
 
+def test_nan_in_any_weight_of_the_denoiser_is_in_its_prediction(pipe, family):
+    """Nothing on the way (a softmax, a norm, a kernel, a guider) makes numbers of it."""
+    denoiser, calls = getattr(pipe, family.denoiser), []
+    hook = denoiser.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
+    pipe(**family.latent, seed=1)
+    hook.remove()
+    args, kwargs = calls[-1]
+    with torch.no_grad():
+        assert denoiser(*args, **kwargs)[0].isfinite().all()
+        weights = [(n, weight) for n, weight in denoiser.named_parameters() if not n.startswith(family.unread)]
+        for name, weight in weights[:: max(1, len(weights) // 60)]:
+            kept = weight.clone()
+            weight.fill_(torch.nan)
+            assert denoiser(*args, **kwargs)[0].isnan().any(), name
+            weight.copy_(kept)
+
+
+def test_nan_in_the_autoencoder_is_named(pipe, family):
+    with torch.no_grad():
+        next(pipe.vae.decoder.parameters()).fill_(torch.nan)
+    for kind in ("pil", "np", "pt"):
+        with pytest.raises(NonFiniteError):
+            pipe(**{**family.small, **family.steps(1)}, output_type=kind)
+
+
 def test_latents_load_no_autoencoder_and_ready_embeddings_no_text_encoder(pipe, family, home):
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
     assert torch.equal(lazy(**family.latent, seed=1)[0], pipe(**family.latent, seed=1)[0])
     assert lazy.components["vae"] is None
     embeds = [param.name for param in pipe.inputs if param.name.endswith("prompt_embeds")]
-    ready = pipe("a cat", output=embeds)
+    ready = pipe("a cat", output=embeds, **{name: family.length[name] for name in BRIEF if name in family.length})
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
     made = lazy(**ready, **{name: value for name, value in family.latent.items() if name != "prompt"}, seed=1)[0]
     assert torch.equal(made, pipe(**family.latent, seed=1)[0])
@@ -296,6 +366,12 @@ def test_a_lora_is_added_and_taken_away(pipe, family, tmp_path):
     assert torch.equal(pipe(**family.latent, seed=1)[0], plain)
 
 
+def options(settings):
+    """Settings as a command line has them."""
+    lines = {f"--{name.replace('_', '-')}": value for name, value in settings.items() if name != "prompt"}
+    return [str(word) for name, value in lines.items() for word in (name, value)]
+
+
 def save_start(family, folder):
     """What a run begins with, as a file."""
     if family.begins == "image":
@@ -310,14 +386,12 @@ def save_start(family, folder):
 def test_the_command_line_makes_replays_and_describes_it(pipe, family, home, lockstep, tmp_path):
     lora_file(pipe, family, tmp_path / "style.safetensors")
     begun = save_start(family, tmp_path)
-    quick = ["-m", home, "--num-inference-steps", "2", "--seed", "3"]
-    size = ["--height", "16", "--width", "16"] if family.length else []
-    length = [word for name, value in family.length.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    for more in (
-        length,
-        [*length, "--lora", f"{tmp_path / 'style.safetensors'}:0.5"],
-        [f"--{family.begins}", begun, "--strength", "0.8"],
-    ):
+    quick = ["-m", home, "--seed", "3"]
+    settings = {**family.small, **family.steps(2)}
+    length = options({name: value for name, value in settings.items() if name == "num_frames"})
+    size = options({name: value for name, value in settings.items() if name != "num_frames"})
+    started = [f"--{family.begins}", begun, *(["--strength", "0.8"] if family.partly else length)]
+    for more in (length, [*length, "--lora", f"{tmp_path / 'style.safetensors'}:0.5"], started):
         code, _, err = lockstep("generate", "a cat", *quick, *size, "-o", family.file, "--overwrite", *more)
         assert code == 0, err
         code, out, err = lockstep("replay", family.file)
@@ -333,13 +407,13 @@ def test_the_command_line_makes_replays_and_describes_it(pipe, family, home, loc
     code, out, _ = lockstep("blocks", home)
     assert code == 0
     predict = [line for line in out.splitlines() if "-> noise_pred" in line]
-    assert any(line.endswith(f"with {family.denoiser}, guider") or "controlnet" in line for line in predict)
+    assert any(f"with {family.denoiser}, guider" in line or "controlnet" in line for line in predict)
 
 
 def test_previews_and_events(pipe, family):
     events = list(pipe.stream(**family.small, seed=1, preview=True))
-    assert [event.index for event in events if event.kind == "step"] == [0, 1, 2, 3]
-    assert len([event for event in events if event.kind == "preview"]) == 4
+    steps = [event.index for event, after in pairwise(events) if event.kind == "step" and after.kind == "preview"]
+    assert steps == [event.index for event in events if event.kind == "preview"] == list(family.indices)
     assert events[-1].kind == "output"
     assert len(events[-1].value[0]) == 1
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lockstep
-from lockstep.errors import InputError, NotFoundError
+from lockstep.errors import InputError, NotFoundError, UnsupportedError
 from lockstep.notes import say_once
 from pipelines import tiny
 from pipelines.test_against_diffusers import picture
@@ -185,3 +185,48 @@ def test_pictures_are_prepared_as_there(folders):
     assert np.array_equal(
         lockstep.DiffusionPipeline.numpy_to_pil(array)[0], diffusers.DiffusionPipeline.numpy_to_pil(array)[0]
     )
+
+
+def test_a_modular_pipeline_loads_what_and_as_it_is_told(folders):
+    pipe = lockstep.ModularPipeline.from_pretrained(folders["xl"])
+    assert isinstance(pipe, lockstep.ModularPipeline)
+    assert all(pipe.components[name] is None for name in pipe.pretrained_component_names)
+    pipe.load_components(["unet"], torch_dtype=torch.float16)
+    assert pipe.unet.dtype is torch.float16
+    assert pipe.components["vae"] is None
+    pipe.load_components(workflow="text2image")
+    assert pipe.components["vae"].dtype is torch.float16
+    for kind in (lockstep.DiffusionPipeline, lockstep.StableDiffusionXLPipeline):
+        assert issubclass(kind, lockstep.ModularPipeline)
+
+    class Own(lockstep.ModularPipeline):
+        """A child has no such powers."""
+
+    assert not isinstance(pipe, Own)
+
+
+def test_a_workflow_leaves_its_blocks_alone(folders):
+    pipe = lockstep.ModularPipeline.from_pretrained(folders["xl"], workflow="text2image")
+    assert "image" not in [param.name for param in pipe.inputs]
+    again = pipe.blocks.init_pipeline(str(folders["xl"]))
+    assert again.component_names == pipe.component_names
+    with pytest.raises(InputError, match="Available workflows"):
+        lockstep.ModularPipeline.from_pretrained(folders["xl"], workflow="text2video")
+    with pytest.raises(UnsupportedError, match="overwrite_modular_index=False cannot be had"):
+        pipe.save_pretrained("nowhere", overwrite_modular_index=False)
+
+
+def test_a_scheduler_whose_step_hands_everything_on(folders):
+    class Counting(lockstep.EulerAncestralDiscreteScheduler):
+        def step(self, *args, **kwargs):
+            seen.append(float(args[1]))
+            return super().step(*args, **kwargs)
+
+    seen = []
+    pipe = loaded("StableDiffusionPipeline", folders["sd1"])
+    wanted = []
+    for kind in (lockstep.EulerAncestralDiscreteScheduler, Counting):
+        pipe.scheduler = kind.from_config(pipe.scheduler.config)
+        wanted.append(pipe("a cat", **SMALL, seed=1).images)
+    assert np.array_equal(*wanted)  # the generator is among what it hands on
+    assert len(seen) == 2

@@ -341,15 +341,25 @@ def test_files_that_do_not_fit(folders, tmp_path):
 
 
 @pytest.mark.parametrize("kind", tiny_adapters.KINDS)
-def test_the_map_of_a_file_is_read_in_both_directions(folders, kind):
-    wanted = tiny_adapters.flat(tiny_adapters.ip_adapter(their_unet(folders["sd1"]), kind))
-    stored = in_memory(wanted, Path("memory"))
+def test_the_map_of_a_file(kind):
+    """Read in both directions, and each tensor where the reference puts it."""
+    unet = diffusers.UNet2DConditionModel(**tiny.unet().config)
+    sections = tiny_adapters.ip_adapter(unet, kind)
+    wanted = tiny_adapters.flat(sections)
     shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
-    rows = ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes)
-    back = WeightMap(rows).to_theirs(WeightMap(rows).to_ours(stored))
+    table = WeightMap(ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes))
+    ours = table.to_ours(in_memory(wanted, Path("memory")))
     opened = MappedFiles()
+    back = table.to_theirs(ours)
     assert set(back) == set(wanted)
     assert all(torch.equal(opened.read(tensor), wanted[name]) for name, tensor in back.items())
+    projection = unet._convert_ip_adapter_image_proj_to_diffusers(dict(sections["image_proj"]), low_cpu_mem_usage=False)
+    theirs = {f"projection.{name}": tensor for name, tensor in projection.state_dict().items()}
+    for place, number in enumerate(sorted({int(name.partition(".")[0]) for name in sections["ip_adapter"]})):
+        for part in ("to_k_ip", "to_v_ip"):
+            theirs[f"attentions.{place}.{part}.weight"] = sections["ip_adapter"][f"{number}.{part}.weight"]
+    assert set(ours) == set(theirs)
+    assert all(torch.equal(opened.read(tensor), theirs[name]) for name, tensor in ours.items())
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 0), (2, 3, 4)])

@@ -15,18 +15,23 @@ from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
 from lockstep.pipelines.published.table import AUTO, PUBLISHED, WHOLE
-from pipelines import tiny, tiny_adapters, tiny_flow
+from pipelines import tiny, tiny_adapters, tiny_flow, tiny_video
 from pipelines.test_against_diffusers import mask, picture
 
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 SMALL = {"conditioning_embedding_out_channels": (8, 16)}
-VIDEO = ("Wan", "Helios")  # proven in test_wan_against_diffusers.py and test_helios_against_diffusers.py
-NAMES = [name for name in (*WHOLE, *PUBLISHED) if not name.startswith(VIDEO)]
+NAMES = [name for name in (*WHOLE, *PUBLISHED) if not name.startswith("Wan")]
+# their videos are proven in test_wan_against_diffusers.py and test_helios_against_diffusers.py
+VIDEO = [f"{name}Pipeline" for name in ("Wan", "WanImageToVideo", "WanVideoToVideo", "Helios", "HeliosPyramid")]
 FLOW = ("dev", "fill", "kontext", "sd3")  # folders of the families of flow matching
 TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
 NOT_HERE = {"kwargs", "callback", "callback_steps"}
 # of Flux and Stable Diffusion 3
+REFUSED = {
+    "HeliosPipeline": {"latents", "image_latents", "fake_image_latents", "video_latents"},
+    "HeliosPyramidPipeline": {"latents", "image_latents", "fake_image_latents", "video_latents", "sigmas"},
+}
 NO_IP_ADAPTER = {f"{negative}ip_adapter_image{kind}" for negative in ("", "negative_") for kind in ("", "_embeds")}
 
 SCRIPT = """
@@ -51,6 +56,9 @@ def folders(tmp_path_factory):
     (made["lcm"] / "model_index.json").write_text(json.dumps(index))
     made |= {kind: tiny_flow.save_flux(root / kind, kind) for kind in ("dev", "fill", "kontext")}
     made["sd3"] = tiny_flow.save_sd3(root / "sd3")
+    made |= {kind: tiny_video.save_wan(root / kind, kind) for kind in ("text", "image")}
+    made["helios"] = tiny_video.save_helios(root / "helios", {"stages": 1, "stage_range": [0, 1]}, {}, 0.25)
+    made["pyramid"] = tiny_video.save_helios(root / "pyramid", {}, {}, 0.25)
     return made | {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
 
 
@@ -68,6 +76,10 @@ def kind_of(name):
         return "fill" if "Fill" in name else "kontext" if "Kontext" in name else "dev"
     if "Diffusion3" in name:
         return "sd3"
+    if "Wan" in name:
+        return "image" if "ImageTo" in name else "text"
+    if "Helios" in name:
+        return "pyramid" if "Pyramid" in name else "helios"
     return "xl" if "XL" in name else "lcm" if "Consistency" in name else "sd1"
 
 
@@ -143,7 +155,7 @@ def test_the_same_call_makes_the_same_picture(name, folders):
     assert np.abs(pictures[0] - pictures[1]).max() <= 1 / 255
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *VIDEO])
 def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
     theirs = list(inspect.signature(getattr(diffusers, name).__call__).parameters.values())[1:]
     ours = inspect.signature(getattr(lockstep, name).__call__).parameters
@@ -151,7 +163,9 @@ def test_arguments_order_and_defaults_are_those_of_the_reference(name, folders):
     assert by_position == [p.name for p in theirs][: len(by_position)]
     settings = loaded(lockstep, name, folders, load=False).guider.config
     for parameter in theirs:
-        if parameter.name in NOT_HERE or (kind_of(name) in FLOW and parameter.name in NO_IP_ADAPTER):
+        if parameter.name in NOT_HERE | REFUSED.get(name, set()) or (
+            kind_of(name) in FLOW and parameter.name in NO_IP_ADAPTER
+        ):
             continue
         assert parameter.name in ours, f"{name} takes no {parameter.name!r}"
         default = ours[parameter.name].default
@@ -228,7 +242,7 @@ def test_every_name_of_the_table_is_public():
     assert {*PUBLISHED, *AUTO, *WHOLE} <= set(lockstep.__all__)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *VIDEO])
 def test_an_index_leads_to_the_class_that_it_names(name, tmp_path):
     assert pipeline_class(read_index(folder_of(tmp_path, name))) is getattr(lockstep, name)
 

@@ -14,7 +14,14 @@ KNOWN = KnownWords(NAMES | {"a", "red", "eleven"}, NAMES, {"submarine": ["ship",
 
 def test_unknown_words_are_found_once_and_in_order():
     assert KNOWN.unknown_in("A red SUBMARINE, a dog and a submarine!") == ["submarine", "and"]
-    assert KNOWN.unknown_in("a red dog, 3d 🐶") == []
+    assert KNOWN.unknown_in("a red dog, 3d, 50 % …") == []
+
+
+def test_a_sign_is_no_word_that_a_model_knows_and_its_name_tells_one_that_it_does():
+    assert KNOWN.unknown_in("a 🐶 on a 🛶🛶") == ["on", "🐶", "🛶"]
+    assert KNOWN.nearest("🐕") == ["dog"]  # named DOG
+    assert KNOWN.remark_on(["🐶"]) == "This model was not taught '🐶' (near: dog). It draws what else the prompt says."
+    assert KNOWN.remark_on(["🛶"]) == "This model was not taught '🛶'. It draws what else the prompt says."
 
 
 def test_near_by_meaning_then_by_spelling():

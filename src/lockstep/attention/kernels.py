@@ -19,6 +19,7 @@ from .. import kernels as own
 Tensor = torch.Tensor
 
 OWN_WIDTH = 256  # of a head, up to which our own kernel is faster than torch's
+FEWEST_KEYS = 16  # below, torch's flash kernel for the processor makes zeros of a row whose scores are all NaN
 CHUNK_BYTES = 16 * 2**20  # of the score matrix that `chunked` holds at a time; the softmax and a copy come on top
 
 
@@ -56,8 +57,15 @@ def records_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
+def hides_nan(call: AttentionCall) -> bool:
+    """Would torch's kernel for the processor hide NaN in these queries? It takes the maximum of too short a row."""
+    return call.key.shape[1] < FEWEST_KEYS and call.query.device.type == "cpu"
+
+
 def run_native(call: AttentionCall) -> Tensor:
     """torch's own choice of kernel."""
+    if hides_nan(call):
+        return run_math(call)
     mixed = scaled_dot_product_attention(
         *call.heads_first(),
         attn_mask=call.attn_mask,
@@ -104,6 +112,8 @@ def run_native_flash(call: AttentionCall) -> Tensor:
     """torch's flash kernel, the processor's or CUDA's (FlashAttention-2, arXiv:2307.08691)."""
     if call.query.device.type != "cpu":
         return run_torch_kernel(SDPBackend.FLASH_ATTENTION)(call)
+    if hides_nan(call):
+        return run_math(call)
     mixed, _ = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         *call.heads_first(), call.dropout_p, call.is_causal, attn_mask=call.bias(), scale=call.scale
     )

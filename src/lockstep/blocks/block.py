@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from .. import files
 from ..errors import ConfigError, UnsupportedError, WiringError
+from .documentation import documented
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
 from .randomness import count_samples
 from .state import BlockState, BlockView, checked_in, checked_out
@@ -74,6 +75,11 @@ class ModularPipelineBlocks:
     def description(self) -> str:
         """The first line of the docstring."""
         return inspect.cleandoc(type(self).__doc__ or "").partition("\n")[0]
+
+    @property
+    def doc(self) -> str:
+        """What the block takes, in the manner of the field's docstrings."""
+        return documented(self)
 
     @property
     def input_names(self) -> list[str]:

@@ -38,6 +38,8 @@ OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run:
     """Bind, plan, check, load what is needed, and hand out generators."""
     assembly: Assembly = pipe.assembly  # taken once: an edit by another thread makes another one
+    grouped = _given_groups(assembly, kwargs)
+    kwargs = {name: value for name, value in kwargs.items() if name not in grouped}
     values, options = _bind(type(pipe).__name__, assembly, args, kwargs)
     root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
     defaults = {str(param.name): param.default for param in assembly.inputs}
@@ -46,6 +48,9 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)
+    for group, members in grouped.items():
+        plan.flow.groups[group] = list(dict.fromkeys([*plan.flow.groups.get(group, []), *members]))
+        values |= members
     needed = plan.needed_components(values)
     pipe.require_components(needed)
     samples = plan.root.count_samples(values) if "generator" in plan.inputs else 1
@@ -54,6 +59,16 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
     seeds = _give_generators(plan, values, options, samples)
     return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))
+
+
+def _given_groups(assembly: Assembly, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values that are given as a dictionary under the name of the group that some block reads whole."""
+    known = assembly.flow.read_groups.keys() - assembly.flow.inputs.keys()
+    found = {name: kwargs[name] for name in kwargs if name in known and kwargs[name] is not None}
+    for name, members in found.items():
+        if not isinstance(members, Mapping) or not all(isinstance(key, str) for key in members):
+            raise InputError(f"{name!r} wants a dictionary of values by name, got {describe_value(members)}.")
+    return {name: dict(members) for name, members in found.items()}
 
 
 def _bind(

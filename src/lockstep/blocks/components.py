@@ -77,6 +77,11 @@ class ComponentsView:
         """How many samples the run makes."""
         return self._components.samples
 
+    @property
+    def given_processors(self) -> Mapping[str, Any]:
+        """Processors of pictures that a person has put in the place of those that blocks make for themselves."""
+        return getattr(self._components.pipe, "given_processors", {})
+
     def _who(self) -> str:
         return f"Block {self._path!r} ({type(self._block).__name__})"
 

@@ -119,8 +119,9 @@ class CompositeBlocks(ModularPipelineBlocks):
 
     @property
     def inputs(self) -> list[InputParam]:  # type: ignore[override]
-        """What the parts read and no part before them surely makes."""
-        return [merge_wants(name, wants) for name, wants in wiring.trace(self).wants.items()]
+        """What the parts read and no part before them surely makes, and the groups of values that they read whole."""
+        flow = wiring.trace(self)
+        return [*(merge_wants(name, wants) for name, wants in flow.wants.items()), *flow.read_groups.values()]
 
     @property
     def outputs(self) -> list[Any]:  # type: ignore[override]
@@ -171,7 +172,8 @@ class CompositeBlocks(ModularPipelineBlocks):
         """The tree of one workflow: choices replaced by the branch that they take, skipped ones left out."""
         known = self.workflow_triggers()
         if name not in known:
-            raise UnknownNameError("workflow", name, known)
+            told = "Available workflows are told by blocks.available_workflows."
+            raise UnknownNameError("workflow", name, known, told)
         return pruned(self, dict.fromkeys(known[name], True))
 
     def get_execution_blocks(self, **given: Any) -> CompositeBlocks:

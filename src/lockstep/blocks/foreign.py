@@ -22,7 +22,7 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     """The component itself, or where it is another library's, ours of the same class, config and weights."""
     if component is None or library_of(type(component)) is None or spec.by_behaviour:
         return component
-    name = type(component).__name__.removesuffix("Fast")
+    name = type(component).__name__.removesuffix("Fast").removesuffix("Pil")  # the same, computed by other means
     try:
         kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
@@ -37,9 +37,9 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
         )
     if isinstance(component, torch.nn.Module):
         return kind.sharing(component, config_of(component))
-    if hasattr(kind, "from_config"):
+    if hasattr(kind, "from_config") and hasattr(component, "config"):
         return kind.from_config(config_of(component))
-    with tempfile.TemporaryDirectory() as folder:  # a tokenizer: its files are its config
+    with tempfile.TemporaryDirectory() as folder:  # a tokenizer, or a reader of pictures: its files are its config
         component.save_pretrained(folder)
         return kind.from_pretrained(folder)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..errors import NonFiniteError
@@ -38,10 +39,13 @@ def find_nonfinite(written: Mapping[str, Any], outputs: list[Any]) -> Finding | 
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a value, those inside lists and dicts included."""
+    """The tensors of a value, arrays of numbers and those inside lists and dicts included."""
     if isinstance(value, torch.Tensor):
         if not value.is_meta:
             yield value
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind == "f":
+            yield torch.from_numpy(value)
     elif isinstance(value, Mapping):
         for one in value.values():
             yield from tensors_in(one)

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, files
-from ..configuration import describe_type
+from ..configuration import ConfigMixin, describe_type
 from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
+<<<<<<< HEAD
 from ..extensions import brought
 from ..guiders import BaseGuidance
 from ..schedulers import SchedulerMixin
+=======
+from .block import ModularPipelineBlocks
+>>>>>>> main
 from .params import ComponentSpec, public_class
 
 PACKAGE = __package__.partition(".")[0]
@@ -45,8 +49,10 @@ class Index:
         if self.blocks_name is None:
             return None
         try:
-            return public_class(self.blocks_name, f"the blocks of {self.source}")
+            found = public_class(self.blocks_name, f"the blocks of {self.source}")
         except UnknownNameError:
+            found = None
+        if found is None or not issubclass(found, ModularPipelineBlocks):
             raise LoadError(
                 f"{self.source!r} was saved with the blocks {self.blocks_name}, which are not part of Lockstep. Give "
                 f"them: from_pretrained(…, blocks={self.blocks_name}())."
@@ -61,7 +67,11 @@ class Index:
         named = OLD_NAMES.get(named, named)
         found = spec.class_named(named)
         if found is None and entry[0] not in LIBRARIES:
+<<<<<<< HEAD
             found = imported_class(entry[0], entry[1]) or brought_component(entry[1])
+=======
+            found = imported_class(entry[0], entry[1], spec)
+>>>>>>> main
         found = found or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
@@ -88,6 +98,12 @@ def read_index(source: str | Path, **hub: Any) -> Index:
 
 def parse_index(source: str, path: Path, content: Mapping[str, Any]) -> Index:
     """The content of an index file."""
+    for key in ("_class_name", "_blocks_class_name"):
+        if not isinstance(content.get(key), str | None):
+            raise FileFormatError(
+                f"{path}: {key!r} wants the name of a class, got {content[key]!r}. Code that comes with a folder is "
+                "not run here: load it with the class that it is made for."
+            )
     index = Index(source, content.get("_class_name"), content.get("_blocks_class_name"))
     own = content.get(OWN) or {}
     for name, value in {**content, **own}.items():
@@ -154,6 +170,7 @@ def library_and_class(component: Any) -> list[str | None]:
     return [getattr(kind, "index_library", library), kind.__name__]
 
 
+<<<<<<< HEAD
 def imported_class(module: Any, name: str) -> type | None:
     """A class that an index names by its module, if somebody has imported that: a file can name no other code."""
     found = getattr(sys.modules.get(str(module)), name, None)
@@ -165,3 +182,16 @@ def brought_component(name: str) -> type | None:
     wanted = {"scheduler": SchedulerMixin, "guider": BaseGuidance}
     found = (brought(kind, name, base) for kind, base in wanted.items())
     return next((kind for kind in found if kind is not None), None)
+=======
+def imported_class(module: str | None, name: str, spec: ComponentSpec) -> type | None:
+    """A class of somebody else's that an index names by its module: a relative of what the spec wants.
+
+    A file must not choose the code that runs. So the module has to be imported already and to define the class (what
+    a module would import when it is asked for a name, it is not asked for); the class is made from one that the spec
+    names, and is loaded as Lockstep loads: from a config and tensors.
+    """
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if not isinstance(found, type) or found.__module__ != module or not issubclass(found, ConfigMixin):
+        return None
+    return found if spec.names_classes and spec.takes(found) else None
+>>>>>>> main

@@ -39,6 +39,17 @@ class Part:
         return self.kind.preview(self.item)
 
 
+class RunValues(dict[str, Any]):
+    """All values of a run by name; called, as a dictionary's `values()` is, those of the result."""
+
+    def __init__(self, output: PipelineOutput) -> None:
+        super().__init__({**output.state.to_dict(), **dict(output.items())})
+        self._result = output.to_tuple()
+
+    def __call__(self) -> tuple[Any, ...]:
+        return self._result
+
+
 class PipelineOutput(Output):
     """`out.images`, `out["images"]` and `out[0]` are the same; `out.manifest` says what it was made from."""
 
@@ -53,6 +64,11 @@ class PipelineOutput(Output):
 
     def to_tuple(self) -> tuple[Any, ...]:
         return tuple(self._values[name] for name in self.keys())
+
+    @property
+    def values(self) -> RunValues:  # type: ignore[override]
+        """`out.values["latents"]` is any value of the run, `out.values()` are those of the result."""
+        return RunValues(self)
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})

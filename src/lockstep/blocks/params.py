@@ -33,6 +33,7 @@ class InputParam:
     maximum: float | None = None
     multiple_of: int | None = None
     media: str | None = None  # the kind of media whose files can stand for it
+    defaults_by_block: Mapping[str, Any] | None = None  # branch -> its default, where branches do not agree on one
     given: bool | None = None  # True: a person gives it; False: a block has to make it; None: see `made_by_block`
     metadata: Mapping[str, Any] | None = field(default=None, compare=False)
 
@@ -219,6 +220,11 @@ class ComponentSpec:
         if self.default_creation_method == "from_config":
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether it says of which class a component is; one that does not takes any."""
+        return any(isinstance(hint, type) for hint in get_args(self.type_hint) or (self.type_hint,))
 
     @property
     def by_behaviour(self) -> bool:

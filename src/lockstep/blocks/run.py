@@ -189,23 +189,26 @@ class Run:
     def _leaf(self, block: Any, path: str, position: Position) -> Iterator[Event]:
         before = _Before(self.state, block) if block.upcast_on_nonfinite else None
         view = yield from self._call(block, path, position)
-        finding = self._finding(view, block)
+        finding = self._finding(view._written, block)
         if finding and before and self.components.upcast(block.names_of(block.upcast_on_nonfinite)):
             note = Event("retry", path, type(block).__name__, value=f"{finding}: again in float32")
             self._pending.append(self._tell(note))
             before.restore(self.state)
             view = yield from self._call(block, path, position)
-            finding = self._finding(view, block)
-        if finding:
-            models = {name: self.components.get(name) for name in block.loaded_names}
-            raise guard.refuse(finding, path, type(block).__name__, position, models)
+            finding = self._finding(view._written, block)
+        self._refuse(finding, block, path, position)
         for name in set(block.output_names) - set(block.input_names) - set(view._written):
             raise WiringError(
                 f"Block {path!r} ({type(block).__name__}) declares the output {name!r} but did not write it."
             )
 
-    def _finding(self, view: BlockView, block: Any) -> guard.Finding | None:
-        return guard.find_nonfinite(view._written, block.outputs) if self.pipe.check_finite else None
+    def _finding(self, made: Mapping[str, Any], block: Any) -> guard.Finding | None:
+        return guard.find_nonfinite(made, block.outputs) if self.pipe.check_finite else None
+
+    def _refuse(self, finding: guard.Finding | None, block: Any, path: str, position: Position) -> None:
+        if finding:
+            models = {name: self.components.get(name) for name in block.loaded_names}
+            raise guard.refuse(finding, path, type(block).__name__, position, models)
 
     def _call(self, block: Any, path: str, position: Position) -> Generator[Event, None, BlockView]:
         """Run a leaf; one that is a generator hands over what it yields (frames) as it is ready."""
@@ -225,6 +228,7 @@ class Run:
         if isinstance(made, GeneratorType):
             try:
                 while (ready := computed(lambda: next(made, None))) is not None:
+                    self._refuse(self._finding({"frames": ready}, block), block, path, position)
                     yield self._tell(Event("frames", path, type(block).__name__, value=ready))
                     self._boundary(path)
             finally:

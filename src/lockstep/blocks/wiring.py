@@ -96,6 +96,7 @@ class Flow:
     made: dict[str, Made] = field(default_factory=dict)
     edges: list[tuple[Place, str, Place]] = field(default_factory=list)  # producer, value, consumer
     groups: dict[str, list[str]] = field(default_factory=dict)  # kwargs_type -> names
+    read_groups: dict[str, InputParam] = field(default_factory=dict)  # those that blocks read as a whole
     choices: dict[str, str | None] = field(default_factory=dict)  # tree path -> the branch that was walked last
 
     @property
@@ -199,6 +200,7 @@ class _Walker:
     def _read(self, place: Place, param: InputParam, made: Mapping[str, Made]) -> list[str]:
         """Note that a block reads a value (or every value of a group); the names."""
         if not param.name:
+            self.flow.read_groups.setdefault(param.kwargs_type or "", param)
             members = self.flow.groups.get(param.kwargs_type or "", [])
             for name in members:
                 self._connect(place, name, made.get(name))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import NotFoundError
+from ..files import require_there
 from .console import err, out, print_json
 from .exit_codes import ExitCode
 
@@ -25,8 +25,7 @@ def inspect(path: Annotated[Path, typer.Argument(help="A LoRA file or its folder
     from ..loaders.lora import find_lora
     from ..loaders.lora_inspect import inspect_lora
 
-    if not path.exists():
-        raise NotFoundError(f"There is no file or folder {path}.")
+    require_there(path)
     said = inspect_lora(find_lora(path))
     if json:
         print_json(said)

@@ -63,11 +63,19 @@ class WeakeningGuidance(ScaledGuidance):
 class ThirdBranchGuidance(WeakeningGuidance):
     """The frame of the family: up to three branches, of which the last has the prompt and the weakened model.
 
-    `prefix` is what the names of its scale (`<prefix>_scale`) and of its interval (`_start`, `_stop`) begin with.
+    `prefix` is what the names of its scale (`<prefix>_scale`), its interval (`_start`, `_stop`) and its layers
+    (`_layers`, by index) begin with; `configs` names the other way to give layers, as objects of one `config_kind`.
     """
 
     weakened_branch = "pred_cond_skip"
     prefix: ClassVar[str]
+    configs: ClassVar[str]
+    config_kind: ClassVar[type] = LayerSkipConfig
+    by_index: ClassVar[dict[str, Any]] = {}  # values of the config of layers that are given by index
+
+    def read_layers(self) -> list[Any]:
+        layers, given = getattr(self, f"{self.prefix}_layers"), getattr(self, self.configs)
+        return read_configs(self, self.config_kind, layers, given, **self.by_index)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,21 +114,19 @@ class ThirdBranchGuidance(WeakeningGuidance):
 class SkipLayerGuidance(ThirdBranchGuidance):
     """Skip-layer guidance, as Stable Diffusion 3.5 uses it: the weakened model leaves out some layers."""
 
-    prefix = "skip_layer_guidance"
+    prefix, configs = "skip_layer_guidance", "skip_layer_config"
     skip_layer_guidance_scale: float = 2.8
     skip_layer_guidance_start: float = 0.01
     skip_layer_guidance_stop: float = 0.2
     skip_layer_guidance_layers: int | list[int] | None = None
     skip_layer_config: LayerSkipConfig | dict[str, Any] | list[LayerSkipConfig | dict[str, Any]] | None = None
 
-    def read_layers(self) -> list[LayerSkipConfig]:
-        return read_configs(self, LayerSkipConfig, self.skip_layer_guidance_layers, self.skip_layer_config)
-
 
 class PerturbedAttentionGuidance(ThirdBranchGuidance):
     """PAG: in the weakened model each token attends to itself alone (arXiv:2403.17377)."""
 
-    prefix = "perturbed_guidance"
+    prefix, configs = "perturbed_guidance", "perturbed_guidance_config"
+    by_index = {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False}
     perturbed_guidance_scale: float = 2.8
     perturbed_guidance_start: float = 0.01
     perturbed_guidance_stop: float = 0.2
@@ -128,9 +134,7 @@ class PerturbedAttentionGuidance(ThirdBranchGuidance):
     perturbed_guidance_config: LayerSkipConfig | dict[str, Any] | list[LayerSkipConfig | dict[str, Any]] | None = None
 
     def read_layers(self) -> list[LayerSkipConfig]:
-        scores_alone = {"skip_attention": False, "skip_attention_scores": True, "skip_ff": False}
-        layers, given = self.perturbed_guidance_layers, self.perturbed_guidance_config
-        configs: list[LayerSkipConfig] = read_configs(self, LayerSkipConfig, layers, given, **scores_alone)
+        configs = super().read_layers()
         for config in configs:
             if not config.skip_attention_scores or config.skip_ff:
                 raise ConfigError(
@@ -146,7 +150,7 @@ class SmoothedEnergyGuidance(ThirdBranchGuidance):
     Above `seg_blur_threshold_inf` the blur counts as infinitely wide: every query becomes their mean, as in the paper.
     """
 
-    prefix = "seg_guidance"
+    prefix, configs, config_kind = "seg_guidance", "seg_guidance_config", SmoothedEnergyGuidanceConfig
     weakened_branch = "pred_cond_seg"
     seg_guidance_scale: float = 2.8
     seg_guidance_start: float = 0.0
@@ -157,9 +161,6 @@ class SmoothedEnergyGuidance(ThirdBranchGuidance):
     ) = None
     seg_blur_sigma: float = 9999999.0
     seg_blur_threshold_inf: float = 9999.0
-
-    def read_layers(self) -> list[SmoothedEnergyGuidanceConfig]:
-        return read_configs(self, SmoothedEnergyGuidanceConfig, self.seg_guidance_layers, self.seg_guidance_config)
 
     def smooth(self, query: Tensor) -> Tensor:
         endless = self.seg_blur_sigma > self.seg_blur_threshold_inf

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import files
-from ..errors import InputError, LoadError, NotFoundError, UnsupportedError
+from ..errors import InputError, LoadError, UnsupportedError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
@@ -121,8 +121,7 @@ def convert(
     wanted = to or ("single" if is_checkpoint(target) else "folder")
     if wanted not in ("single", "folder"):
         raise InputError(f"A conversion goes to 'single' or 'folder', got {to!r}.")
-    if not source.exists():
-        raise NotFoundError(f"There is no file or folder {source} to convert.")
+    files.require_there(source)
     check_target(source, target, wanted)
     job = Conversion(source, target, dtype, parse_size(max_shard_size), report=report)
     options = {"config": config, "family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle}

@@ -11,7 +11,8 @@ from typing import Any
 from .. import files
 from ..errors import FileFormatError, LoadError, NotFoundError
 from ..files import TensorInfo
-from .detect import Detection, compare_config, detect, known_families
+from .config_difference import compare_config
+from .detect import Detection, detect, known_families
 from .folder_files import embedded_json
 from .header import ENDINGS, Header, read_header
 
@@ -58,7 +59,8 @@ def describe(path: Path, family: str | None = None, header: Header | None = None
 
 def _as_its_folder_says(said: dict[str, Any], path: Path) -> dict[str, Any]:
     """What stands beside the file of one model is truer than what is published: its config, and its scheduler's."""
-    config, scheduler = path.parent / CONFIGS[0], path.parents[1] / "scheduler" / CONFIGS[1]
+    folder = path.absolute().parent
+    config, scheduler = folder / CONFIGS[0], folder.parent / "scheduler" / CONFIGS[1]
     part = said["parts"][0] if len(said["parts"]) == 1 else None
     if part is not None and any(one.partition(":")[0] in SIZES for one in part["differs_from_published"]):
         said["title"] = f"{said['title']}'s architecture in sizes of its own"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import struct
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -484,17 +483,3 @@ def _norm_spread(header: Header, unet: Part) -> float | None:
         values = struct.unpack(f"<{len(values)}f", b"".join(struct.pack("<I", value << 16) for value in values))
     mean = sum(values) / max(len(values), 1)
     return (sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)) ** 0.5
-
-
-def compare_config(implied: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
-    """Where the declared config says something else than the shapes."""
-    different = []
-    for key, value in implied.items():
-        said = declared.get(key, value)
-        if _plain(said) != _plain(value):
-            different.append(f"{key}: the shapes say {_plain(value)}, the config says {_plain(said)}")
-    return different
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import files
-from ..errors import LockstepError, NotFoundError
+from ..errors import LockstepError
 from ..models.weights import MappedFiles, StoredTensor, open_folder
 from .checkpoint import open_checkpoint
 from .convert import MODELS, component_names, model_of
@@ -119,9 +119,7 @@ def pair(
     first: Path, second: Path, allow_pickle: bool = False
 ) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
     """The tensors of both under common names: a folder and a single file are compared by component."""
-    for path in (first, second):
-        if not path.exists():
-            raise NotFoundError(f"There is no file or folder {path} to compare.")
+    files.require_there(first, second)
     if first.is_file() and second.is_file():
         one, other = open_checkpoint(first, allow_pickle), open_checkpoint(second, allow_pickle)
         if len(set(one) & set(other)) * 2 >= min(len(one), len(other)):

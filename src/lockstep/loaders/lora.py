@@ -39,6 +39,8 @@ class LoraReport:
     source: str
     total: int = 0
     left: dict[str, list[str]] = field(default_factory=dict)  # reason -> tensors
+    without_effect: list[str] = field(default_factory=list)  # layers that were applied and change nothing
+    has_effect: bool = False  # any layer that changes something
 
     @property
     def applied(self) -> int:
@@ -50,7 +52,11 @@ class LoraReport:
     def __str__(self) -> str:
         told = [f"{len(names)} because {reason}: {_some(names)}" for reason, names in self.left.items()]
         said = f"{self.source}: {self.applied} of {self.total} tensors applied"
-        return said + (f"; not applied: {'; '.join(told)}." if told else ".")
+        said += f"; not applied: {'; '.join(told)}." if told else "."
+        if self.without_effect:
+            said += f" {len(self.without_effect)} layers change nothing (an alpha or matrices of zero): "
+            said += f"{_some(self.without_effect)}."
+        return said
 
 
 @dataclass
@@ -131,7 +137,12 @@ class Settings:
             raise FileFormatError(f"{path}: its {METADATA!r} is not valid JSON: {problem}.") from None
         if not values and path.name == PEFT_NAMES[0] and beside.is_file():
             values = files.read_json(beside)
-        return cls(values if isinstance(values, dict) else {})
+        if not isinstance(values, dict):
+            raise FileFormatError(f"{path}: its {METADATA!r} has to hold settings by name, got {values!r}.")
+        for key, value in values.items():
+            if key.rpartition(".")[2] == "lora_alpha" and not isinstance(value, (int, float)):
+                raise FileFormatError(f"{path}: {key!r} in its settings has to be a number, got {value!r}.")
+        return cls(values)
 
     def of(self, component: str, setting: str) -> Any:
         """A setting of a component, or of the only one that the file is for."""
@@ -144,7 +155,7 @@ class Settings:
             if re.fullmatch(rf"(.*\.)?({pattern.removeprefix('^')})", layer):
                 return float(value)
         value = self.of(component, "lora_alpha")
-        return float(value) if isinstance(value, (int, float)) else None
+        return None if value is None else float(value)
 
 
 def open_lora(source: Path | Mapping[str, Tensor]) -> LoraFile:
@@ -208,6 +219,10 @@ def read_lora(
             continue
         for place, change in _fitted(file, layer, pieces, found, models):
             lora.changes.setdefault(place, []).append(change)
+        if _changes_nothing(file.layers[layer]):
+            lora.report.without_effect.append(layer)
+        else:
+            lora.report.has_effect = True
     if not lora.changes:
         raise WeightsError(f"{lora.report} Nothing of it fits: the LoRA was made for another model, or is none.")
     return lora
@@ -235,12 +250,10 @@ def _fitted(
 ) -> Iterable[tuple[Place, Change]]:
     """The changes of one layer of a file, by the parameters that they change."""
     tensors = file.layers[layer]
-    broken = [part for part, tensor in tensors.items() if not torch.isfinite(tensor.float()).all()]
-    if broken:
-        raise WeightsError(f"{file.source}: the layer {layer!r} holds NaN or Inf ({', '.join(broken)}).")
+    _require_sound(file.source, layer, tensors)
     first = pieces[0]
     alpha = float(tensors["alpha"].item()) if "alpha" in tensors else file.settings.alpha(first.component, first.layer)
-    weights = [models[piece.component].get_parameter(f"{piece.layer}.weight") for piece in pieces]
+    weights = [models[piece.component].get_parameter(piece.parameter) for piece in pieces]
     try:
         _require_whole(tensors)
         shape, sizes, move = _layout(file, layer, pieces, found, [tuple(weight.shape) for weight in weights])
@@ -252,7 +265,7 @@ def _fitted(
             if algorithm is not None:
                 change = Change(algorithm, parts, shape, alpha, rooted, **way)
                 change.check()
-                yield (piece.component, f"{piece.layer}.weight"), change
+                yield (piece.component, piece.parameter), change
                 scale = change.scale
             bias = tensors.get("diff_b", scale * tensors["up_bias"].float() if "up_bias" in tensors else None)
             if bias is not None:
@@ -267,6 +280,29 @@ def _fitted(
             f"{file.source}: the layer {layer!r} does not fit {first.component}.{first.layer} {shapes}: {problem}. "
             "The LoRA was made for another model, or is damaged."
         ) from None
+
+
+def _require_sound(source: str, layer: str, tensors: Tensors) -> None:
+    """Refuse values that mean nothing: NaN, integers without a scale, an alpha that is no number."""
+    for part, tensor in tensors.items():
+        if part == "alpha" and tensor.numel() != 1:
+            raise WeightsError(f"{source}: the alpha of {layer!r} has to be one number, got {list(tensor.shape)}.")
+        if part not in ("alpha", "on_input") and not tensor.is_floating_point():
+            raise WeightsError(
+                f"{source}: {part!r} of {layer!r} is {str(tensor.dtype).removeprefix('torch.')}: numbers that are "
+                "quantised without a scale. Take the file in fp16, bf16 or fp32."
+            )
+        if not torch.isfinite(tensor.float()).all():
+            raise WeightsError(f"{source}: the layer {layer!r} holds NaN or Inf ({part}).")
+
+
+def _changes_nothing(tensors: Tensors) -> bool:
+    """Whether a layer of a file adds zeros: an alpha of zero, no rank, or a factor of zeros."""
+    rest = {part: tensor for part, tensor in tensors.items() if part not in ("alpha", "on_input")}
+    if any(part in rest for part in ("diff", "diff_b", "up_bias", "magnitude", "dora_scale")):
+        return not any(tensor.any() for tensor in rest.values())
+    alpha = tensors.get("alpha")
+    return (alpha is not None and not alpha.any()) or any(not tensor.any() for tensor in rest.values())
 
 
 _FULL = next(kind for kind in ALGORITHMS if kind.name == "full")

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import InputError, LoadError, NotFoundError, WeightsError
+from .. import files
+from ..errors import InputError, LoadError, WeightsError
 from ..models.weights import MappedFiles, save_tensors
 from .difference import by_component
 
@@ -49,15 +50,13 @@ def extract(
     `energy` is the share of each layer's squared difference; `rank` then is the most that a layer may have.
     """
     base, tuned, target = Path(base), Path(tuned), Path(target)
-    for path in (base, tuned):
-        if not path.exists():
-            raise NotFoundError(f"There is no file or folder {path} to compare.")
+    files.require_there(base, tuned)
     if rank < 1 or (energy is not None and not 0 < energy <= 1):
         raise InputError(f"Wanted a rank of at least 1 and an energy between 0 and 1, got {rank} and {energy}.")
     if target.suffix != ".safetensors" or target.exists():
         raise InputError(f"A LoRA is written to a new .safetensors file, got {str(target)!r}.")
     one, other = by_component(base, allow_pickle), by_component(tuned, allow_pickle)
-    names = [name for name in one if name in other and name.startswith(("unet/", "text_encoder"))]
+    names = [name for name in one if name in other and name.startswith(("unet/", "transformer", "text_encoder"))]
     if not names:
         raise LoadError(f"{base} and {tuned} have no layer in common that a LoRA can change.")
     found, opened = Extraction(), MappedFiles(copies=True)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from .. import files
-from ..errors import InputError, NotFoundError, WeightsError
+from ..errors import InputError, WeightsError
 from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor, parse_size
 from .convert import MODELS, Conversion, check_target, component_names, file_to_file, folder_to_folder, model_of
 from .lora import LoraReport, Place, find_lora, read_lora
@@ -58,8 +58,7 @@ def merge(
 ) -> list[LoraReport]:
     """Write a folder or a single file anew with LoRAs in its weights; nothing of it shows until all is written."""
     source, target = Path(source), Path(target)
-    if not source.exists():
-        raise NotFoundError(f"There is no file or folder {source} to merge into.")
+    files.require_there(source)
     if not loras:
         raise InputError("Give at least one LoRA to merge: --lora style.safetensors:0.8.")
     check_target(source, target, "folder" if source.is_dir() else "single")

@@ -19,6 +19,7 @@ from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.text_encoders.clip_map import open_clip_rows
 from ..models.transformers.transformer_flux_map import flux_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
+from ..models.transformers.transformer_wan_map import wan_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from . import operations
 from .weight_map import Move, WeightMap
@@ -38,6 +39,7 @@ ENDINGS: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = tuple(
         (r"\.(?P<part>lokr_w[12](?:_[ab])?|lokr_t2)", {}),
         (r"\.(?P<part>diff|diff_b|alpha|dora_scale|on_input)", {}),
         (r"\.(?P<part>w_norm|b_norm)", {"w_norm": "diff", "b_norm": "diff_b"}),
+        (r"\.diff_m(?P<part>)", {"": "diff"}),  # of a block's modulation, see `split_name`
         (r"\.lora_(?P<part>magnitude)_vector(?:\.[^.]+)?(?:\.weight)?", {}),
         (r"(?<=\w)\.(?P<part>weight)", {"weight": "ia3"}),  # beside an `on_input` only
     )
@@ -87,6 +89,7 @@ ORIGINAL_ROWS: dict[str, Any] = {
     "CLIPTextModelWithProjection": lambda config: open_clip_rows(config, True),
     "FluxTransformer2DModel": flux_rows,
     "SD3Transformer2DModel": sd3_rows,
+    "WanTransformer3DModel": wan_rows,
 }
 OLDER = (  # names from the time when attention processors held the LoRA; the first four are XLabs's for FLUX
     (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora1$", r"double_blocks.\1.img_attn.\2"),
@@ -111,7 +114,8 @@ def split_name(name: str) -> tuple[str, str] | None:
     for pattern, parts in ENDINGS:
         match = pattern.fullmatch(name)
         if match:
-            return match["layer"], parts.get(match["part"], match["part"])
+            own = f"{match['layer']}.modulation" if name.endswith(".diff_m") else match["layer"]
+            return own, parts.get(match["part"], match["part"])
     return None
 
 
@@ -130,6 +134,11 @@ class Piece:
     move: Move | None = None
     source: int = 0
     target: int = 0
+    is_parameter: bool = False  # no layer with a weight, but a parameter by itself: the modulation of a block
+
+    @property
+    def parameter(self) -> str:
+        return self.layer if self.is_parameter else f"{self.layer}.weight"
 
 
 @dataclass(frozen=True)
@@ -192,6 +201,7 @@ class LayerNames:
             model = self.models[component]
             layers = changeable_layers(model)
             found = {layer: [Piece(component, layer)] for layer in layers}
+            found |= {name: [Piece(component, name, is_parameter=True)] for name in lone_parameters(model)}
             for theirs, pieces in (*_fused(component, model, layers), *_original(component, model, layers)):
                 found.setdefault(theirs, pieces)
             flat = {name.replace(".", "_"): pieces for name, pieces in reversed(found.items())}
@@ -207,6 +217,11 @@ class LayerNames:
 def changeable_layers(model: nn.Module) -> list[str]:
     """The layers that have a weight: matrices, convolutions, norms."""
     return [name for name, layer in model.named_modules() if isinstance(getattr(layer, "weight", None), nn.Parameter)]
+
+
+def lone_parameters(model: nn.Module) -> list[str]:
+    """The parameters that are no layer's weight or bias."""
+    return [name for name, _ in model.named_parameters() if not name.endswith((".weight", ".bias"))]
 
 
 def older_name(name: str) -> str:
@@ -244,6 +259,10 @@ def _original(component: str, model: nn.Module, layers: Iterable[str]) -> Iterat
     if rows is None:
         return
     table = WeightMap(rows(getattr(model, "config", {})), type(model).__name__)
+    for name in lone_parameters(model):
+        alone = table.find(name, backwards=True)
+        if alone is not None and not alone.operations:
+            yield alone.targets[0], [Piece(component, name, is_parameter=True)]
     there = set(layers)
     for layer in layers:
         back = table.find(f"{layer}.weight", backwards=True)

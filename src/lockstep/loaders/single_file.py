@@ -28,7 +28,8 @@ from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import MadeTensor, MappedFiles, StoredTensor
 from ..tokenizers import CLIPTokenizer
 from .checkpoint import open_checkpoint, open_header
-from .detect import VARIANT_PIPELINES, Detection, Guess, compare_config, detect, known_families
+from .config_difference import compare_config
+from .detect import VARIANT_PIPELINES, Detection, Guess, detect, known_families
 from .folder_files import embedded_files, embedded_json
 from .parts import TITLES, Part
 from .quantised import FLOAT8
@@ -50,7 +51,7 @@ CLASSES = {  # component -> the class that it is where nothing else is said
 LATENT_SCALES = (
     "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
 )
-UNCOMPARED = ("transformer_layers_per_block", "num_hidden_layers", "layers_per_block")  # written in more than one way
+UNCOMPARED = ("num_hidden_layers",)  # a file may have a layer more than is used
 TOKENIZER_FILES = re.compile(r"(vocab\.json|merges\.txt|tokenizer\.json)$")
 
 

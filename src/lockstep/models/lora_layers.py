@@ -26,6 +26,7 @@ from .weights import DTYPES, open_weights, read_tensors, save_tensors
 logger = logging.getLogger(__name__)
 WEIGHTS_NAME = "pytorch_lora_weights.safetensors"
 METADATA = "lora_adapter_metadata"  # JSON of the settings that the layers were made with
+PARTS = {"down": r"^down_blocks\.", "up": r"^up_blocks\.", "mid": r"^mid_block\."}
 OLDER_NAMES = (  # of files from before peft
     (r"\.processor\.(to_[qkv])_lora\.", r".\1.lora."),
     (r"\.processor\.to_out_lora\.", r".to_out.0.lora."),
@@ -162,6 +163,10 @@ class LoraLayersMixin(nn.Module):
         if len(values) != len(names):
             raise InputError(f"Wanted one weight for each of the adapters {', '.join(names)}, got {weights!r}.")
         strengths = {name: 1.0 if value is None else value for name, value in zip(names, values, strict=True)}
+        paths = [path for path, _ in self.named_parameters()]
+        for strength in strengths.values():
+            if isinstance(strength, Mapping):
+                check_parts(strength, paths)
         own = [name for name in names if name in self.lora_configs]
         if self.merged_loras is not None:
             merged = {name: strengths.get(name, 0.0) for name in self.merged_loras.names()}
@@ -389,11 +394,9 @@ def part_strengths(parts: Mapping[str, Any], before: str = "") -> dict[str, floa
 
     A list under a block has a number for each of its layers: the attention, and the resnet of the same number.
     """
-    names = {"down": r"^down_blocks\.", "up": r"^up_blocks\.", "mid": r"^mid_block\."}
     flat: dict[str, float] = {}
     for key, value in parts.items():
-        block = rf"{before}{key.removeprefix('block_')}\." if key.startswith("block_") else re.escape(key)
-        place = block if before or key not in names else names[key]
+        place = _place(key, before)
         if isinstance(value, Mapping):
             flat |= part_strengths(value, place)
         elif isinstance(value, (list, tuple)):
@@ -401,6 +404,31 @@ def part_strengths(parts: Mapping[str, Any], before: str = "") -> dict[str, floa
         else:
             flat[place] = float(value)
     return dict(sorted(flat.items(), key=lambda item: -len(item[0])))
+
+
+def _place(key: str, before: str) -> str:
+    """The paths that a key of strengths by parts means, as a regex."""
+    block = rf"{before}{key.removeprefix('block_')}\." if key.startswith("block_") else re.escape(key)
+    return block if before or key not in PARTS else PARTS[key]
+
+
+def check_parts(parts: Mapping[str, Any], paths: Sequence[str], before: str = "") -> None:
+    """Refuse strengths for parts that a model does not have, or a list of another length than its block."""
+    for key, value in parts.items():
+        place = _place(key, before)
+        if not any(re.search(place, path) for path in paths):
+            blocks = sorted(
+                {f"block_{m[1]}" for path in paths if before and (m := re.match(rf"{before}(\d+)\.", path))}
+            )
+            known = blocks or [name for name, start in PARTS.items() if any(re.match(start, path) for path in paths)]
+            raise UnknownNameError("part of the model in the strengths", key, known)
+        if isinstance(value, Mapping):
+            check_parts(value, paths, place)
+        elif isinstance(value, (list, tuple)):
+            layers = {m[1] for path in paths if (m := re.search(rf"{place}attentions\.(\d+)\.", path))}
+            layers = layers or {m[1] for path in paths if (m := re.search(rf"{place}\w+\.(\d+)\.", path))}
+            if len(value) != len(layers):
+                raise InputError(f"{key!r} has {len(layers)} layers: wanted as many strengths, got {len(value)}.")
 
 
 def check_strength(strength: Any) -> None:

@@ -21,7 +21,7 @@ from ..files import HubArguments
 from ..loaders.embeddings import read_words
 from ..loaders.lora import METADATA, WEIGHTS_NAME, Lora, LoraReport, Place, find_lora, read_lora
 from ..loaders.lora_algorithms import Change, merged_weight
-from ..models.lora_layers import Strength, as_placed, check_strength, strength_at
+from ..models.lora_layers import Strength, as_placed, check_parts, check_strength, strength_at
 from ..models.weights import save_tensors
 
 Strengths = dict[tuple[str, str], Strength]  # (component, name): of a LoRA in a model
@@ -247,11 +247,13 @@ class LoraMixin:
         weight_name: str | None = None,
         strength: float = 1.0,
         component: str | None = None,
+        load_into_transformer_2: bool = False,
         **hub: Unpack[HubArguments],
     ) -> LoraReport:
         """Add a LoRA or a relative of it: a safetensors file, a folder, a hub id, or tensors by name.
 
-        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one.
+        Layers of the denoiser go to `component` where a pipeline has several (two experts), else to the first one;
+        `load_into_transformer_2=True` is the published way to say `component="transformer_2"`.
         `hotswap=True` puts it in the place of the adapter that has this name. What of the file has no place in this
         pipeline is told; a file of which nothing has one is refused.
         """
@@ -265,6 +267,7 @@ class LoraMixin:
             raise InputError(f"There is an adapter {name!r} already. Choose another adapter_name, or delete it first.")
         check_strength(strength)
         models = LoraModels(self)
+        component = "transformer_2" if load_into_transformer_2 else component
         if component is not None and component not in models:
             raise UnknownNameError("component", component, models)
         denoiser = component or next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
@@ -274,7 +277,7 @@ class LoraMixin:
             self._words.remove(None, list(self._words.vocabularies.values()), owner=name)  # type: ignore[attr-defined]
         adapters.add(name, lora, models, float(strength))
         self._add_words(name, lora)
-        if lora.report.left:
+        if lora.report.left or not lora.report.has_effect:
             warnings.warn(str(lora.report), stacklevel=2)
         return lora.report
 
@@ -335,11 +338,15 @@ class LoraMixin:
         check_strength(lora_scale)
         names = list(adapter_names) if adapter_names is not None else self._adapters.active()
         self._require_adapters(names)
+        if not names:
+            warnings.warn("There is no LoRA to fuse: nothing was changed.", stacklevel=2)
         self._adapters.fuse(names, components or list(self._adapters.by_component()), lora_scale, safe_fusing)
 
     def unfuse_lora(self, components: Sequence[str] | None = None) -> None:
         """Take out again what was fused: the weights are what they were before, to the last bit."""
         self._require_no_run("unfuse adapters")
+        if not self._adapters.fused:
+            warnings.warn("There is no fused LoRA: nothing was changed.", stacklevel=2)
         self._adapters.unfuse(components or [component for component, _ in self._adapters.fused])
 
     @property
@@ -445,9 +452,12 @@ class LoraMixin:
 
     def _require_components(self, name: str, strengths: Mapping[str, Any]) -> None:
         known = self._adapters.loras[name].components
-        for component in strengths:
-            if component not in LoraModels(self):
+        models = LoraModels(self)
+        for component, parts in strengths.items():
+            if component not in models:
                 raise UnknownNameError(f"component in the strengths of {name!r}", component, known)
+            if isinstance(parts, Mapping):
+                check_parts(parts, [path for path, _ in models[component].named_parameters()])
 
     def _require_no_run(self, what: str) -> None:
         if self._runs:  # type: ignore[attr-defined]
@@ -475,6 +485,8 @@ def lora_scale_of(values: Mapping[str, Any]) -> float:
 
 def check_strengths(names: list[str], weights: Any) -> dict[str, Strength]:
     """One strength for each adapter."""
+    if len(set(names)) < len(names):
+        raise InputError(f"An adapter is named twice: {', '.join(names)}. Give each of them once, with its strength.")
     values = list(weights) if isinstance(weights, (list, tuple)) else [weights] * len(names)
     if len(values) != len(names):
         raise InputError(f"Wanted one strength for each of the adapters {', '.join(names)}, got {weights!r}.")

@@ -13,6 +13,7 @@ from .published.table import MODULAR
 if TYPE_CHECKING:
     from .pipeline import DiffusionPipeline
 
+PACKAGE = __package__.partition(".")[0]
 ENTRY_POINTS = GROUPS["pipeline"]
 
 
@@ -43,7 +44,8 @@ def brought_class(name: str) -> type[DiffusionPipeline] | None:
     waiting = list(DiffusionPipeline.__subclasses__())
     while waiting:
         kind = waiting.pop()
-        if name == kind.__name__ or name in kind.index_names:
+        own = kind.__module__.startswith(f"{PACKAGE}.")  # the public ones were asked already
+        if not own and (name == kind.__name__ or name in kind.index_names):
             return kind
         waiting += kind.__subclasses__()
     found: type[DiffusionPipeline] | None = brought("pipeline", name, DiffusionPipeline)

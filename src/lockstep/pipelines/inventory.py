@@ -45,9 +45,9 @@ class InventoryMixin(PlacementMixin):
 
     @property
     def pretrained_component_names(self) -> list[str]:
-        """The components that are loaded from somewhere."""
-        specs = self.component_specs.items()
-        return [name for name, spec in specs if spec.default_creation_method == "from_pretrained"]
+        """The components among `components` that are loaded from somewhere."""
+        specs = self.component_specs
+        return [name for name in self.components if specs[name].default_creation_method == "from_pretrained"]
 
     @property
     def config_component_names(self) -> list[str]:

@@ -28,10 +28,10 @@ from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
-from ..schedulers.exchange import require_same_training
+from ..schedulers.exchange import check_assigned
 from ..schedulers.scheduling import SchedulerMixin
 from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
@@ -105,6 +105,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self.name_or_path = name_or_path
         self.variant: str | None = None  # of the files that the components were loaded from
         self.file_options: dict[str, Any] = {}  # what was said about a single file (family, prediction_type …)
+        self.given_processors: dict[str, Any] = {}  # of pictures, in the place of those that blocks make
         self.check_finite = True
         tree = self.default_tree() if blocks is None else blocks
         if tree is None:
@@ -246,7 +247,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
     def __setattr__(self, name: str, value: Any) -> None:
         if "_assembly" in self.__dict__ and name in self._specs:
             if isinstance(value, SchedulerMixin) and isinstance(getattr(self, name), SchedulerMixin):
-                require_same_training(getattr(self, name), value)
+                check_assigned(getattr(self, name), value)
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
@@ -414,6 +415,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         variant: str | None = None,
         max_shard_size: int | str | None = None,
         safe_serialization: bool = True,
+        overwrite_modular_index: bool = True,
         push_to_hub: bool = False,
         **hub: Any,
     ) -> None:
@@ -421,6 +423,11 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
         All of it is written beside the folder first: where a disk is full, nothing has changed.
         """
+        if not overwrite_modular_index:
+            raise UnsupportedError(
+                "overwrite_modular_index=False cannot be had: every component is written into the folder, and the "
+                "index names it there."
+            )
         self.load_components()
         given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
         options = {name: value for name, value in given.items() if value is not None}
@@ -429,4 +436,28 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
             files.upload(Path(folder), hub.pop("repo_id", Path(folder).name), **hub)
 
 
-ModularPipeline = DiffusionPipeline
+class _EveryPipeline(type):
+    """There is one mechanism: what is asked of any pipeline is whether it is a modular one, and it is."""
+
+    def __instancecheck__(cls, one: object) -> bool:
+        return isinstance(one, DiffusionPipeline) if cls is ModularPipeline else super().__instancecheck__(one)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, DiffusionPipeline) if cls is ModularPipeline else super().__subclasscheck__(kind)
+
+
+class ModularPipeline(DiffusionPipeline, metaclass=_EveryPipeline):
+    """The same by the name that scripts over blocks have for it: nothing is loaded before `load_components` says so,
+    or a run needs it, and `workflow=` leaves the blocks of one workflow alone."""
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, name_or_path: str | Path, *, load: bool = False, workflow: str | None = None, **options: Any
+    ) -> DiffusionPipeline:
+        """A pipeline from a folder or hub id; takes what `DiffusionPipeline.from_pretrained` takes."""
+        owner: Any = DiffusionPipeline if cls is ModularPipeline else super()
+        made: DiffusionPipeline = owner.from_pretrained(name_or_path, load=load and workflow is None, **options)
+        if workflow is None:
+            return made
+        options["blocks"] = made.blocks.get_workflow(workflow)
+        return type(made).from_pretrained(name_or_path, load=load, **options)

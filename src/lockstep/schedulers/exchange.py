@@ -57,6 +57,14 @@ def require_same_training(own: SchedulerMixin, other: SchedulerMixin) -> None:
         raise _refusal(own, type(other), other.trained_for)
 
 
+def check_assigned(own: SchedulerMixin, other: SchedulerMixin) -> None:
+    """The same for one that a script assigns; one of another scaling of the same noise runs there, and is told."""
+    if FLOW in (own.trained_for, other.trained_for):
+        require_same_training(own, other)
+    elif other.trained_for != own.trained_for:
+        say_once(f"{_refusal(own, type(other), other.trained_for)} It is used all the same, and draws noise.")
+
+
 def _refusal(own: SchedulerMixin, kind: type[SchedulerMixin], training: str) -> UnsupportedError:
     fitting = ", ".join(sorted(one.__name__ for one in _classes() if _serves(one, own.trained_for)))
     return UnsupportedError(

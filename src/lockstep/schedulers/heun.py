@@ -19,6 +19,7 @@ from .sigma_space import SigmaSpaceScheduler
 from .template import Grid, SchedulerOutput, Step, lays_grid, takes_step
 
 MOST_GROWTH = 100.0  # published models stay below 15 even with two steps
+NO_SIGNAL = 1000.0  # sigma beyond which a model was trained on (nearly) nothing but noise; others begin below 160
 
 
 @dataclass
@@ -49,7 +50,7 @@ class TwoStageScheduler(SigmaSpaceScheduler):
         """
         single = self.sigmas[begin:].unique().flip(0)
         single = single[single > 0]
-        growth = (single[:-1] - single[1:]) / (2 * single[1:])
+        growth = (single[:-1] - single[1:]) / (2 * single[1:]) * (single[:-1] > NO_SIGNAL)
         if len(growth) and growth.max() > MOST_GROWTH:
             place = int(growth.argmax())
             raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,13 +46,16 @@ class KnownWords:
         files.write_text(folder / FILE_NAME, text + "\n")
 
     def unknown_in(self, text: str) -> list[str]:
-        """The words of a text that the model was not taught, in their order."""
-        return [word for word in dict.fromkeys(WORD.findall(text.lower())) if word not in self.words]
+        """The words of a text that the model was not taught, in their order, then the signs (an emoji is one)."""
+        found = [*WORD.findall(text.lower()), *filter(is_sign, text)]
+        return [word for word in dict.fromkeys(found) if word not in self.words]
 
     def nearest(self, word: str) -> list[str]:
-        """Known words for an unknown one: by meaning where the list says so, else by spelling."""
+        """Known words for an unknown one: by meaning where the list says so, else by spelling; a sign's by its name."""
         if word in self.near:
             return list(self.near[word][:SHOWN])
+        if is_sign(word):
+            return [part for part in unicodedata.name(word, "").lower().split() if part in self.words][:SHOWN]
         likeness = sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
         return [known for share, known in likeness[:SHOWN] if share >= LEAST_LIKENESS]
 
@@ -66,6 +70,11 @@ class KnownWords:
     def told(self, word: str) -> str:
         near = self.nearest(word)
         return f"{word!r} (near: {', '.join(near)})" if near else repr(word)
+
+
+def is_sign(text: str) -> bool:
+    """Whether a character is a picture of something, as emoji are; no letter, number or punctuation."""
+    return len(text) == 1 and unicodedata.category(text) == "So"
 
 
 def likeness_of(a: str, b: str) -> float:

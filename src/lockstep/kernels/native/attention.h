@@ -123,7 +123,7 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
     for (Size d = 0; d < width; d += KEYS) weighted<VECTORS>(values + (d / KEYS * all_keys + start) * KEYS, block, size, result + d * QUERIES, correction);
   }
   for (int v = 0; v < VECTORS; v++) {
-    const Vector share = all(1.f) / total[v];
+    const Vector share = total[v] < 1e-30f ? all(0.f) : all(1.f) / total[v];  // zeros where a query may see no key; NaN stays
     for (Size d = 0; d < wide; d++) store(result + d * QUERIES + v * LANES, load(result + d * QUERIES + v * LANES) * share);
     for (Size d = 0; d < wide; d += LANES) transpose(result + d * QUERIES + v * LANES, QUERIES, rows + v * LANES * wide + d, wide, all(1.f));
   }

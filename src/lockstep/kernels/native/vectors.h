@@ -22,10 +22,12 @@ typedef float AnyVector __attribute__((vector_size(4 * LANES), aligned(4)));
 static inline Vector load(const float* p) { return *(const AnyVector*)p; }
 static inline void store(float* p, Vector v) { *(AnyVector*)p = v; }
 static inline Vector all(float x) { return x - Vector{}; }
-static inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }
-static inline Vector smaller(Vector a, Vector b) { return a < b ? a : b; }
+// Of a NaN and a number: the first of the two.
+static inline Vector larger(Vector a, Vector b) { return a < b ? b : a; }
+static inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }
 
 // 2^x with a relative error of 1e-7; x is cut to -126 ... 126, where nothing that uses it can tell the difference.
+// NaN stays NaN.
 static inline Vector exp2(Vector x) {
   x = smaller(larger(x, all(-126.f)), all(126.f));
   const Vector nearest = (x + 12582912.f) - 12582912.f;

@@ -74,24 +74,19 @@ def attention_is_dispatched(family: Family) -> Iterator[Finding]:
 
 def processors_are_declared(family: Family) -> Iterator[Finding]:
     """An attention class says which processors it has, and they are beside it."""
-    for source in family.models:
-        here = {kind.name for kind in source.classes}
-        for kind in source.classes:
-            if "AttentionModuleMixin" not in bases(kind):
-                continue
-            given = {dotted(t): node for node in kind.body if isinstance(node, ast.Assign) for t in node.targets}
-            for name in ("_default_processor_cls", "_available_processors"):
-                if name not in given:
-                    yield Finding(
-                        source.path, kind.lineno, f"{kind.name} does not declare {name}",
-                        f"add `{name} = …` with the processor of this file",
-                    )  # fmt: skip
-            named = given.get("_default_processor_cls")
-            if named is not None and dotted(named.value) not in here:
-                yield Finding(
-                    source.path, named.lineno, f"{dotted(named.value)} is not defined in the model's file",
-                    "define the processor beside the attention class that uses it",
-                )  # fmt: skip
+    attentions = [(one, kind) for one in family.models for kind in one.classes if "AttentionModuleMixin" in bases(kind)]
+    for source, kind in attentions:
+        given = {dotted(t): node for node in kind.body if isinstance(node, ast.Assign) for t in node.targets}
+        problems = [
+            (kind.lineno, f"{kind.name} does not declare {name}", f"add `{name} = …` with the processor of this file")
+            for name in ("_default_processor_cls", "_available_processors")
+            if name not in given
+        ]
+        named = given.get("_default_processor_cls")
+        if named is not None and dotted(named.value) not in {one.name for one in source.classes}:
+            missing = f"{dotted(named.value)} is not defined in the model's file"
+            problems.append((named.lineno, missing, "define the processor beside the attention class that uses it"))
+        yield from (Finding(source.path, *problem) for problem in problems)
 
 
 def draws_follow_the_generator(family: Family) -> Iterator[Finding]:

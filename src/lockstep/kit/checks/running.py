@@ -97,7 +97,7 @@ def _failed(family: Family, problem: BaseException, message: str, remedy: str, r
 
 def _tester(module: ModuleType) -> Any:
     """The composed test of a module, as one object."""
-    from ..testing import BaseModelTesterConfig, ModelTesterMixin
+    from ..testing.models import BaseModelTesterConfig, ModelTesterMixin
 
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__]
     composed = [kind for kind in kinds if issubclass(kind, ModelTesterMixin)]

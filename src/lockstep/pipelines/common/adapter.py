@@ -68,7 +68,7 @@ class PrepareAdapter(ModularPipelineBlocks):
             factor = math.lcm(net.downscale_factor, scale_factor(components))
             grey = net.config.in_channels == 1
             colours = {"do_convert_rgb": not grey, "do_convert_grayscale": grey}
-            processor = picture_processor(components, do_normalize=False, vae_scale_factor=factor, **colours)
+            processor = picture_processor(components, None, do_normalize=False, vae_scale_factor=factor, **colours)
             found.append(processor.preprocess(picture, height=height, width=width).float())
             height, width = found[0].shape[-2:]
         return found

@@ -65,7 +65,7 @@ class PrepareControl(ModularPipelineBlocks):
         """What each net sees; the first picture decides on the size."""
         nets = len(nets_of(components.controlnet))
         pictures = pictures_for_each(state.control_image, nets, "control_image", "ControlNet")
-        processor = picture_processor(components, do_normalize=self.normalized)
+        processor = picture_processor(components, "control_image_processor", do_normalize=self.normalized)
         size = given_size(state) if LATER in (state.height, state.width) else self.size(components, state)
         first = processor.preprocess(pictures[0], height=size[0], width=size[1]).float()
         height, width = first.shape[-2:]

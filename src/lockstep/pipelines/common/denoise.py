@@ -131,7 +131,10 @@ class SchedulerStep(ModularPipelineBlocks):
 
 
 def _step_arguments(scheduler: Any) -> Any:
-    return inspect.signature(type(scheduler).step).parameters
+    """What `step` takes; of one that hands on whatever it is given (*args), what the class before it takes."""
+    own = [kind.__dict__["step"] for kind in type(scheduler).__mro__ if "step" in kind.__dict__]
+    taken = [inspect.signature(step).parameters for step in own]
+    return next((one for one in taken if not any(p.kind is p.VAR_POSITIONAL for p in one.values())), taken[0])
 
 
 class Denoise(LoopSequentialPipelineBlocks):

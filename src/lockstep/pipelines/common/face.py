@@ -14,12 +14,35 @@ from ...blocks import SequentialPipelineBlocks
 from ...errors import InputError
 from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
-from ...models.vision.clip_pictures import CLIPImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED
 from .sizes import packed_side, size_step, unpacked
 
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
+
+
+class Processor:
+    """What makes tensors of pictures: the pipeline's own, or one that is put in its place; None gives its own back."""
+
+    def __init__(self, **options: bool) -> None:
+        self.options = options
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, pipe: Any, owner: type) -> Any:
+        if pipe is None:
+            return self
+        if self.name in pipe.component_names:  # some families have a component of this name
+            return pipe._load(self.name)
+        given = pipe.given_processors.get(self.name)
+        return VaeImageProcessor(vae_scale_factor=pipe.vae_scale_factor, **self.options) if given is None else given
+
+    def __set__(self, pipe: Any, processor: Any) -> None:
+        if processor is not None and not hasattr(processor, "preprocess"):
+            raise InputError(f"{self.name!r} wants a method 'preprocess', {type(processor).__name__} has none.")
+        kept = {name: held for name, held in pipe.given_processors.items() if name != self.name}
+        pipe.given_processors = kept if processor is None else {**kept, self.name: processor}
 
 
 class PicturePipeline(DiffusionPipeline):
@@ -46,12 +69,9 @@ class PicturePipeline(DiffusionPipeline):
         """Pixels per latent along a side."""
         return self._autoencoder.spatial_scale_factor
 
-    @property
-    def image_processor(self) -> VaeImageProcessor | CLIPImageProcessor:
-        """Pictures to what the autoencoder takes, and back; or the component of this name, where there is one."""
-        if "image_processor" in self.component_names:
-            return self._load("image_processor")
-        return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
+    image_processor = Processor()
+    mask_processor = Processor(do_normalize=False, do_binarize=True, do_convert_grayscale=True)
+    control_image_processor = Processor(do_normalize=False, do_convert_rgb=True)
 
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""

@@ -18,17 +18,17 @@ from ...blocks import (
     needs,
 )
 from ...errors import InputError
-from ...images import VaeImageProcessor, mask_processor
+from ...images import VaeImageProcessor
 from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import (
     check_memory,
     check_size,
     latent_size,
+    masks_processor,
     packed,
     picture_processor,
     pixel_size,
     repeated,
-    size_step,
 )
 from .start import check_adds_noise, first_noise, reads_more, to_latents
 from .timesteps import SetTimestepsForPainting
@@ -99,7 +99,7 @@ class PreparePainting(ModularPipelineBlocks):
     ) -> tuple[Tensor, Tensor, tuple[int, int, int, int] | None]:
         """Picture and mask at the size to paint, and the part of the picture that they show."""
         height, width = pixel_size(components, state)
-        masks, pictures = mask_processor(size_step(components)), picture_processor(components)
+        masks, pictures = masks_processor(components), picture_processor(components)
         box, options = None, dict[str, Any](height=height, width=width)
         if state.padding_mask_crop is not None:
             mask: Any = state.mask_image  # one PIL picture: `check` refuses others here

@@ -63,7 +63,7 @@ class BeginStage(ModularPipelineBlocks):
                 f"'pyramid_num_inference_steps_list' wants a number for each, got {steps}."
             )
         if min(steps) < 1:
-            raise InputError(f"'pyramid_num_inference_steps_list' wants steps from 1 on, got {steps}.")
+            raise InputError(f"'pyramid_num_inference_steps_list' wants at least 1 step a stage, got {steps}.")
 
     def __call__(self, components: Components, state: BlockView, k: int, i: int) -> None:
         scheduler: Any = components.scheduler

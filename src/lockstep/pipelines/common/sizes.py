@@ -11,7 +11,7 @@ from PIL import Image
 from ...blocks import LATER, BlockView
 from ...blocks.memory import require
 from ...errors import InputError
-from ...images import VaeImageProcessor
+from ...images import VaeImageProcessor, mask_processor
 from .parts import Components
 
 Tensor = torch.Tensor
@@ -40,9 +40,19 @@ def size_step(components: Components) -> int:
     return scale_factor(components) * token_side(components.denoiser)
 
 
-def picture_processor(components: Components, **options: Any) -> VaeImageProcessor:
-    """Pictures to what the autoencoder takes."""
+def picture_processor(
+    components: Components, given: str | None = "image_processor", **options: Any
+) -> VaeImageProcessor:
+    """Pictures to what the autoencoder takes: by the processor that was given under a name, else as it is usual."""
+    if given is not None and given in components.given_processors:
+        return components.given_processors[given]
     return VaeImageProcessor(**{"vae_scale_factor": size_step(components), "do_convert_rgb": True, **options})
+
+
+def masks_processor(components: Components) -> VaeImageProcessor:
+    """The same for masks: one channel, 0 or 1, white is what is painted anew."""
+    given = components.given_processors.get("mask_processor")
+    return mask_processor(size_step(components)) if given is None else given
 
 
 def check_size(components: Components, inputs: BlockView) -> None:
@@ -156,7 +166,11 @@ def given_size(state: BlockView) -> tuple[int | None, int | None]:
 
 
 def repeated(rows: Tensor, samples: int, name: str) -> Tensor:
-    """As many rows as samples, each one's copies next to each other."""
+    """As many rows as samples, each one's copies next to each other.
+
+    They lie in memory as the rows do: kernels differ by that, and on a picture of one colour (all of it masked) the
+    norms of a small autoencoder make much of it, so that a picture would not be the one that it is alone.
+    """
     if samples % len(rows):
         raise InputError(f"{name!r} has {len(rows)} pictures, which do not divide evenly among {samples} samples.")
-    return rows.repeat_interleave(samples // len(rows), dim=0)
+    return torch.cat([row for row in rows.split(1) for _ in range(samples // len(rows))])

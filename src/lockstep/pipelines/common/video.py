@@ -116,9 +116,7 @@ class EncodeVideo(ModularPipelineBlocks):
     outputs = [OutputParam.template("image_latents", description="The start video, encoded.")]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        videos = listed_videos(inputs.video)
-        if components.samples % len(videos):
-            raise InputError(f"'video' has {len(videos)} videos for {components.samples} samples.")
+        check_videos(components, inputs.video)
 
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
         vae, processor = components.autoencoder, video_processor(components)
@@ -200,6 +198,14 @@ def listed_videos(video: Any) -> list[Any]:
         raise InputError(f"A 'video' is a list of pictures, or an array of them, got {type(video).__name__}.")
     one = isinstance(video[0], Image) or getattr(video[0], "ndim", 0) == 3
     return [list(video)] if one else [list(part) if isinstance(part, tuple) else part for part in video]
+
+
+def check_videos(components: Components, video: Any) -> list[Any]:
+    """The videos, if each has its samples."""
+    videos = listed_videos(video)
+    if components.samples % len(videos):
+        raise InputError(f"'video' has {len(videos)} videos for {components.samples} samples.")
+    return videos
 
 
 def as_frames(pixels: Tensor, output_type: str) -> Any:

@@ -11,7 +11,7 @@ from ...errors import InputError
 from ..common.chunks import NUM_CHUNKS, encoded, made_input, slightly_noised
 from ..common.parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.sizes import check_memory, repeated, scale_factor
-from ..common.video import VideoComponents, listed_videos, video_processor
+from ..common.video import VideoComponents, check_videos, listed_videos, video_processor
 
 Tensor = torch.Tensor
 HEIGHT = InputParam.template("height", default=384, multiple_of=16, description="Height of the video in pixels.")
@@ -112,7 +112,7 @@ class BeginWithVideo(BeginHistory):
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         least = frames_per_chunk(components, inputs)
-        for video in listed_videos(inputs.video):
+        for video in check_videos(components, inputs.video):
             if len(video) < least:
                 raise InputError(f"'video' has to have a chunk of {least} frames at least, got {len(video)}.")
 
