@@ -16,13 +16,10 @@ from typing import Any
 from .. import __version__, files
 from ..configuration import ConfigMixin, describe_type
 from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
-<<<<<<< HEAD
 from ..extensions import brought
 from ..guiders import BaseGuidance
 from ..schedulers import SchedulerMixin
-=======
 from .block import ModularPipelineBlocks
->>>>>>> main
 from .params import ComponentSpec, public_class
 
 PACKAGE = __package__.partition(".")[0]
@@ -57,6 +54,7 @@ class Index:
                 f"{self.source!r} was saved with the blocks {self.blocks_name}, which are not part of Lockstep. Give "
                 f"them: from_pretrained(…, blocks={self.blocks_name}())."
             ) from None
+        return found
 
     def locate(self, spec: ComponentSpec) -> ComponentSpec | None:
         """The spec with the class and the place that the index names; None where the index has none for it."""
@@ -67,11 +65,7 @@ class Index:
         named = OLD_NAMES.get(named, named)
         found = spec.class_named(named)
         if found is None and entry[0] not in LIBRARIES:
-<<<<<<< HEAD
-            found = imported_class(entry[0], entry[1]) or brought_component(entry[1])
-=======
-            found = imported_class(entry[0], entry[1], spec)
->>>>>>> main
+            found = imported_class(entry[0], entry[1], spec) or brought_component(entry[1])
         found = found or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
@@ -170,19 +164,6 @@ def library_and_class(component: Any) -> list[str | None]:
     return [getattr(kind, "index_library", library), kind.__name__]
 
 
-<<<<<<< HEAD
-def imported_class(module: Any, name: str) -> type | None:
-    """A class that an index names by its module, if somebody has imported that: a file can name no other code."""
-    found = getattr(sys.modules.get(str(module)), name, None)
-    return found if isinstance(found, type) and hasattr(found, "from_pretrained") else None
-
-
-def brought_component(name: str) -> type | None:
-    """A scheduler or a guider that an installed package declares under the name of its class."""
-    wanted = {"scheduler": SchedulerMixin, "guider": BaseGuidance}
-    found = (brought(kind, name, base) for kind, base in wanted.items())
-    return next((kind for kind in found if kind is not None), None)
-=======
 def imported_class(module: str | None, name: str, spec: ComponentSpec) -> type | None:
     """A class of somebody else's that an index names by its module: a relative of what the spec wants.
 
@@ -194,4 +175,10 @@ def imported_class(module: str | None, name: str, spec: ComponentSpec) -> type |
     if not isinstance(found, type) or found.__module__ != module or not issubclass(found, ConfigMixin):
         return None
     return found if spec.names_classes and spec.takes(found) else None
->>>>>>> main
+
+
+def brought_component(name: str) -> type | None:
+    """A scheduler or a guider that an installed package declares under the name of its class."""
+    wanted = {"scheduler": SchedulerMixin, "guider": BaseGuidance}
+    found = (brought(kind, name, base) for kind, base in wanted.items())
+    return next((kind for kind in found if kind is not None), None)

@@ -129,15 +129,12 @@ def nothing_is_left_to_the_next_run(family: Family) -> Iterator[Finding]:
 
 def nothing_lies_in_a_temporary_folder(family: Family) -> Iterator[Finding]:
     """Converted weights and proofs lie where a restart leaves them."""
-    for source in [*family.code, *family.tests]:
-        for node in ast.walk(source.tree):
-            written = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-            made = isinstance(node, ast.Call) and called(node).startswith("tempfile.")
-            if made or written.startswith(("/tmp", "/var/tmp")):
-                yield Finding(
-                    source.path, node.lineno, f"`{ast.unparse(node)}` is in a folder that a restart empties",
-                    "keep weights in a folder of the project, or read them from the original file", pitfall=10,
-                )  # fmt: skip
+    remedy = "keep weights in a folder of the project, or read them from the original file"
+    nodes = [(source.path, node) for source in [*family.code, *family.tests] for node in ast.walk(source.tree)]
+    for path, node in nodes:
+        if _is_temporary(node):
+            told = f"`{ast.unparse(node)}` is in a folder that a restart empties"
+            yield Finding(path, getattr(node, "lineno", 1), told, remedy, pitfall=10)
 
 
 def pipelines_stand_alone(family: Family) -> Iterator[Finding]:
@@ -150,6 +147,12 @@ def pipelines_stand_alone(family: Family) -> Iterator[Finding]:
                     source.path, kind.lineno, f"{kind.name} is made from {base}, another family's pipeline",
                     "inherit from PicturePipeline and share blocks instead",
                 )  # fmt: skip
+
+
+def _is_temporary(node: ast.AST) -> bool:
+    written = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    made = isinstance(node, ast.Call) and called(node).startswith("tempfile.")
+    return made or written.startswith(("/tmp", "/var/tmp"))
 
 
 def _owner(kind: ast.ClassDef | None) -> str:
