@@ -64,3 +64,8 @@ def edited(path, *changes):
         yield
     finally:
         path.write_text(before)
+
+
+def sides(home, name, part="", build="build_model"):
+    """The two sides of a family's proof, as commands take them."""
+    return [f"{home.file(f'{side}{part}', name)}:{build}" for side in ("reference", "port")]

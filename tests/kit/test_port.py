@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import lockstep as library
-from kit.scaffold import edited, importable, written
+from kit.scaffold import edited, importable, sides, written
 from lockstep.cli.exit_codes import ExitCode
 from lockstep.kit.port.matching import match_tensors
 from lockstep.kit.port.rules import propose
@@ -110,17 +110,13 @@ def home(tmp_path_factory):
     return written(tmp_path_factory.mktemp("ported") / "noon-models", ("pipeline", "noon"))
 
 
-def sides(home, ending="", build="build_model"):
-    return [f"{home.file(f'{side}{ending}', 'noon')}:{build}" for side in ("reference", "port")]
-
-
 def test_a_whole_port_is_covered_and_nothing_is_missing(home, lockstep, tmp_path):
     with importable(home):
         import reference_noon
 
         weights = tmp_path / "original.safetensors"
         save_file(reference_noon.reference_model().state_dict(), weights)
-        code, out, err = lockstep("port", *sides(home), "--weights", weights, "-o", tmp_path / "out")
+        code, out, err = lockstep("port", *sides(home, "noon"), "--weights", weights, "-o", tmp_path / "out")
         assert code == 0, out + err
         assert "13 rows, 34 of 34 tensors of theirs, 38 of 38 of ours" in out
         assert "none missing" in out
@@ -133,7 +129,7 @@ def test_a_whole_port_is_covered_and_nothing_is_missing(home, lockstep, tmp_path
 
 def test_what_is_missing_is_listed_in_the_order_of_building(home, lockstep, tmp_path):
     with importable(home):
-        code, out, _ = lockstep("port", sides(home, "_pipeline", "build")[0], "-o", tmp_path / "out", "--json")
+        code, out, _ = lockstep("port", sides(home, "noon", "_pipeline", "build")[0], "-o", tmp_path / "out", "--json")
     assert code == ExitCode.DIFFERENT
     found = json.loads(out)
     assert [(one["group"], one["path"]) for one in found["missing"]] == [
@@ -168,7 +164,7 @@ def build_half():
 def test_a_port_that_has_begun_is_told_what_comes_next(home, lockstep, tmp_path):
     path = home.file("port", "noon")
     with edited(path, ("def build_model():", HALF + "\n\ndef build_model():")), importable(home):
-        code, out, _ = lockstep("port", sides(home)[0], f"{path}:build_half", "-o", tmp_path / "out", "--json")
+        code, out, _ = lockstep("port", sides(home, "noon")[0], f"{path}:build_half", "-o", tmp_path / "out", "--json")
     found = json.loads(out)
     assert code == ExitCode.DIFFERENT
     assert found["rows"] == [["words.{}", "context_embedder.{}"]]

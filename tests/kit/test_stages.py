@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from kit.scaffold import edited, importable, written
+from kit.scaffold import edited, importable, sides, written
 from lockstep.cli.exit_codes import ExitCode
 from lockstep.errors import InputError, UnknownNameError
 from lockstep.kit.stages import Side, stage_names, walk_stages
@@ -16,14 +16,21 @@ def home(tmp_path_factory):
     return written(tmp_path_factory.mktemp("staged") / "dew-models", ("pipeline", "dew"))
 
 
-def sides(home, ending="_pipeline", build="build"):
-    return [f"{home.file(f'{side}{ending}', 'dew')}:{build}" for side in ("reference", "port")]
+PIPELINES = ("dew", "_pipeline", "build")
 
 
 def test_all_stages_pass_and_the_result_is_what_check_asks_for(home, lockstep, tmp_path):
     with importable(home):
         code, out, err = lockstep(
-            "parity", "stages", *sides(home), "--family", "dew", "--package", home.root, "-o", tmp_path / "o"
+            "parity",
+            "stages",
+            *sides(home, *PIPELINES),
+            "--family",
+            "dew",
+            "--package",
+            home.root,
+            "-o",
+            tmp_path / "o",
         )
         assert code == 0, out + err
         assert [line.split()[:2] for line in out.splitlines() if line.startswith(("encode", "decode", "denoise"))] == [
@@ -44,7 +51,7 @@ def test_it_stops_at_the_first_that_is_wrong_and_says_how_to_go_on(home, lockste
         "        pixels = 0.9 * pixels\n        return VaeImageProcessor(do_convert_rgb=True)",
     )
     with edited(home.file("decoders", "dew"), wrong), importable(home):
-        code, out, _ = lockstep("parity", "stages", *sides(home), "-o", tmp_path / "o")
+        code, out, _ = lockstep("parity", "stages", *sides(home, *PIPELINES), "-o", tmp_path / "o")
         assert code == ExitCode.BUG
         assert "decode  BUG" in out
         assert "denoise" not in out.partition("Goes on with")[0]
@@ -56,21 +63,23 @@ def test_it_stops_at_the_first_that_is_wrong_and_says_how_to_go_on(home, lockste
         code, out, _ = lockstep("parity", "explain", *traces)
         assert code == ExitCode.BUG
     with importable(home):
-        code, out, _ = lockstep("parity", "stages", *sides(home), "-o", tmp_path / "o", "--from", "decode", "--json")
+        code, out, _ = lockstep(
+            "parity", "stages", *sides(home, *PIPELINES), "-o", tmp_path / "o", "--from", "decode", "--json"
+        )
         assert code == 0
         assert [row["stage"] for row in json.loads(out)["stages"]] == ["decode", "denoise"]
 
 
 def test_a_side_that_raises_is_a_verdict(home, lockstep, tmp_path):
     with edited(home.file("denoise", "dew"), ("components.denoiser(sample", "components.vae(sample")), importable(home):
-        code, out, _ = lockstep("parity", "stages", *sides(home), "-o", tmp_path / "o")
+        code, out, _ = lockstep("parity", "stages", *sides(home, *PIPELINES), "-o", tmp_path / "o")
     assert code == ExitCode.RAISED
     assert "pitfall 8, component access" in out
 
 
 def test_a_model_is_one_stage(home, lockstep, tmp_path):
     with importable(home):
-        code, out, _ = lockstep("parity", "stages", *sides(home, "", "build_model"), "-o", tmp_path / "o", "--json")
+        code, out, _ = lockstep("parity", "stages", *sides(home, "dew"), "-o", tmp_path / "o", "--json")
     assert code == 0
     assert [(row["stage"], row["verdict"]) for row in json.loads(out)["stages"]] == [("model", "PASS")]
 

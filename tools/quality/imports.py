@@ -45,17 +45,7 @@ ALLOWED: dict[str, set[str] | None] = {
         "serve",
         "kit",
     },
-    "kit": {
-        "pipelines",
-        "blocks",
-        "loaders",
-        "models",
-        "schedulers",
-        "guiders",
-        "tokenizers",
-        "attention",
-        "parity",
-    },
+    "kit": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "parity"},
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
