@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lockstep import EulerDiscreteScheduler, attention_backend, extensions
-from lockstep.attention import AttentionBackend, get_backend
+from lockstep.attention import AttentionBackend, backends, get_backend
 from lockstep.attention.kernels import run_math
 from lockstep.blocks.index import parse_index
 from lockstep.cli.pipelines import make_guider
@@ -42,6 +42,7 @@ def installed(tmp_path, monkeypatch):
         (metadata / "entry_points.txt").write_text("\n".join(lines))
 
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(backends, "_REGISTRY", dict(backends._REGISTRY))
     return install
 
 

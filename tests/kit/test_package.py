@@ -13,7 +13,7 @@ import torch
 
 import lockstep as library
 from kit.scaffold import importable, install, written
-from lockstep.attention import get_backend
+from lockstep.attention import backends, get_backend
 from lockstep.cli.pipelines import make_guider
 from lockstep.schedulers.names import find_scheduler
 
@@ -52,7 +52,8 @@ def test_its_own_tests_pass_as_they_were_written(home):
     assert " passed" in done.stdout
 
 
-def test_everything_that_it_brings_is_found_by_its_name(home, tmp_path):
+def test_everything_that_it_brings_is_found_by_its_name(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(backends, "_REGISTRY", dict(backends._REGISTRY))
     with importable(home):
         import port_dawn_pipeline
 

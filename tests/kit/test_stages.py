@@ -97,3 +97,10 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(home, tmp_path)
         short = Side(pipe.target, lambda: pipe.target("a", "b", 2, 4.0, 16, torch.Generator().manual_seed(0)))
         with pytest.raises(InputError, match="takes 2 steps: a schedule of realistic length has at least 4"):
             list(walk_stages(short, short, tmp_path))
+
+
+def test_a_folder_is_run_by_both_libraries(folder, lockstep, tmp_path):
+    words = ["--height", "16", "--width", "16", "--steps", "4", "-o", tmp_path / "o", "--json"]
+    code, out, err = lockstep("parity", "stages", folder, folder, *words)
+    assert code == 0, out + err
+    assert [row["verdict"] for row in json.loads(out)["stages"]] == ["PASS"] * 3

@@ -93,7 +93,7 @@ def _next(kind: str, family: str, home: Home) -> list[str]:
         *there,
         f"pytest {test}",
         f"put the original into {home.path(f'reference{ending}', family)}, then: lockstep port {sides}",
-        f"lockstep parity stages {sides} --family {family} && lockstep check {family}",
+        f"lockstep parity stages {sides} --family {family}{home.option} && lockstep check {family}{home.option}",
     ]
 
 

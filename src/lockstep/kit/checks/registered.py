@@ -118,7 +118,7 @@ def the_proof_is_fresh(family: Family) -> Iterator[Finding]:
     result = read_result(family)
     if result is not None:
         sides = [result.reference, result.port]
-    again = f"run lockstep parity stages {' '.join(sides)} --family {family.name}"
+    again = f"run lockstep parity stages {' '.join(sides)} --family {family.name}{family.home.option}"
     if result is None:
         yield Finding(path, 1, "there is no saved result of a proof", again)
         return

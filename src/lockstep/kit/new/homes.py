@@ -55,6 +55,11 @@ class Home:
     def is_house(self) -> bool:
         return self.package == HOUSE
 
+    @property
+    def option(self) -> str:
+        """What commands in the root of a package are told besides."""
+        return "" if self.is_house else " --package ."
+
     def path(self, part: str, name: str) -> str:
         """The place of one part of an integration, from the root on."""
         return LAYOUT[part][0 if self.is_house else 1].format(name=name, package=self.package)
@@ -74,6 +79,7 @@ class Home:
         modules = {f"{part}_module": self.module(part, name) for part in LAYOUT}
         family = str(Path(self.path("family", name)).parent)
         own = {"package": self.package, "distribution": self.distribution, "family_folder": family}
+        own["option"] = self.option
         return files | modules | own
 
 
