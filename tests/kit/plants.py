@@ -64,8 +64,8 @@ PLANTS = [
         stage="denoise",
     ),
     Plant(
-        6, "stages", "model", (("self.attn(self.norm1(hidden_states) * (1 + scale) + shift, rotary)", "self.attn((self.norm1(hidden_states) * (1 + scale) + shift).bfloat16().float(), rotary)"),),
-        stage="denoise",
+        6, "stages", "model", (("self.attn(self.norm1(hidden_states) *", "self.attn(self.norm1(hidden_states).bfloat16().float() *"),),
+        stage="denoise", evaluations=200,
     ),
     Plant(
         7, "check", "scheduler",

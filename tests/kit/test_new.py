@@ -62,18 +62,16 @@ def test_what_is_written_is_in_its_format_whatever_the_name(tmp_path, name):
     assert not ruff(tmp_path / "zoo-of-models", "check")
 
 
+def all_but_python(folder, names):
+    return [name for name in names if not name.endswith(".py") and "." in name] + ["__pycache__", "templates"]
+
+
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """The files of the house that registering edits, and the settings of its linter."""
+    """The sources of the house, and the settings of its linter."""
     root = tmp_path / "house"
-    for name in (
-        "src/lockstep/__init__.py",
-        "src/lockstep/schedulers/__init__.py",
-        "src/lockstep/guiders/__init__.py",
-        "pyproject.toml",
-    ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, root / name)
+    shutil.copytree(ROOT / "src" / "lockstep", root / "src" / "lockstep", ignore=all_but_python)
+    shutil.copy(ROOT / "pyproject.toml", root)
     monkeypatch.setattr(writing, "_regenerated_stubs", lambda home: None)  # runs a process; `make quality` checks stubs
     return house_from(root / "src" / "lockstep" / "schedulers")
 

@@ -202,17 +202,16 @@ def test_watching_compares_again_at_a_save(tmp_path):
     sources = {"PYTHONPATH": str(Path(library.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "lockstep", "port", "reference.py:build", "port.py:build", "--watch"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **sources}, **pipes)
-    try:
-        seen = ""
-        for line in process.stdout:
-            seen += line
-            if "watching" in line:
-                assert "BUG" in seen
-                (tmp_path / "port.py").write_text(LINEAR.format(out=3))
-            if "PASS" in line:
-                break
-        assert "saved: port.py" in seen
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **sources}, **pipes) as process:
+        try:
+            seen = ""
+            for line in process.stdout:
+                seen += line
+                if "watching" in line:
+                    assert "PASS" not in seen
+                    (tmp_path / "port.py").write_text(LINEAR.format(out=3))
+                if "PASS" in line:
+                    break
+            assert "saved: port.py" in seen
+        finally:
+            process.terminate()

@@ -46,7 +46,7 @@ def forward_is_torch_alone(family: Family) -> Iterator[Finding]:
             numpy = name.startswith(("np.", "numpy.")) or name.endswith(".numpy")
             if numpy or (isinstance(node, ast.Call) and called(node).endswith((".item", ".tolist"))):
                 yield Finding(
-                    source.path, node.lineno,
+                    source.path, getattr(node, "lineno", 1),
                     f"{_owner(kind)}{function.name} leaves torch: `{ast.unparse(node)}` breaks the graph",
                     "compute it with torch, or before the model is called",
                 )  # fmt: skip
@@ -121,7 +121,7 @@ def nothing_is_left_to_the_next_run(family: Family) -> Iterator[Finding]:
                     what = ", ".join(node.names) if isinstance(node, ast.Global) else name
                     pitfall = 9 if "Guidance" in _owner(kind) else 7
                     yield Finding(
-                        source.path, node.lineno,
+                        source.path, getattr(node, "lineno", 1),
                         f"{_owner(kind)}{function.name} changes `{what}`, which every later run finds changed",
                         "keep it on the object and begin it anew in set_timesteps, set_state or fresh", pitfall=pitfall,
                     )  # fmt: skip

@@ -100,8 +100,8 @@ def _tester(module: ModuleType) -> Any:
     from ..testing.models import BaseModelTesterConfig, ModelTesterMixin
 
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__]
-    composed = [kind for kind in kinds if issubclass(kind, ModelTesterMixin)]
-    found = composed or [kind for kind in kinds if issubclass(kind, BaseModelTesterConfig)]
+    composed: list[type] = [kind for kind in kinds if issubclass(kind, ModelTesterMixin)]
+    found: list[type] = composed or [kind for kind in kinds if issubclass(kind, BaseModelTesterConfig)]
     if not found:
         raise InputError(f"{module.__file__} has no test that is composed of the kit's mixins.")
     return found[-1]()

@@ -127,7 +127,8 @@ def _parts_of(whole: Tensor, pool: Tensors) -> list[str]:
     """Tensors that lie one behind the other in a larger one, if they cover all of it."""
     if not whole.ndim or _says_nothing(whole):
         return []
-    place, found = 0, []
+    place = 0
+    found: list[str] = []
     while place < len(whole):
         fitting = [
             name

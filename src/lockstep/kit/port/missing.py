@@ -30,7 +30,7 @@ def missing_modules(reference: Trace, port: Trace | None) -> list[Module]:
     ran, behind = _first_calls(reference)
     owners = dict.fromkeys(name.rpartition(".")[0] for name in reference.params)
     lacking = [path for path in owners if path in ran and path not in partners]
-    there = [path for path in owners if path not in lacking]
+    there = [path for path in owners if path in ran and path in partners]
     parts = list(dict.fromkeys(_outermost(path, there) for path in lacking))
     kinds = {
         path: str(facts.get("class", "") if isinstance(facts, dict) else facts) for path, facts in _modules(reference)

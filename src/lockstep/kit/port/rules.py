@@ -126,8 +126,8 @@ def _merged(rows: Iterable[tuple[Names, str]]) -> list[Row]:
     groups: dict[tuple[Names, str], list[str]] = defaultdict(list)
     order: dict[tuple[Names, str], tuple[Names, str]] = {}
     for (theirs, ours), operation in rows:
-        ends = {name.rpartition(".")[2] for name in (*theirs, *ours)}
-        end = ends.pop() if len(ends) == 1 and all("." in name for name in (*theirs, *ours)) else ""
+        last = {name.rpartition(".")[2] for name in (*theirs, *ours)}
+        end = last.pop() if len(last) == 1 and all("." in name for name in (*theirs, *ours)) else ""
         cut = tuple(tuple(name.rpartition(".")[0] if end else name for name in side) for side in (theirs, ours))
         key = ((cut[0], cut[1]), operation)
         groups[key].append(end)

@@ -109,10 +109,11 @@ class PipelineTesterMixin:
     def test_a_lora_acts_and_is_taken_off_again(self, tmp_path: Path) -> None:
         pipe = self.pipeline()
         model: torch.nn.Module = getattr(pipe, self.denoiser)
-        layer, weight = next((name, m.weight) for name, m in model.named_modules() if name.endswith("to_q"))  # type: ignore[union-attr]
-        rows, columns = weight.shape  # type: ignore[union-attr,misc]
+        layer, found = next((name, one) for name, one in model.named_modules() if name.endswith("to_q"))
+        assert isinstance(found, torch.nn.Linear)
         key, drawn = f"{self.denoiser}.{layer}", torch.Generator().manual_seed(0)
-        down, up = torch.randn(2, columns, generator=drawn), torch.randn(rows, 2, generator=drawn)  # type: ignore[call-overload]
+        down = torch.randn(2, found.in_features, generator=drawn)
+        up = torch.randn(found.out_features, 2, generator=drawn)
         save_file({f"{key}.lora_A.weight": down, f"{key}.lora_B.weight": up}, tmp_path / "style.safetensors")
         before = self.run(pipe)
         pipe.load_lora_weights(tmp_path / "style.safetensors")

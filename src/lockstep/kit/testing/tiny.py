@@ -18,13 +18,28 @@ def tokenizer() -> CLIPTokenizer:
 def text_encoder(words: CLIPTokenizer, width: int = 16) -> CLIPTextModel:
     """CLIP's text model for that tokenizer."""
     count = len(words)
-    marks = {"bos_token_id": count - 2, "eos_token_id": count - 1, "pad_token_id": count - 1}
-    sizes = {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return randomized(CLIPTextModel(vocab_size=count, max_position_embeddings=77, **sizes, **marks), 1)
+    made = CLIPTextModel(
+        vocab_size=count,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=77,
+        bos_token_id=count - 2,
+        eos_token_id=count - 1,
+        pad_token_id=count - 1,
+    )
+    return randomized(made, 1)
 
 
 def autoencoder(latent_channels: int = 4) -> AutoencoderKL:
     """An autoencoder whose latents have two pixels along a side."""
-    stages = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    sizes = {"block_out_channels": (8, 16), "norm_num_groups": 4, "sample_size": 16}
-    return randomized(AutoencoderKL(latent_channels=latent_channels, **stages, **sizes), 3)
+    made = AutoencoderKL(
+        latent_channels=latent_channels,
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(8, 16),
+        norm_num_groups=4,
+        sample_size=16,
+    )
+    return randomized(made, 3)
