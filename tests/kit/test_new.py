@@ -72,6 +72,8 @@ def house(tmp_path, monkeypatch):
     root = tmp_path / "house"
     shutil.copytree(ROOT / "src" / "lockstep", root / "src" / "lockstep", ignore=all_but_python)
     shutil.copy(ROOT / "pyproject.toml", root)
+    (root / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "architecture.md", root / "docs")
     monkeypatch.setattr(writing, "_regenerated_stubs", lambda home: None)  # runs a process; `make quality` checks stubs
     return house_from(root / "src" / "lockstep" / "schedulers")
 
@@ -89,6 +91,7 @@ def test_in_the_house_names_become_public_and_files_keep_its_format(house):
     assert (
         "from .half_moon import HalfMoonScheduler" in (house.root / "src/lockstep/schedulers/__init__.py").read_text()
     )
+    assert " half_moon/ …" in (house.root / "docs" / "architecture.md").read_text()
     assert not ruff(house.root, "format", "--check", "--diff")
     assert not ruff(house.root, "check")
 

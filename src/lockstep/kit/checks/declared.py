@@ -25,6 +25,7 @@ COMPONENTS, STATE = 0, 1
 # where the engine comes in: method -> the places of the components and the state among its parameters
 ENTRIES = {"__call__": (1, 2), "check": (1, 2), "loop_items": (1, 2), "unneeded": (None, 1)}
 ALWAYS = {"device", "dtype"}
+BY_NAME = {"getattr": False, "hasattr": False, "setattr": True, "delattr": True}  # whether it writes
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _names_of(tree: ast.AST, parameter: str) -> set[str]:
     while len(names) > before:
         before = len(names)
         for target, value in (pair for node in ast.walk(tree) for pair in _given_names(node)):
-            if isinstance(target, ast.Name) and isinstance(value, ast.Name) and value.id in names:
+            if isinstance(target, ast.Name) and any(_is(value, name) for name in names):
                 names.add(target.id)
     return names
 
@@ -151,15 +152,25 @@ def _uses(node: ast.AST, view: str) -> list[tuple[int, str, bool]]:
     """Line, name and whether it is written, where a node reaches into a view."""
     if isinstance(node, ast.Attribute) and _is(node.value, view):
         return [(node.lineno, node.attr, not isinstance(node.ctx, ast.Load))]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BY_NAME:
         literal = node.args[1] if len(node.args) > 1 else None
         if _is(node.args[0], view) and isinstance(literal, ast.Constant) and isinstance(literal.value, str):
-            return [(node.lineno, literal.value, False)]
+            return [(node.lineno, literal.value, BY_NAME[node.func.id])]
     return []
 
 
 def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    """Whether an expression is what a name stands for, or may be: `c`, `c or d`, `c if x else d`, `(e := c)`."""
+    match node:
+        case ast.Name(id=found):
+            return found == name
+        case ast.IfExp(body=one, orelse=other):
+            return _is(one, name) or _is(other, name)
+        case ast.BoolOp(values=values):
+            return any(_is(value, name) for value in values)
+        case ast.NamedExpr(value=value):
+            return _is(value, name)
+    return False
 
 
 def _handed_on(
@@ -178,7 +189,7 @@ def _target(called: ast.expr, caller: types.FunctionType, kind: type) -> tuple[A
     """The function that an expression names, and how many of its parameters are bound already."""
     if isinstance(called, ast.Name):
         return caller.__globals__.get(called.id), 0
-    if isinstance(called, ast.Attribute) and _is(called.value, "self"):
+    if isinstance(called, ast.Attribute) and ast.unparse(called.value) in ("self", "type(self)", "self.__class__"):
         return _method(kind.__mro__, called.attr)
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Call) and _is(called.value.func, "super"):
         owner = next((base for base in kind.__mro__ if base.__dict__.get(caller.__name__) is caller), None)

@@ -41,6 +41,15 @@ def with_exported(text: str, module: str, name: str) -> str:
     return arranged(f"{head}\n{mark}{listing}{end}{rest}", None, ())
 
 
+def with_family_drawn(text: str, name: str) -> str:
+    """The page of the house with a further family in its drawing, the frame beside it where it was."""
+    found = re.search(r"^.*common/ <- .*( …)( *)(?=│)", text, re.MULTILINE)
+    if found is None:
+        return text
+    spaces = " " * max(len(found[2]) - len(name) - 2, 1)
+    return text[: found.start(1)] + f" {name}/ …{spaces}" + text[found.end(2) :]
+
+
 def with_entry_point(text: str, group: str, name: str, value: str) -> str:
     """A `pyproject.toml` that declares a further entry point."""
     header, line = f'[project.entry-points."{group}"]\n', f'{name} = "{value}"\n'

@@ -15,7 +15,13 @@ from ...files import write_text
 from .filling import arranged, filled
 from .homes import Home
 from .names import FamilyNames
-from .registering import with_entry_point, with_exported, with_public_name_in, with_public_names
+from .registering import (
+    with_entry_point,
+    with_exported,
+    with_family_drawn,
+    with_public_name_in,
+    with_public_names,
+)
 
 # what can be new -> part of the layout -> template
 MODEL = {
@@ -153,6 +159,9 @@ def _edits(kind: str, names: FamilyNames, home: Home, texts: dict[Path, str], mo
             f"pipelines.{names.name}.pipeline": [f"{names.camel}Pipeline"],
         }
         text = with_public_names(text, "pipelines", rows)
+        page = home.root / "docs" / "architecture.md"
+        if page.is_file():
+            edits[page] = with_family_drawn(page.read_text(encoding="utf-8"), names.name)
     return {**edits, public: text}
 
 

@@ -182,7 +182,7 @@ def unet_table(text_encoder: Block, **parts: Block | None) -> dict[str, Block]:
     shared: dict[str, Block | None] = {
         "guidance": SetUNetGuidance,
         "text_encoder": text_encoder,
-        "image_prompt": AutoImagePrompt,
+        "ip_adapter": AutoImagePrompt,
         "embed_guidance": EmbedGuidance,
         "control": AutoControl,
         "adapter": AutoAdapter,

@@ -19,6 +19,7 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxMultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
@@ -67,7 +68,7 @@ class _FluxInputs(_FluxSharedInputs, total=False):
 class _FluxSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; text_encoder: CLIPTextModel | None
     tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None; transformer: FluxTransformer2DModel | None
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; transformer: FluxTransformer2DModel | None
     scheduler: SchedulerMixin | None
 
 class _FluxParts(_FluxSharedParts, total=False):
@@ -96,7 +97,8 @@ class FluxPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_FluxInputs]) -> Any: ...
     guider: BaseGuidance; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel; tokenizer_2: T5Tokenizer
     text_encoder_2: T5EncoderModel; controlnet: FluxControlNetModel | FluxMultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny; transformer: FluxTransformer2DModel; scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; transformer: FluxTransformer2DModel
+    scheduler: SchedulerMixin
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 
