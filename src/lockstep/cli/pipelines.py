@@ -43,8 +43,8 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
-    from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..pipelines.speed import LEVELS
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 

@@ -80,6 +80,7 @@ class PredictWithUNet(Predict):
     inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs", *IMAGE_PROMPTS, *ADAPTER_FEATURES]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         if inputs[WITH] is None:
             require_no_adapters(components.denoiser)
 

@@ -52,9 +52,10 @@ class _FluxSharedInputs(TypedDict, total=False):
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
     prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
     pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; seed: int | list[int] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; foretell: float
+    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool
 
 class _FluxInputs(_FluxSharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None

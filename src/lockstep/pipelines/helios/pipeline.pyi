@@ -46,7 +46,7 @@ class _HeliosSharedInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None; history_sizes: Sequence[int]; num_latent_frames_per_chunk: int
     keep_first_frame: bool; image_noise_sigma_min: float; image_noise_sigma_max: float; video_noise_sigma_min: float
     video_noise_sigma_max: float; add_noise_to_video_latents: bool; add_noise_to_image_latents: bool
-    batch_guidance: bool; keep_frames: bool; is_skip_first_chunk: bool; seed: int | list[int] | None
+    batch_guidance: bool; foretell: float; keep_frames: bool; is_skip_first_chunk: bool; seed: int | list[int] | None
     workflow: Literal['text2video', 'image2video', 'video2video'] | None
     callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
     checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool

@@ -54,7 +54,7 @@ class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_conte
 class _StableDiffusionSharedInputs(TypedDict, total=False):
     num_images_per_prompt: int; guidance_rescale: float; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool
+    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool; foretell: float
     seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
     callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
     preview: Callable[[torch.Tensor], Any] | bool

@@ -19,6 +19,7 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet_sd3 import SD3ControlNetModel
 from lockstep.models.controlnets.controlnet_sd3 import SD3MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
@@ -55,11 +56,11 @@ class _StableDiffusion3SharedInputs(TypedDict, total=False):
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
     prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
     pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; skip_guidance_layers: Sequence[int] | None
-    skip_layer_guidance_scale: float; skip_layer_guidance_start: float; skip_layer_guidance_stop: float
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; foretell: float
+    skip_guidance_layers: Sequence[int] | None; skip_layer_guidance_scale: float; skip_layer_guidance_start: float
+    skip_layer_guidance_stop: float; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusion3Inputs(_StableDiffusion3SharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
@@ -74,7 +75,7 @@ class _StableDiffusion3SharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; tokenizer_2: CLIPTokenizer | None
     text_encoder: CLIPTextModelWithProjection | None; text_encoder_2: CLIPTextModelWithProjection | None
     tokenizer_3: T5Tokenizer | None; text_encoder_3: T5EncoderModel | None; transformer: SD3Transformer2DModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None; scheduler: SchedulerMixin | None
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; scheduler: SchedulerMixin | None
 
 class _StableDiffusion3Parts(_StableDiffusion3SharedParts, total=False):
     controlnet: SD3ControlNetModel | SD3MultiControlNetModel | Sequence[SD3ControlNetModel] | None
@@ -103,7 +104,7 @@ class StableDiffusion3Pipeline(PicturePipeline):
     guider: BaseGuidance; tokenizer: CLIPTokenizer; tokenizer_2: CLIPTokenizer
     text_encoder: CLIPTextModelWithProjection; text_encoder_2: CLIPTextModelWithProjection; tokenizer_3: T5Tokenizer
     text_encoder_3: T5EncoderModel; transformer: SD3Transformer2DModel
-    controlnet: SD3ControlNetModel | SD3MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
-    scheduler: SchedulerMixin
+    controlnet: SD3ControlNetModel | SD3MultiControlNetModel
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; scheduler: SchedulerMixin
     def encode_prompt(self, prompt: Texts, prompt_2: Texts, prompt_3: Texts, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: Texts=None, negative_prompt_2: Texts=None, negative_prompt_3: Texts=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, clip_skip: int | None=None, max_sequence_length: int=256, lora_scale: float | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
         ...

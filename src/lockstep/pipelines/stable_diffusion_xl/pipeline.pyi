@@ -59,7 +59,7 @@ class _StableDiffusionXLSharedInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None; pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None; batch_guidance: bool
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    foretell: float; seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
     callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
     preview: Callable[[torch.Tensor], Any] | bool
 
