@@ -203,6 +203,8 @@ def test_watching_compares_again_at_a_save(tmp_path):
     command = [sys.executable, "-m", "lockstep", "port", "reference.py:build", "port.py:build", "--watch"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **sources}, **pipes) as process:
+        ended = threading.Timer(100, process.kill)  # rather a failure than a test that waits for ever
+        ended.start()
         try:
             seen = ""
             for line in process.stdout:
@@ -214,4 +216,5 @@ def test_watching_compares_again_at_a_save(tmp_path):
                     break
             assert "saved: port.py" in seen
         finally:
+            ended.cancel()
             process.terminate()

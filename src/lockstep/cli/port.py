@@ -154,8 +154,9 @@ def _watch(sides: list[str]) -> None:
 
     again = [sys.executable, "-m", "lockstep", *(word for word in sys.argv[1:] if word != "--watch")]
     folders = {Path.cwd(), *(Path(side.rpartition(":")[0]).resolve().parent for side in sides if ".py:" in side)}
+    later = saves(sorted(folders))  # from before the first look on: what is saved meanwhile is not lost
     subprocess.run(again)
     err.print("[dim]watching; ctrl-C ends[/]")
-    for changed in saves(sorted(folders)):
+    for changed in later:
         err.print(f"[dim]saved: {', '.join(path.name for path in changed)}[/]", highlight=False)
         subprocess.run(again)

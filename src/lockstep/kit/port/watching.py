@@ -24,8 +24,11 @@ def saved_files(folders: list[Path]) -> dict[Path, int]:
 
 
 def saves(folders: list[Path], pause: float = PAUSE) -> Iterator[list[Path]]:
-    """The files that were saved, each time that some were; never ends by itself."""
-    before = saved_files(folders)
+    """The files that were saved from now on, each time that some were; never ends by itself."""
+    return _saves(folders, saved_files(folders), pause)
+
+
+def _saves(folders: list[Path], before: dict[Path, int], pause: float) -> Iterator[list[Path]]:
     while True:
         time.sleep(pause)
         now = saved_files(folders)
