@@ -102,6 +102,16 @@ def test_pictures_in_every_format_are_replayed(lockstep, folder, suffix):
     assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
 
 
+@pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
+def test_pictures_that_were_saved_by_their_own_method_are_replayed(lockstep, folder, tmp_path, suffix):
+    from lockstep import DiffusionPipeline
+
+    pipe = DiffusionPipeline.from_pretrained(folder)
+    pipe("a cat", height=32, width=32, num_inference_steps=2, seed=3).images[0].save(tmp_path / f"cat{suffix}")
+    code, told, _ = told_json(lockstep("replay", f"cat{suffix}", "--json"))
+    assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
+
+
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
 def test_an_edited_picture_is_told_from_another_computation(lockstep, folder, tmp_path, monkeypatch, suffix):
     name = f"cat{suffix}"

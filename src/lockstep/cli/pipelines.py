@@ -50,8 +50,10 @@ def loaded(
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
-    steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
-    guidance = make_guider(guider) if guider else None
+    steps = (
+        find_scheduler(scheduler) if scheduler is not None else None
+    )  # a mistyped name is told before weights are read
+    guidance = make_guider(guider) if guider is not None else None
     options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
