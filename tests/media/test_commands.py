@@ -79,9 +79,25 @@ def test_several_videos_and_their_default_names(brighten, tmp_path):
     assert [one.name for one in (tmp_path / "there").iterdir()] == ["video-0.mp4"]
 
 
+def test_a_contact_sheet_beside_a_video(brighten, tmp_path):
+    VIDEOS.write(clip(5), tmp_path / "in.mkv", fps=8)
+    words = ["generate", "sun", "--video", "in.mkv", "-n", 2, "-o", "out.mkv", "--sheet", "look.png", "--json"]
+    code, told, err = told_json(brighten(*words))
+    assert code == 0, err
+    assert [entry["sheet"] for entry in told["videos"]] == ["look-0.png", "look-1.png"]
+    made = VIDEOS.load(tmp_path / told["videos"][0]["path"])
+    assert np.array_equal(Image.open(tmp_path / "look-0.png"), VIDEOS.preview(made))
+    code, _, err = brighten("generate", "sun", "-o", "out.png")
+    assert code == 2
+    assert ".gif, a folder" in err
+    assert brighten("generate", "sun", "--sheet", "look.mp4")[0] == 2
+
+
 def test_a_picture_has_no_frames_per_second(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--fps", 8, *QUICK)
     assert (code, "'fps' has no meaning for a picture" in err) == (2, True)
+    code, _, err = lockstep("generate", "cat", "-m", folder, "--sheet", "look.png")
+    assert (code, "--sheet is for videos" in err) == (2, True)
 
 
 def test_without_pyav_it_is_said_before_anything_runs(brighten, monkeypatch):
