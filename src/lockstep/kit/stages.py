@@ -132,8 +132,9 @@ def _stage(stage: str, reference: Side, port: Side, folder: Path, floor: Floor, 
 
 def _compared(stage: str, reference: Side, port: Side, folder: Path, floor: Floor) -> Comparison:
     if stage != MODEL:
-        calls = [lambda _, call=side.call: call() for side in (reference, port)]
-        return parity.run_stages(reference.target, port.target, *calls, folder, stages=(stage,), floor=floor)[stage]
+        first, second = (lambda _, call=side.call: call() for side in (reference, port))
+        found = parity.run_stages(reference.target, port.target, first, second, folder, stages=(stage,), floor=floor)
+        return found[stage]
     traces = [folder / stage / f"{name}.trace" for name in ("ref", "cand")]
     for side, path, name in zip((reference, port), traces, ("ref", "cand"), strict=True):
         side.record(path, name)

@@ -21,7 +21,8 @@ class AutoencoderOfOthers(AutoencoderMixin, nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model: Any = model
-        self.config = FrozenDict(dict(self.model.config))
+        config: Any = model.config
+        self.config = FrozenDict(dict(config))
 
     @staticmethod
     def wraps(component: Any) -> bool:
