@@ -24,7 +24,7 @@ PREVIEW_SIDE = 32  # latents along the longer side of a preview
 class Processor:
     """What makes tensors of pictures: the pipeline's own, or one that is put in its place; None gives its own back."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, **options: Any) -> None:
         self.options = options
 
     def __set_name__(self, owner: type, name: str) -> None:
