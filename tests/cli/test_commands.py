@@ -133,10 +133,24 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(lockstep, fo
     import torch
 
     monkeypatch.setattr(torch.nn.Module, "__call__", lambda *_, **__: pytest.fail("a model ran"))
-    monkeypatch.setattr("os.access", lambda *_: False)
-    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", "closed/a.png", *QUICK)
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", "/proc/a.png", *QUICK)
     assert code == 2
     assert "cannot be written" in err
+
+
+@pytest.mark.parametrize(("target", "code"), [("| head -1", 0), ("> /dev/full", 6)])
+def test_output_that_ends_early_is_no_bug(target, code):
+    command = f"{sys.executable} -m lockstep schema lockstep/emoji {target}"
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert ("No space left" in ended.stderr) == (code == 6)
+
+
+def test_an_ending_alone_is_no_name(lockstep, folder):
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", ".png", *QUICK)
+    assert code == 2
+    assert "Give it a name: my.png" in err
 
 
 def test_pictures_are_kept_when_a_later_prompt_fails(lockstep, folder, tmp_path, monkeypatch):

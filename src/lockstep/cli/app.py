@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import warnings
 from typing import Annotated, Protocol, runtime_checkable
@@ -87,12 +89,17 @@ def run(arguments: list[str] | None = None) -> None:
             with warnings.catch_warnings():
                 warnings.showwarning = show_warning
                 code = app(words, standalone_mode=False, prog_name="lockstep")
+            sys.stdout.flush()
             if code == ExitCode.INTERRUPTED:  # the parser takes ctrl-C for itself
                 raise KeyboardInterrupt
         except LockstepError as problem:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
+    except OSError as problem:
+        if not _is_of_the_output(problem):
+            raise
+        code = _output_ended(problem)
     except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
         code = ExitCode.INTERRUPTED
@@ -105,3 +112,17 @@ def run(arguments: list[str] | None = None) -> None:
         else:
             problem.show()
     sys.exit(code or 0)
+
+
+def _is_of_the_output(problem: OSError) -> bool:
+    """Whether it is standard output that cannot be written; errors of files have their own."""
+    return isinstance(problem, BrokenPipeError) or (problem.errno == errno.ENOSPC and problem.filename is None)
+
+
+def _output_ended(problem: OSError) -> ExitCode:
+    """Nobody reads on (`| head`), which is no failure; or where the output goes is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush has somewhere to go
+    if isinstance(problem, BrokenPipeError):
+        return ExitCode.DONE
+    err.print(f"[bold red]error[/] standard output cannot be written: {problem.strerror}")
+    return ExitCode.UNSUPPORTED

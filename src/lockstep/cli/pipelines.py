@@ -43,15 +43,17 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
-    from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..pipelines.speed import LEVELS
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
-    steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
-    guidance = make_guider(guider) if guider else None
+    steps = (
+        find_scheduler(scheduler) if scheduler is not None else None
+    )  # a mistyped name is told before weights are read
+    guidance = make_guider(guider) if guider is not None else None
     options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
@@ -106,6 +108,8 @@ def file_and_strength(text: str) -> tuple[str, float]:
     try:
         return (file, float(number)) if file else (text, 1.0)
     except ValueError:
+        if Path(file).exists() and not Path(text).exists():
+            raise InputError(f"The strength behind {file} has to be a number, got {number!r}.") from None
         return text, 1.0
 
 

@@ -66,6 +66,8 @@ def diagnose(
             across = sides[0][0] if turned else sides[1][0]
             late = partial(_spent, log, evaluations * shared)
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
+    if len(searches) > 1:
+        searches[0].across, searches[1].across = searches[1], searches[0]
     causes: list[Cause] = []
     try:
         causes = _searched(comparison, searches, limit, rounding, log)
@@ -112,6 +114,7 @@ def together(comparison: Comparison, causes: list[Cause], recorded: list[Cause])
     """What the live models prove, else what the recorded values prove, else what fits, else that nothing was found."""
     proven = [c for c in causes if c.standing is Standing.PROVEN]
     behind = causes[len(proven) :] if proven else []
+    recorded = list({c.name: c for c in reversed(recorded)}.values())[::-1]  # not the same thing in other words
     strong = [c for c in recorded if c.standing is Standing.PROVEN]
     if proven:
         if proven[0].name in GENERIC and (telling := [c for c in strong if c.name in TELLING]):

@@ -171,10 +171,10 @@ class Probe:
 
     def _run(self, edited: Edited) -> Any:
         """The module, or a method of it such as `decode`."""
+        args, kwargs = with_own_generators((self._args, self._kwargs))
         if not self.method:
-            return self.module(*self._args, **self._kwargs)
+            return self.module(*args, **kwargs)
         edited.frames.push(self.path)
-        args, kwargs = self._args, self._kwargs
         edited.values.update({f"{self.path}|in.{i}": tensor for i, tensor in enumerate(self.tensors_in())})
         for change in (c for edit in edited.edits for c in edit.changes):
             if isinstance(change, ModuleChange) and change.path == self.path and change.before:
@@ -374,6 +374,15 @@ class Probe:
             value = self._tried(given)
             found.append(self.goal.difference(value) if value is not None else None)
         return found
+
+
+def with_own_generators(value: Any) -> Any:
+    """Arguments with every generator as it is now: a run draws on from it, and the next one must draw the same."""
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    if type(value) in (list, tuple):
+        return type(value)(with_own_generators(item) for item in value)
+    return {k: with_own_generators(v) for k, v in value.items()} if type(value) is dict else value
 
 
 def cost_of(modules: Iterable[nn.Module]) -> float:

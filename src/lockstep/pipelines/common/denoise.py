@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...guiders import BaseGuidance, Condition, GuiderOutput, predict_branches
+from . import foretelling
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -34,15 +35,29 @@ class ScaleModelInput(ModularPipelineBlocks):
 class Predict(ModularPipelineBlocks):
     """The denoiser's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
-    expected_components = [DENOISER, GUIDER]
-    inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
-    outputs = ["noise_pred"]
+    expected_components = [DENOISER, GUIDER, SCHEDULER]
+    inputs = [
+        *needs("model_input", "timesteps", "prompt_embeds"),
+        *["negative_prompt_embeds", ONE_BATCH],
+        *foretelling.READS,
+    ]
+    outputs = ["noise_pred", *foretelling.MAKES]
+    places: ClassVar[int] = 2  # of a condition: with the prompt, without it
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        foretelling.check(components.scheduler, inputs.foretell)
         if isinstance(components.guider, BaseGuidance):
-            components.guider.check_model(components.denoiser)
+            components.guider.check_places(self.places)
+            if components.denoiser is not None:  # a second expert may be left out
+                components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        told = foretelling.foretell(components.scheduler, state, i, t)
+        state.noise_pred = self.predicted(components, state, i, t) if told is None else told
+        foretelling.remember(components.scheduler, state, i, t, was_computed=told is None)
+
+    def predicted(self, components: Components, state: BlockView, i: int, t: Tensor) -> Tensor:
+        """What the denoiser says for each branch, mixed by the guider."""
         guider = self.guider(components, state)
         guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
         branches = guider.prepare_inputs(self.conditions(state))
@@ -51,7 +66,7 @@ class Predict(ModularPipelineBlocks):
             return self.denoise(components, state, t, inputs, repeats)
 
         predict_branches(guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = self.mixed(components, state, t, guider(branches))
+        return self.mixed(components, state, t, guider(branches))
 
     def guider(self, components: Components, state: BlockView) -> BaseGuidance:
         """Who says which branches there are; a family whose guidance changes on the way says so here."""
@@ -75,6 +90,13 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
+    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
+        return kwargs
+    return {key: value for key, value in kwargs.items() if key != "scale"}
 
 
 def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:

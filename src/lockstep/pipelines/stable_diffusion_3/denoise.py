@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ...blocks import BlockView, InputParam
 from ...errors import InputError
 from ...guiders import GuiderOutput
-from ..common.denoise import PredictWithPooled, with_prompt
+from ..common.denoise import PredictWithPooled, with_prompt, without_lora_scale
 from ..common.parts import Components
 
 Tensor = torch.Tensor
@@ -58,9 +60,16 @@ class PredictSD3(PredictWithPooled):
         skip_layers: list[int] | None = None,
     ) -> Tensor:
         sample = torch.cat([state.model_input] * repeats)
-        kwargs = state.joint_attention_kwargs
+        kwargs = without_lora_scale(components.denoiser, state.joint_attention_kwargs)
         more = {"joint_attention_kwargs": kwargs, "skip_layers": skip_layers, "return_dict": False}
+        more |= self.residuals(components, state, t, sample, inputs)
         return components.denoiser(sample, timestep=t.expand(len(sample)), **inputs, **more)[0]
+
+    def residuals(
+        self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
+        """What a ControlNet adds to the blocks."""
+        return {}
 
     def mixed(self, components: Components, state: BlockView, t: Tensor, guided: GuiderOutput) -> Tensor:
         layers, step = state.skip_guidance_layers, components.guider.get_state()["step"] / len(state.timesteps)
