@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tools.quality import __main__ as command
 from tools.quality import blocks, imports, lengths, public_types
-from tools.quality.findings import Finding
 
 import lockstep
 from lockstep.blocks import ComponentSpec, ConfigSpec, LoopSequentialPipelineBlocks, ModularPipelineBlocks, stubs
 from lockstep.blocks.vocabulary import VOCABULARY, Value
+from lockstep.kit.checks.finding import Finding
 
 ROOT = Path(lockstep.__file__).parent
 

@@ -1,5 +1,7 @@
 """The command as a person or a script uses it: what it prints, what it writes, how it leaves."""
 
+import errno
+import io
 import json
 import subprocess
 import sys
@@ -365,3 +367,21 @@ def test_a_picture_in_the_terminal_has_its_colours():
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=20)
     console.print(TerminalPicture(Image.new("RGB", (8, 8), (255, 0, 0)), 8))
     assert "38;2;255;0;0" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["lora", "inspect"], ["convert"]])
+def test_a_file_of_somebody_else_is_told_without_a_traceback(lockstep, command, tmp_path, monkeypatch):
+    closed = tmp_path / "closed.safetensors"
+    closed.write_bytes(b"x" * 100)
+    plain = io.open
+
+    def of_somebody_else(path, *arguments, **named):
+        if str(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain(path, *arguments, **named)
+
+    monkeypatch.setattr("builtins.open", of_somebody_else)
+    monkeypatch.setattr("io.open", of_somebody_else)
+    code, _, err = lockstep(*command, closed, *(["out.safetensors"] if command == ["convert"] else []))
+    assert code == 3
+    assert "closed.safetensors: Permission denied" in err.replace("\n", "")

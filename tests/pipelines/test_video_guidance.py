@@ -93,3 +93,17 @@ def test_the_scale_of_a_call_is_that_of_the_strength():
     scaled = pipe(**CALL, attention_kwargs={"scale": 0.25}).frames
     pipe.set_adapters("a", 0.25)
     assert torch.equal(pipe(**CALL).frames, scaled)
+
+
+def test_a_callback_sees_and_sets_the_rows_with_the_prompt_alone():
+    seen = []
+
+    def halve(pipe, step, t, values):
+        seen.append(len(values["prompt_embeds"]))
+        return {"prompt_embeds": values["prompt_embeds"] * 0.5}
+
+    pipe = pipeline("text")
+    wanted = {"callback_on_step_end": halve, "callback_on_step_end_tensor_inputs": ["prompt_embeds"]}
+    changed = pipe(**CALL, **wanted).frames
+    assert seen == [1, 1, 1]
+    assert not torch.equal(pipe(**CALL).frames, changed)

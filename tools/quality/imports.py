@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from .findings import Finding
+from lockstep.kit.checks.finding import Finding
 
 PACKAGE = "lockstep"
-BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "images", "__init__"}
+BASE = {"errors", "configuration", "extensions", "files", "notes", "outputs", "randomness", "images", "__init__"}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
@@ -43,7 +43,9 @@ ALLOWED: dict[str, set[str] | None] = {
         "embedded",
         "parity",
         "serve",
+        "kit",
     },
+    "kit": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "parity"},
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other

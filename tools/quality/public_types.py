@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lockstep
+from lockstep.kit.checks.finding import Finding
 
-from .findings import Finding
 from .public_types_exceptions import EXCEPTIONS
 
 SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__getattr__")

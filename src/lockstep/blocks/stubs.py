@@ -33,6 +33,7 @@ PROGRAMS = (
     "finetuning",
     "serve",
     "embedded",
+    "kit",
 )  # run, not imported: a user's type checker need not read them
 HEADER = """\
 \"\"\"Written by `python -m lockstep.blocks.stubs`; do not edit.\"\"\"

@@ -12,6 +12,8 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
+from .check import EXAMPLES as CHECK_EXAMPLES
+from .check import check
 from .client import app as client
 from .console import err, fail, print_json, show_warning
 from .convert import EXAMPLES as CONVERT_EXAMPLES
@@ -25,7 +27,10 @@ from .generate import EXAMPLES, PipelineCommand, generate
 from .inspect import EXAMPLES as INSPECT_EXAMPLES
 from .inspect import inspect
 from .lora import lora
+from .new import app as new
 from .parity import app as parity
+from .port import EXAMPLES as PORT_EXAMPLES
+from .port import port
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
@@ -75,7 +80,10 @@ app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
 app.command(epilog=SERVE_EXAMPLES)(serve)
+app.command(epilog=CHECK_EXAMPLES)(check)
+app.command(epilog=PORT_EXAMPLES)(port)
 app.add_typer(client)
+app.add_typer(new)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 app.add_typer(lora, name="lora")
@@ -96,6 +104,9 @@ def run(arguments: list[str] | None = None) -> None:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
+    except PermissionError as problem:
+        err.print(f"[bold red]error[/] {problem.filename}: {problem.strerror}. Is it yours to read or write?")
+        code = ExitCode.NOT_LOADED
     except OSError as problem:
         if not _is_of_the_output(problem):
             raise

@@ -42,12 +42,12 @@ class Predict(ModularPipelineBlocks):
         *foretelling.READS,
     ]
     outputs = ["noise_pred", *foretelling.MAKES]
-    places: ClassVar[int] = 2  # of a condition: with the prompt, without it
+    num_places: ClassVar[int] = 2  # of a condition: with the prompt, without it
 
     def check(self, components: Components, inputs: BlockView) -> None:
         foretelling.check(components.scheduler, inputs.foretell)
         if isinstance(components.guider, BaseGuidance):
-            components.guider.check_places(self.places)
+            components.guider.check_places(self.num_places)
             if components.denoiser is not None:  # a second expert may be left out
                 components.guider.check_model(components.denoiser)
 

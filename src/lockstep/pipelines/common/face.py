@@ -73,6 +73,7 @@ class PicturePipeline(DiffusionPipeline):
     mask_processor = Processor(do_normalize=False, do_binarize=True, do_convert_grayscale=True)
     control_image_processor = Processor(do_normalize=False, do_convert_rgb=True)
 
+    @torch.no_grad()
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
         vae, latents = self._autoencoder, self._unpacked(latents)
