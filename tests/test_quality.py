@@ -1,5 +1,6 @@
 """The checks of `make quality` that are the house's own: each finds a planted fault, and nothing in the package."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,18 @@ def written(folder, **files):
             "from importlib import import_module\nimport_module('..serve', '')\n",
             "imports lockstep.serve",
         ),
+        ("pipelines__flux__blocks", "\nfrom .. import stable_diffusion\n", "flux may not know stable_diffusion"),
+        ("pipelines__flux__blocks", "\nfrom lockstep.pipelines import wan as w\n", "flux may not know wan"),
+        ("models__old", "\nfrom .. import pipelines as p\n", "imports lockstep.pipelines, but models"),
+        ("models__old", "\nimport lockstep.pipelines.pipeline as p\n", "imports lockstep.pipelines.pipeline, but"),
+        ("models__old", "\nfrom lockstep import StableDiffusionPipeline\n", "but models may import"),
+        ("models__old", "\nimportlib.import_module('.cli', 'lockstep')\n", "imports lockstep.cli, but models"),
+        ("models__old", "\nimportlib.import_module(name='lockstep.cli')\n", "imports lockstep.cli, but models"),
+        ("models__old", "from importlib import import_module as load\nload('lockstep.cli')\n", "imports lockstep.cli"),
+        ("models__old", "\nentry = pkgutil.resolve_name('lockstep.cli.app:run')\n", "imports lockstep.cli.app"),
+        ("models__old", "if TYPE_CHECKING:\n    from ..serve import app\n", "imports lockstep.serve"),
+        ("models__old", "def f():\n    import lockstep\n", "imports lockstep as a whole"),
+        ("guiders__old", "\nfrom transformers.models import clip\n", "a reference for tests only"),
         ("attic__old", "", "package 'attic' is not in the table"),
     ],
 )
@@ -122,6 +135,65 @@ class ReadsByAnotherName(Base):
         return chosen.vae, values.latents
 
 
+class ReadsPerhaps(Base):
+    def __call__(self, components, state):
+        chosen = components if state.latents is None else None
+        return chosen.vae
+
+
+class ReadsAtOnce(Base):
+    def __call__(self, components, state):
+        return (components or None).vae
+
+
+class ReadsWhereNamed(Base):
+    def __call__(self, components, state):
+        return (parts := components).unet and parts.vae
+
+
+class ReadsByItsClass(Base):
+    def __call__(self, components, state):
+        return type(self).of(components)
+
+    @staticmethod
+    def of(components):
+        return components.vae
+
+
+class ReadsInside(Base):
+    def __call__(self, components, state):
+        def decoder(parts):
+            return parts.vae
+
+        return decoder(components)
+
+
+class ReadsInLambda(Base):
+    def __call__(self, components, state):
+        return (lambda parts: parts.vae)(components)
+
+
+class ReadsLater(Base):
+    def __call__(self, components, state):
+        return functools.partial(size_of, components)
+
+
+class KeepsComponents(Base):
+    def __call__(self, components, state):
+        self.parts = components
+
+
+class KeepsState(Base):
+    def __call__(self, components, state):
+        kept = {}
+        kept["state"] = state
+
+
+class WritesByName(Base):
+    def __call__(self, components, state):
+        setattr(state, "prompt_embeds", None)  # noqa: B010  the guise that is planted
+
+
 class ReadsState(Base):
     def unneeded(self, inputs):
         return inputs.output_type
@@ -132,9 +204,11 @@ class WritesState(Base):
         state.prompt_embeds = None
 
 
-@pytest.mark.parametrize(
-    "kind", [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
-)
+GUISES = [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
+HANDED = [ReadsInside, ReadsInLambda, ReadsLater]
+
+
+@pytest.mark.parametrize("kind", [*GUISES, ReadsPerhaps, ReadsAtOnce, ReadsWhereNamed, ReadsByItsClass, *HANDED])
 def test_a_block_that_reads_an_undeclared_component_is_found(kind):
     (finding,) = blocks.findings([kind])
     assert f"{kind.__name__} reads components.vae: add ComponentSpec('vae', …)" in finding.message
@@ -145,8 +219,15 @@ def test_a_block_that_reads_an_undeclared_component_is_found(kind):
 def test_a_block_that_reads_or_writes_an_undeclared_value_is_found():
     (read,) = blocks.findings([ReadsState])
     assert "ReadsState reads state.output_type: add it to inputs" in read.message
-    (write,) = blocks.findings([WritesState])
-    assert "WritesState writes state.prompt_embeds: add it to outputs" in write.message
+    for kind in (WritesState, WritesByName):
+        (write,) = blocks.findings([kind])
+        assert f"{kind.__name__} writes state.prompt_embeds: add it to outputs" in write.message
+
+
+@pytest.mark.parametrize(("kind", "what"), [(KeepsComponents, "components"), (KeepsState, "state")])
+def test_a_block_that_keeps_a_view_is_found(kind, what):
+    (finding,) = blocks.findings([kind])
+    assert f"{kind.__name__} keeps its {what}" in finding.message
 
 
 def test_what_is_declared_may_be_read():
@@ -201,6 +282,30 @@ def test_a_public_name_that_says_nothing_is_found(tmp_path):
     assert found[0].line == 4
 
 
+@pytest.mark.parametrize(
+    "annotation", ["Optional[Any]", "typing.Union[int, Any]", "Annotated[Any, 'x']", "'Any | None'"]
+)
+@pytest.mark.parametrize("head", ["def", "async def"])
+def test_any_is_found_in_its_guises(tmp_path, annotation, head):
+    root = written(tmp_path, things=f"class Thing:\n    {head} make(self, what: {annotation}) -> int: ...\n")
+    (finding,) = public_types.findings(root, {"Thing": "things"}, {})
+    assert "things.Thing.make(what) is typed Any" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from typing import Any\nWhatever = Any\nclass Thing:\n    x: Whatever\n",
+        "from typing import Any as A\nclass Thing:\n    x: A\n",
+        "from typing import Any, TypeAlias\nW: TypeAlias = 'Any | None'\nclass Thing:\n    x: W\n",
+        "from typing import Any\nclass Thing:\n    def __init__(self) -> None:\n        self.x: Any = 1\n",
+    ],
+)
+def test_any_by_another_name_is_found(tmp_path, text):
+    (finding,) = public_types.findings(written(tmp_path, things=text), {"Thing": "things"}, {})
+    assert "things.Thing.x is typed Any" in finding.message
+
+
 def test_an_exception_allows_what_it_names_and_has_to_be_needed(tmp_path):
     root = written(tmp_path, things=THINGS, base=BASE)
     exceptions = {"base.*": "reason", "things.Thing.*": "reason", "things.make(what)": "reason", "gone.*": "reason"}
@@ -228,6 +333,15 @@ def test_a_stub_that_is_out_of_date_is_found(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "__init__.pyi is out of date: run python -m lockstep.blocks.stubs" in told
     assert "named_values.pyi is out of date" in told
+
+
+def test_a_stub_of_nothing_is_found(monkeypatch, tmp_path, capsys):
+    (tmp_path / "gone.pyi").write_text("x: int\n")
+    monkeypatch.setattr(stubs, "stub_path", lambda module: tmp_path / f"{module.rpartition('.')[2]}.pyi")
+    monkeypatch.setattr(stubs, "every_stub", lambda: {"lockstep": "y: int\n"})
+    (tmp_path / "lockstep.pyi").write_text("y: int\n")
+    assert stubs.main(["--check"]) == 1
+    assert "gone.pyi belongs to no module that has a stub" in capsys.readouterr().out
 
 
 # ---- lengths ----

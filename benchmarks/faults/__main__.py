@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -32,6 +33,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="", help="numbers, such as 0,1 (default 0,1,2; quick 0)")
     parser.add_argument("--only", default="", help="cases whose name contains one of these (separated by |)")
     parser.add_argument("--json", type=Path, help="also write every outcome here, a line each, as soon as it is known")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no case after this long")
+    parser.add_argument("--resume", action="store_true", help="leave out the cases that the --json file holds already")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th case of a model: a sample, told as one")
     parser.add_argument("--summary", type=Path, nargs="+", help="run nothing: print the tables of such files")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -43,8 +47,12 @@ def main() -> int:
     seeds = [int(s) for s in (options.seeds or ("0" if options.quick else "0,1,2")).split(",")]
     began = time.perf_counter()
     outcomes = []
-    if options.json:
+    options.until = began + 60 * options.minutes
+    if options.json and not options.resume:
         options.json.write_text("")
+    lines = options.json.read_text().splitlines() if options.json and options.json.exists() else []
+    outcomes += [_read(line) for line in lines]
+    options.known = {(o.fault.name, o.fault.model, o.dtype, o.seed) for o in outcomes}
     with tempfile.TemporaryDirectory(prefix="fault-benchmark-") as folder:
         for dtype in options.dtypes.split(","):
             for model in options.models.split(","):
@@ -60,12 +68,16 @@ def _wanted(fault: Fault, model: str, dtype: str, only: str) -> bool:
 
 def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Outcome]:
     listed = {"held-out": held_out.ALL, "outside": outside.ALL}.get(options.list, ALL if seed == 0 else FIRST)
-    cases = [f for f in listed if _wanted(f, model, dtype, options.only)]
-    if not cases:
+    cases = [f for f in listed if _wanted(f, model, dtype, options.only)][:: options.every]
+    cases = [f for f in cases if (f.name, f.model, dtype, seed) not in options.known]
+    if not cases or time.perf_counter() > options.until:
         return []
     ref = reference(model, dtype, seed, folder, steps=3 if options.quick else STEPS)
     found = []
     for fault in cases:
+        if time.perf_counter() > options.until:
+            print(f"time is over at {model} {dtype} {seed}: go on with --resume")
+            break
         outcome = run_case(ref, fault, folder)
         found.append(outcome)
         if options.json:

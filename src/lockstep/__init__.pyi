@@ -115,12 +115,15 @@ if TYPE_CHECKING:
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .schedulers import SASolverScheduler as SASolverScheduler
+    from .models.controlnets.controlnet_sd3 import SD3ControlNetModel as SD3ControlNetModel
+    from .models.controlnets.controlnet_sd3 import SD3MultiControlNetModel as SD3MultiControlNetModel
     from .models.transformers.transformer_sd3 import SD3Transformer2DModel as SD3Transformer2DModel
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
     from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
+    from .pipelines.published import StableDiffusion3ControlNetPipeline as StableDiffusion3ControlNetPipeline
     from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
     from .pipelines.published import StableDiffusion3InpaintPipeline as StableDiffusion3InpaintPipeline
     from .pipelines.stable_diffusion_3.pipeline import StableDiffusion3Pipeline as StableDiffusion3Pipeline
@@ -191,8 +194,9 @@ __all__ = [
     "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
     "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
     "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam", "PNDMScheduler",
-    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3Transformer2DModel", "SchedulerMixin",
-    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks",
+    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3ControlNetModel",
+    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
     "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
     "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",

@@ -196,6 +196,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                     settle(part, folder / part.name)
             else:
                 settle(temporary, folder)
+    except WriteError as problem:
+        raise WriteError(str(problem).replace(str(temporary), str(folder))) from problem
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

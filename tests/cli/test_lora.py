@@ -189,3 +189,23 @@ def test_what_was_said_about_a_single_file_is_replayed(lockstep, tmp_path):
     assert read_manifest("x.png")["model_options"] == {"family": "sd2", "prediction_type": "epsilon"}
     code, out, err = lockstep("replay", "x.png")
     assert (code, "identical" in out) == (0, True), err
+
+
+def test_inspecting_what_is_no_lora(lockstep, folder, tmp_path):
+    lockstep("convert", folder, tmp_path / "model.safetensors")
+    code, _, err = lockstep("lora", "inspect", tmp_path / "model.safetensors")
+    assert code != 0
+    assert "is no LoRA but" in err
+    two = {"lora_unet_x.lora_down.weight": torch.ones(2, 3), "lora_unet_x.lora_up.weight": torch.ones(3, 2)}
+    save_file({**two, "lora_unet_x.alpha": torch.ones(2)}, tmp_path / "two.safetensors")
+    code, _, err = lockstep("lora", "inspect", tmp_path / "two.safetensors")
+    assert code != 0
+    assert "one number" in err
+
+
+@pytest.mark.parametrize("strength", ["nan", "inf", "abc"])
+def test_strengths_that_are_no_numbers_are_refused(lockstep, folder, style, tmp_path, strength):
+    code, _, err = lockstep("lora", "merge", folder, tmp_path / "out", "--lora", f"{style}:{strength}")
+    assert code == ExitCode.WRONG_USE
+    assert "strength" in err
+    assert not (tmp_path / "out").exists()

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import lockstep
-from pipelines import tiny
+from pipelines import tiny, tiny_adapters
 from pipelines.test_against_diffusers import mask, picture
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
@@ -33,7 +34,30 @@ def folders(tmp_path_factory):
         made[f"{kind}_net"] = root / f"{kind}_net"
         tiny.randomize(net, 9).save_pretrained(made[f"{kind}_net"])
     made |= {task: tiny.save_one_task(root / task, task) for task in tiny.ONE_TASK}
+    made |= {"lora": save_loras(root / "lora"), "ip_adapter": save_ip_adapter(root / "ip_adapter", made["sd1"])}
     return {name: str(folder) for name, folder in made.items()}
+
+
+def save_loras(folder):
+    """Two LoRAs over layers that they share and layers that they do not."""
+    folder.mkdir()
+    for seed, (name, parts) in enumerate({"pixels": ("to_q", "to_v"), "toys": ("to_q", "to_out.0")}.items()):
+        generator, tensors = torch.Generator().manual_seed(seed), {}
+        for path, layer in tiny.unet().named_modules():
+            if isinstance(layer, torch.nn.Linear) and path.endswith(parts):
+                shapes = {"lora_A": (2, layer.in_features), "lora_B": (layer.out_features, 2)}
+                for half, shape in shapes.items():
+                    tensors[f"unet.{path}.{half}.weight"] = torch.randn(shape, generator=generator) * 0.4
+        save_file(tensors, folder / f"{name}.safetensors")
+    return folder
+
+
+def save_ip_adapter(folder, home):
+    """An IP-Adapter in the published layout."""
+    unet = diffusers.UNet2DConditionModel.from_pretrained(home, subfolder="unet")
+    tiny_adapters.image_encoder().save_pretrained(folder / "models" / "image_encoder")
+    save_file(tiny_adapters.flat(tiny_adapters.ip_adapter(unet, "plus")), folder / "models" / "plus.safetensors")
+    return folder
 
 
 def run(script, library, folders):

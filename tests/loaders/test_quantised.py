@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import lockstep
-from lockstep.errors import FileFormatError, UnsupportedError
+from lockstep.errors import FileFormatError, UnsupportedError, WeightsError
 from lockstep.files import read_safetensors_header
 from lockstep.loaders.checkpoint import open_checkpoint
 from lockstep.loaders.convert import convert
@@ -190,3 +190,24 @@ def test_flux_as_gguf_and_as_fp8(tmp_path):
         for name, tensor in model.state_dict().items():
             error = torch.linalg.norm(loaded.state_dict()[name] - tensor) / torch.linalg.norm(tensor)
             assert error < far, (path.name, name)
+
+
+def test_one_missing_scale_of_many_is_refused(single, tmp_path, caplog):
+    """A weight that is read as it is would be some hundred times too large."""
+    tensors = {}
+    for name, tensor in load_file(single).items():
+        if name.startswith("model.diffusion_model.") and name.endswith(".weight") and tensor.ndim == 2:
+            tensors[name] = (tensor / 0.01).to(torch.float8_e4m3fn)
+            tensors[name.removesuffix("weight") + "scale_weight"] = torch.tensor(0.01)
+    alike = sorted(name for name in tensors if name.endswith("emb_layers.1.scale_weight"))
+    assert len(alike) > 1
+    save_file({n: t for n, t in tensors.items() if n != alike[0]}, tmp_path / "hole.safetensors")
+    with pytest.raises(WeightsError, match=r"emb_layers.1.weight' is fp8 and has no scale, though its like"):
+        open_checkpoint(tmp_path / "hole.safetensors")
+    lone = "model.diffusion_model.time_embed.0.scale_weight"
+    save_file(
+        {n: t for n, t in tensors.items() if "time_embed" not in n or "scale" not in n}, tmp_path / "a.safetensors"
+    )
+    assert lone in tensors
+    open_checkpoint(tmp_path / "a.safetensors")
+    assert "time_embed.0.weight" in caplog.text

@@ -10,7 +10,17 @@ from safetensors.torch import load_file, save_file
 import lockstep
 from helpers import assert_close
 from loaders import checkpoints as files
-from lockstep.errors import FileFormatError, InputError, LoadError, NotFoundError, WeightsError
+from lockstep.errors import (
+    ConfigError,
+    FileFormatError,
+    InputError,
+    LoadError,
+    LockstepError,
+    NotFoundError,
+    UnknownNameError,
+    WeightsError,
+    WriteError,
+)
 from lockstep.files import read_safetensors_header
 from lockstep.loaders.convert import convert
 from pipelines import tiny
@@ -337,3 +347,117 @@ def test_pipelines_that_are_not_here_yet_are_named(tmp_path):
                 files.vae_shapes("", latent_channels=16, use_quant_conv=False, use_post_quant_conv=False),
             )
         )
+
+
+# ---- folders and files that are not whole ----
+
+
+def with_safety_checker(folder):
+    """The folder with a component that the original layout has no place for, as the published SD 1.5 has it."""
+    (folder / "safety_checker").mkdir()
+    (folder / "safety_checker" / "config.json").write_text('{"architectures": ["StableDiffusionSafetyChecker"]}')
+    save_file({"concept_embeds": torch.randn(3, 4)}, folder / "safety_checker" / "model.safetensors")
+    index = json.loads((folder / "model_index.json").read_text())
+    index["safety_checker"] = ["stable_diffusion", "StableDiffusionSafetyChecker"]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_what_the_original_layout_has_no_place_for_is_left_out_and_said(tmp_path):
+    folder = with_safety_checker(tiny.save_folder(tmp_path / "folder"))
+    job = convert(folder, tmp_path / "model.safetensors")
+    assert job.notes == [
+        "left out: safety_checker (StableDiffusionSafetyChecker), which the original layout has no place for"
+    ]
+    convert(tmp_path / "model.safetensors", tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "model_index.json").read_text())["safety_checker"] == [None, None]
+    assert lockstep.DiffusionPipeline.from_pretrained(tmp_path / "again").unet is not None
+    job = convert(folder, tmp_path / "half", dtype=torch.float16)
+    assert job.notes == ["copied as it is: safety_checker, whose class is not known here"]
+    name = "safety_checker/model.safetensors"
+    assert (tmp_path / "half" / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("shard", ["../../other/unet.safetensors", "gone.safetensors", "index"])
+@pytest.mark.parametrize("target", ["out", "out.safetensors"])
+def test_a_folder_whose_index_leads_nowhere_is_refused(tmp_path, shard, target):
+    folder = tiny.save_folder(tmp_path / "folder")
+    name = "diffusion_pytorch_model.safetensors"
+    (folder / "unet" / name).unlink()
+    index = folder / "unet" / f"{name}.index.json"
+    index.write_text(json.dumps({"weight_map": {"conv_in.weight": index.name if shard == "index" else shard}}))
+    with pytest.raises(LockstepError, match="unet"):
+        convert(folder, tmp_path / target)
+    assert not (tmp_path / target).exists()
+
+
+def test_half_a_file_is_told_as_such(tmp_path):
+    folder = tiny.save_folder(tmp_path / "folder")
+    convert(folder, tmp_path / "model.safetensors")
+    whole = load_file(tmp_path / "model.safetensors")
+    save_file({n: t for n, t in whole.items() if ".output_blocks." not in n}, tmp_path / "half.safetensors")
+    with pytest.raises(WeightsError, match=r"half a file: its UNet .* has no output_blocks.0"):
+        convert(tmp_path / "half.safetensors", tmp_path / "out", family="sd1")
+    save_file(whole, tmp_path / "bare.safetensors")
+    with pytest.raises(ConfigError, match=r"bare.safetensors, .*config=…"):
+        convert(tmp_path / "bare.safetensors", tmp_path / "out", family="sd1")
+    convert(tiny.save_folder(tmp_path / "xl", "xl"), tmp_path / "xl.safetensors")
+    stray = {f"cond_stage_model.model.{n}": t for n, t in stray_text().items()}
+    save_file({**load_file(tmp_path / "xl.safetensors"), **stray}, tmp_path / "mixed.safetensors")
+    with pytest.raises(FileFormatError, match="parts that together are no family.*UNet.*text encoder.*family=…"):
+        convert(tmp_path / "mixed.safetensors", tmp_path / "out")
+
+
+def stray_text():
+    return {
+        "transformer.resblocks.0.attn.in_proj_weight": torch.ones(48, 16),
+        "token_embedding.weight": torch.ones(50, 16),
+        "positional_embedding": torch.ones(77, 16),
+        "ln_final.weight": torch.ones(16),
+        "transformer.resblocks.0.mlp.c_fc.weight": torch.ones(64, 16),
+    }
+
+
+def test_targets_and_options_that_mean_nothing_are_refused(tmp_path):
+    folder = tiny.save_folder(tmp_path / "folder")
+    with pytest.raises(InputError, match="nor into itself"):
+        convert(folder, folder / "inside")
+    with pytest.raises(InputError, match="has no shards"):
+        convert(folder, tmp_path / "one.safetensors", max_shard_size="1GB")
+    with pytest.raises(InputError, match="got torch.float64"):
+        convert(folder, tmp_path / "one.safetensors", dtype=torch.float64)
+    with pytest.raises(UnknownNameError, match="sd1"):
+        convert(folder / "unet" / "diffusion_pytorch_model.safetensors", tmp_path / "out", family="foo")
+    for target in ("/proc/x.safetensors", "/proc/folder"):
+        with pytest.raises(WriteError, match="cannot be written"):
+            convert(folder, target)
+
+
+def test_damaged_tensors_and_strangers(tmp_path, caplog):
+    folder = tiny.save_folder(tmp_path / "folder")
+    convert(folder, tmp_path / "model.safetensors")
+    whole, metadata = (
+        load_file(tmp_path / "model.safetensors"),
+        read_safetensors_header(tmp_path / "model.safetensors")[1],
+    )
+    name = "model.diffusion_model.middle_block.1.proj_in.weight"
+    save_file({**whole, name: whole[name][:-1].clone()}, tmp_path / "rows.safetensors", metadata)
+    with pytest.raises(WeightsError, match=r"rows.safetensors, unet: .*mid_block.attentions.0.proj_in.weight.*wanted"):
+        convert(tmp_path / "rows.safetensors", tmp_path / "out")
+    save_file({**whole, name: whole[name].to(torch.int8)}, tmp_path / "int.safetensors", metadata)
+    for load in (
+        lambda: convert(tmp_path / "int.safetensors", tmp_path / "out"),
+        lambda: lockstep.UNet2DConditionModel.from_single_file(tmp_path / "int.safetensors"),
+    ):
+        with pytest.raises(
+            WeightsError, match=r"Quantised without a scale \(1 are I8\): mid_block.attentions.0.proj_in"
+        ):
+            load()
+    assert not (tmp_path / "out").exists()
+    strange = {"whatever.surprise.weight": torch.ones(2), "model_ema.decay": torch.ones(())}
+    save_file({**whole, **strange}, tmp_path / "more.safetensors", metadata)
+    notes = convert(tmp_path / "more.safetensors", tmp_path / "out").notes
+    assert "left out: 1 tensors, unknown, such as 'whatever'" in notes
+    assert "left out: 1 tensors, EMA copies (the plain weights are used)" in notes
+    assert "more.safetensors: 1 tensors belong to no part of it and are not used" in caplog.text
+    same_weights(folder, tmp_path / "out")

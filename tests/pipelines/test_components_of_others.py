@@ -93,3 +93,45 @@ def test_a_reader_of_pictures_is_taken_over_by_its_files(ours):
     ours.feature_extractor = transformers.CLIPImageProcessorPil(size=30, crop_size=24)
     assert type(ours.feature_extractor).__module__.startswith("lockstep.")
     assert ours.feature_extractor.config.crop_size == {"height": 24, "width": 24}
+
+
+@pytest.mark.parametrize("kind", ["AsymmetricAutoencoderKL", "ConsistencyDecoderVAE"])
+def test_an_autoencoder_of_a_class_that_is_not_here_is_used_as_it_is(folder, kind, tmp_path, caplog):
+    torch.manual_seed(0)
+    other = getattr(diffusers, kind)(**AUTOENCODERS[kind]).eval()
+    pipes = [
+        library.StableDiffusionImg2ImgPipeline.from_pretrained(folder, vae=other, safety_checker=None)
+        for library in (lockstep, diffusers)
+    ]
+    call = {"image": torch.rand(1, 3, 16, 16), "num_inference_steps": 4, "strength": 0.5, "output_type": "latent"}
+    latents = []
+    for pipe in pipes:
+        pipe.set_progress_bar_config(disable=True)
+        latents.append(pipe(PROMPT, generator=torch.Generator().manual_seed(1), **call).images)
+    assert torch.linalg.norm(latents[0] - latents[1]) <= 1e-5 * torch.linalg.norm(latents[1])
+    assert "is used as it is" in caplog.text
+    drawn = [pipes[0](PROMPT, seed=1, **{**call, "output_type": "pt"}).images for _ in range(2)]
+    assert torch.equal(*drawn)
+    pipes[0].save_pretrained(tmp_path)
+    again = diffusers.StableDiffusionImg2ImgPipeline.from_pretrained(tmp_path)
+    assert type(again.vae).__name__ == kind
+    with pytest.raises(InputError, match="wants AutoencoderKL or AutoencoderTiny"):
+        pipes[0].vae = diffusers.UNet2DModel(norm_num_groups=8, block_out_channels=(8, 8, 8, 8))
+
+
+AUTOENCODERS = {
+    "AsymmetricAutoencoderKL": {
+        "down_block_types": ("DownEncoderBlock2D",) * 2, "down_block_out_channels": (8, 16),
+        "layers_per_down_block": 1, "up_block_types": ("UpDecoderBlock2D",) * 2, "up_block_out_channels": (8, 16),
+        "layers_per_up_block": 1, "norm_num_groups": 4,
+    },
+    "ConsistencyDecoderVAE": {
+        "encoder_block_out_channels": (8, 16), "encoder_down_block_types": ("DownEncoderBlock2D",) * 2,
+        "encoder_norm_num_groups": 4, "decoder_add_attention": False, "decoder_block_out_channels": (8, 16),
+        "decoder_down_block_types": ("ResnetDownsampleBlock2D",) * 2, "decoder_norm_num_groups": 4,
+        "decoder_downsample_padding": 1, "decoder_in_channels": 7, "decoder_layers_per_block": 1,
+        "decoder_norm_eps": 1e-05, "decoder_num_train_timesteps": 1024, "decoder_out_channels": 6,
+        "decoder_resnet_time_scale_shift": "scale_shift", "decoder_time_embedding_type": "learned",
+        "decoder_up_block_types": ("ResnetUpsampleBlock2D",) * 2, "scaling_factor": 1,
+    },
+}  # fmt: skip

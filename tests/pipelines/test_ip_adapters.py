@@ -120,6 +120,33 @@ def test_beside_a_controlnet(folders, kind):
     compare(ours, theirs, {**arguments, "guess_mode": True})
 
 
+@pytest.mark.parametrize("task", ["image2image", "inpainting"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_beside_a_controlnet_from_a_picture(folders, kind, task):
+    """The start, the steering and the prompt are three pictures, each in its own place."""
+    ours, theirs = both(folders, kind, ["plus"], f"{FAMILIES[kind]}ControlNet{TASKS[task]}Pipeline")
+    arguments = {**arguments_for(kind, task, 1, 6.0), "control_image": picture(3), "ip_adapter_image": pixels()}
+    first = compare(ours, theirs, arguments)
+    for changed in ({"control_image": picture(4)}, {"ip_adapter_image": pixels(seed=1)}, {"image": picture(5)}):
+        assert not torch.allclose(first, compare(ours, theirs, {**arguments, **changed}), atol=1e-3)
+
+
+def test_the_block_can_be_taken_out_and_its_encodings_given(folders):
+    whole = loaded(lockstep, folders, "xl")
+    whole.load_ip_adapter(str(folders["xl-adapters"]), "models", "plain.safetensors")
+    names = ["latents", "ip_adapter_embeds", "negative_ip_adapter_embeds"]
+    call = {**arguments_for("xl", "text2image", 1, 6.0), "output_type": "latent"}
+    wanted = whole(**call, ip_adapter_image=pixels(), output=names)
+    blocks = lockstep.StableDiffusionXLBlocks()
+    assert "ip_adapter_image" in blocks.input_names
+    blocks.sub_blocks.pop("ip_adapter")
+    assert "ip_adapter_image" not in blocks.input_names
+    pipe = blocks.init_pipeline(str(folders["xl"]), unet=whole.unet)
+    pipe.set_progress_bar_config(disable=True)
+    got = pipe(**call, **{name: wanted[name] for name in names[1:]}, output="latents")
+    assert torch.equal(got, wanted["latents"])
+
+
 def test_editing_takes_a_picture_as_a_prompt_too(tmp_path, folders):
     """Three branches: the picture acts in the one with the prompt alone."""
     folder, name = tiny.save_one_task(tmp_path / "edit", "edit"), "StableDiffusionInstructPix2PixPipeline"

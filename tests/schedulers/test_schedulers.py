@@ -23,6 +23,7 @@ from lockstep.schedulers import (
     LCMScheduler,
     LMSDiscreteScheduler,
     UniPCMultistepScheduler,
+    exchanged,
 )
 from schedulers.side_by_side import SHAPE, both, quiet_reference, reference
 
@@ -184,6 +185,38 @@ def test_the_exact_model_of_gaussian_data_gives_the_exact_path(name):
     wanted = start / float(scheduler.init_noise_sigma) * scale
     error = float((sample - wanted).norm() / wanted.norm())
     assert error < allowed, f"off by {error:.3g}"
+
+
+FLOW_ORDERS = {
+    "EulerDiscreteScheduler": 1,
+    "HeunDiscreteScheduler": 2,
+    "DPMSolverMultistepScheduler": 2,
+    "DPMSolverSinglestepScheduler": 2,
+    "UniPCMultistepScheduler": 2,
+}
+
+
+@pytest.mark.parametrize("name", FLOW_ORDERS)
+def test_samplers_of_flow_matching_converge_at_their_order(name):
+    """x0 ~ N(0, s²) again: twice the steps halve the error of the first order and quarter that of the second."""
+    spread = 0.5
+
+    def error(steps):
+        scheduler = exchanged(FlowMatchEulerDiscreteScheduler(), getattr(lockstep.schedulers, name))
+        scheduler.set_timesteps(steps)
+        sample = start = torch.randn(4, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        for timestep in scheduler.timesteps:
+            sigma = float(scheduler.sigmas[scheduler.step_index or 0])  # timesteps are whole numbers in some grids
+            variance = (1 - sigma) ** 2 * spread**2 + sigma**2
+            flow = (sigma - (1 - sigma) * spread**2) / variance * sample
+            sample = scheduler.step(flow, timestep, sample).prev_sample.double()
+        first = float(scheduler.sigmas[0])
+        wanted = start * spread / ((1 - first) ** 2 * spread**2 + first**2) ** 0.5
+        return float((sample - wanted).norm() / wanted.norm())
+
+    few, many = error(80), error(160)
+    assert np.log2(few / many) > FLOW_ORDERS[name] - 0.3, (few, many)
+    assert many < 0.02
 
 
 def test_ddim_inverse_undoes_ddim():

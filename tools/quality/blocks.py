@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import textwrap
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from lockstep.blocks.state import BlockView
 
 from .findings import Finding
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 ENGINE = "lockstep.blocks"  # what it does with a view is its own business
 COMPONENTS, STATE = 0, 1
 # where the engine comes in: method -> the places of the components and the state among its parameters
 ENTRIES = {"__call__": (1, 2), "check": (1, 2), "loop_items": (1, 2), "unneeded": (None, 1)}
 ALWAYS = {"device", "dtype"}
+BY_NAME = {"getattr": False, "hasattr": False, "setattr": True, "delattr": True}  # whether it writes
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def _of_block(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
     configs = {spec.name for spec in block.expected_configs}
     inputs = {param.name or param.kwargs_type for param in (block.loop_params if looping else block.inputs)}
     outputs = set() if looping else {param.name for param in block.outputs}
+    yield from _out_of_sight(kind)
     for access in _accesses(kind, COMPONENTS):
         if access.name not in components | configs | ALWAYS and not hasattr(ComponentsView, access.name):
             advice = (
@@ -87,32 +90,70 @@ def _of_block(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
 
 def _accesses(kind: type[ModularPipelineBlocks], which: int) -> set[Access]:
     """What a block does with its components or its state, through every function that it hands them to."""
-    seen: set[tuple[types.FunctionType, str]] = set()
     found: set[Access] = set()
+    for function, node, view in _walked(kind, which):
+        _, path, offset = parsed(function)
+        found |= {Access(path, line + offset, name, writes) for line, name, writes in _uses(node, view)}
+    return found
+
+
+def _out_of_sight(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
+    """Views that are put where nobody can see what is read of them: into an attribute, or into a container."""
+    for which, name in ((COMPONENTS, "components"), (STATE, "state")):
+        for function, node, view in _walked(kind, which):
+            if any(not isinstance(target, ast.Name) and _is(value, view) for target, value in _given_names(node)):
+                _, path, offset = parsed(function)
+                line = getattr(node, "lineno", 0) + offset
+                yield Finding(path, line, f"{kind.__name__} keeps its {name}: hand them on, or read what is needed")
+
+
+def _walked(kind: type[ModularPipelineBlocks], which: int) -> Iterator[tuple[types.FunctionType, ast.AST, str]]:
+    """Every node of every function that gets the view, with the names that the view has there."""
+    seen: set[tuple[types.FunctionType, str]] = set()
     waiting = list(_entries(kind, which))
     while waiting:
         function, parameter = waiting.pop()
         if (function, parameter) in seen:
             continue
         seen.add((function, parameter))
-        tree, path, offset = parsed(function)
+        tree, _, _ = parsed(function)
         for view in _names_of(tree, parameter):
             for node in ast.walk(tree):
-                found |= {Access(path, line + offset, name, writes) for line, name, writes in _uses(node, view)}
+                yield function, node, view
                 if isinstance(node, ast.Call):
-                    waiting += _handed_on(node, view, function, kind)
-    return found
+                    waiting += _handed_on(_without_partial(node), view, function, kind)
+
+
+def _without_partial(call: ast.Call) -> ast.Call:
+    """`partial(f, x)` as the call `f(x)` that it becomes."""
+    is_partial = ast.unparse(call.func).rpartition(".")[2] == "partial" and call.args
+    return ast.Call(call.args[0], call.args[1:], call.keywords) if is_partial else call
 
 
 def _names_of(tree: ast.AST, parameter: str) -> set[str]:
     """A parameter, and every name that it is given in the function: `c = components`, `a, b = components, state`."""
     names, before = {parameter}, 0
+    inner = {node.name: node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    pairs = [pair for node in ast.walk(tree) for pair in (*_given_names(node), *_given_inside(node, inner))]
     while len(names) > before:
         before = len(names)
-        for target, value in (pair for node in ast.walk(tree) for pair in _given_names(node)):
-            if isinstance(target, ast.Name) and isinstance(value, ast.Name) and value.id in names:
+        for target, value in pairs:
+            if isinstance(target, ast.Name) and any(_is(value, name) for name in names):
                 names.add(target.id)
     return names
+
+
+def _given_inside(node: ast.AST, inner: Mapping[str, Function]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The parameters of a function inside this one, each with the argument of a call of it."""
+    if not isinstance(node, ast.Call):
+        return
+    call = _without_partial(node)
+    function = inner.get(call.func.id) if isinstance(call.func, ast.Name) else call.func
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return
+    parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    yield from ((ast.Name(one.arg), value) for one, value in zip(parameters, call.args, strict=False))
+    yield from ((ast.Name(one.arg), one.value) for one in call.keywords if one.arg)
 
 
 def _given_names(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -153,15 +194,25 @@ def _uses(node: ast.AST, view: str) -> list[tuple[int, str, bool]]:
     """Line, name and whether it is written, where a node reaches into a view."""
     if isinstance(node, ast.Attribute) and _is(node.value, view):
         return [(node.lineno, node.attr, not isinstance(node.ctx, ast.Load))]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BY_NAME:
         literal = node.args[1] if len(node.args) > 1 else None
         if _is(node.args[0], view) and isinstance(literal, ast.Constant) and isinstance(literal.value, str):
-            return [(node.lineno, literal.value, False)]
+            return [(node.lineno, literal.value, BY_NAME[node.func.id])]
     return []
 
 
 def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    """Whether an expression is what a name stands for, or may be: `c`, `c or d`, `c if x else d`, `(e := c)`."""
+    match node:
+        case ast.Name(id=found):
+            return found == name
+        case ast.IfExp(body=one, orelse=other):
+            return _is(one, name) or _is(other, name)
+        case ast.BoolOp(values=values):
+            return any(_is(value, name) for value in values)
+        case ast.NamedExpr(value=value):
+            return _is(value, name)
+    return False
 
 
 def _handed_on(
@@ -180,7 +231,7 @@ def _target(called: ast.expr, caller: types.FunctionType, kind: type) -> tuple[A
     """The function that an expression names, and how many of its parameters are bound already."""
     if isinstance(called, ast.Name):
         return caller.__globals__.get(called.id), 0
-    if isinstance(called, ast.Attribute) and _is(called.value, "self"):
+    if isinstance(called, ast.Attribute) and ast.unparse(called.value) in ("self", "type(self)", "self.__class__"):
         return _method(kind.__mro__, called.attr)
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Call) and _is(called.value.func, "super"):
         owner = next((base for base in kind.__mro__ if base.__dict__.get(caller.__name__) is caller), None)

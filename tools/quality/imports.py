@@ -49,7 +49,9 @@ ALLOWED: dict[str, set[str] | None] = {
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
 NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
-BY_TEXT = {"import_module", "__import__"}  # functions that import what a text names
+# who may ask the package as a whole, which leads everywhere: those who look up a public class by its name
+WHOLE = {"pipelines/finding.py", "models/modeling.py", "cli/replay.py", "cli/parity/config.py"}
+BY_TEXT = {"import_module", "__import__", "resolve_name", "run_module"}  # functions that import what a text names
 
 
 def findings(root: Path) -> list[Finding]:
@@ -66,7 +68,9 @@ def _in_file(path: Path, root: Path) -> Iterator[Finding]:
     parts = path.relative_to(root).parts
     own = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     for line, name in imported_names(path, root):
-        problem = _problem(own, name) or _problem_in_family(parts, name)
+        whole = name == PACKAGE and "/".join(parts) not in WHOLE
+        asks = f"imports {PACKAGE} as a whole: import the module that defines the name" if whole else None
+        problem = asks or _problem(own, name) or _problem_in_family(parts, name)
         if problem:
             yield Finding(path, line, problem)
 
@@ -101,20 +105,35 @@ def _problem_in_family(parts: tuple[str, ...], name: str) -> str | None:
 def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
     """Line and absolute name of what a file imports, functions' inner imports included."""
     package = [PACKAGE, *path.relative_to(root).parent.parts]
-    names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    names, tree = [], ast.parse(path.read_text(encoding="utf-8"))
+    by_text = BY_TEXT | {alias.asname for alias in _aliases(tree) if alias.name in BY_TEXT and alias.asname}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            inner = [f"{module}.{alias.name}" for alias in node.names] if module == PACKAGE else [module]
+            rooms = (PACKAGE, f"{PACKAGE}.{FAMILIES}")  # whose names are packages: `from .. import flux`
+            inner = [f"{module}.{alias.name}" for alias in node.names] if module in rooms else [module]
             names += [(node.lineno, name) for name in inner]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_TEXT:
-            text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
-            if isinstance(text, str):
-                names.append((node.lineno, _absolute(text, package)))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in by_text:
+            texts = [
+                _text(node, place, names_of) for place, names_of in enumerate((("name", "mod_name"), ("package",)))
+            ]
+            if texts[0]:
+                start = texts[1].split(".") if texts[1] else package
+                names.append((node.lineno, _absolute(texts[0].partition(":")[0], start)))
     return names
+
+
+def _aliases(tree: ast.AST) -> list[ast.alias]:
+    return [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+
+
+def _text(call: ast.Call, place: int, names: tuple[str, ...]) -> str:
+    """The text that a call gives at a place or by name; nothing where it is no literal."""
+    given = [*call.args[place : place + 1], *(one.value for one in call.keywords if one.arg in names)]
+    return next((one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)), "")
 
 
 def _absolute(name: str, package: list[str]) -> str:

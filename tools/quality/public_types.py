@@ -11,7 +11,7 @@ import ast
 import fnmatch
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,10 @@ SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__ge
 # modules that people import from besides the package itself: what they list in `__all__` is public
 ROOMS = ("attention", "blocks", "guiders", "media", "schedulers", "tokenizers")
 GIVEN = {"PipelineOutput": "blocks.output", "Part": "blocks.output"}  # what people get without naming it
-WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired")
+WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired", "Optional", "Annotated", "Union")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source:
     """One module as a type checker sees it: the stub where there is one."""
 
@@ -44,6 +44,22 @@ class Source:
         """What `__all__` lists."""
         value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, "__all__")), None)
         return [] if value is None else list(ast.literal_eval(value))
+
+    @functools.cached_property
+    def nothings(self) -> frozenset[str]:
+        """The names by which this module says `Any`: the word itself, and those that it is given."""
+        names, before = {"Any"}, 0
+        while len(names) > before:
+            before = len(names)
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.ImportFrom):
+                    names |= {alias.asname for alias in node.names if alias.name == "Any" and alias.asname}
+            for node in self.tree.body:
+                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                value = getattr(node, "value", None)
+                if isinstance(value, ast.expr) and says_nothing(value, frozenset(names)):
+                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        return frozenset(names)
 
     def origin(self, name: str) -> str | None:
         """`module:name` of what a `from … import` of this module brings under a name."""
@@ -140,14 +156,28 @@ def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[
         for member in _members(definition.body):
             if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
                 name = member.target.id
-                if not name.startswith("_") and says_nothing(member.annotation):
+                if not name.startswith("_") and says_nothing(member.annotation, owner.nothings):
                     yield _found(owner, member, f"{definition.name}.{name}", "is typed Any")
-            elif isinstance(member, ast.FunctionDef) and (not member.name.startswith("_") or member.name in SPECIAL):
+            elif isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
+                not member.name.startswith("_") or member.name in SPECIAL
+            ):
                 if any(ast.unparse(one).endswith("overload") for one in member.decorator_list):
                     overloaded.add(member.name)
                 elif member.name in overloaded:
                     continue  # what stands behind overloads is nobody's signature
                 yield from _in_function(owner, member, f"{definition.name}.")
+            if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield from _own_attributes(owner, member, definition.name)
+
+
+def _own_attributes(source: Source, method: ast.AST, owner: str) -> Iterator[tuple[str, Finding]]:
+    """Public attributes that a method gives itself: `self.x: Any = …`."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute):
+            name = node.target.attr
+            itself = isinstance(node.target.value, ast.Name) and node.target.value.id == "self"
+            if itself and not name.startswith("_") and says_nothing(node.annotation, source.nothings):
+                yield _found(source, node, f"{owner}.{name}", "is typed Any")
 
 
 def _members(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -168,9 +198,9 @@ def _in_function(source: Source, node: ast.AST, owner: str) -> Iterator[tuple[st
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     is_bound = bool(owner) and not any(ast.unparse(one) == "staticmethod" for one in node.decorator_list)
     for one in [*named[is_bound:], *filter(None, (arguments.vararg, arguments.kwarg))]:
-        if says_nothing(one.annotation):
+        if says_nothing(one.annotation, source.nothings):
             yield _found(source, one, f"{owner}{node.name}({one.arg})", "is typed Any")
-    if node.name != "__init__" and says_nothing(node.returns):
+    if node.name != "__init__" and says_nothing(node.returns, source.nothings):
         yield _found(source, node, f"{owner}{node.name}", "returns Any")
 
 
@@ -179,17 +209,27 @@ def _found(source: Source, node: ast.AST, name: str, problem: str) -> tuple[str,
     return key, Finding(source.path, getattr(node, "lineno", 0), f"{key} {problem}: say what it is, or why not")
 
 
-def says_nothing(annotation: ast.expr | None) -> bool:
-    """Whether an annotation is missing, `Any`, or as wide as `Any`."""
+def says_nothing(annotation: ast.expr | None, nothings: Collection[str] = ("Any",)) -> bool:
+    """Whether an annotation is missing, `Any` (by one of its names), or as wide as `Any`."""
     if annotation is None:
         return True
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return says_nothing(ast.parse(annotation.value, mode="eval").body)
+        return says_nothing(_parsed(annotation.value), nothings)
     if isinstance(annotation, ast.BinOp):
-        return says_nothing(annotation.left) or says_nothing(annotation.right)
+        return says_nothing(annotation.left, nothings) or says_nothing(annotation.right, nothings)
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).rpartition(".")[2] in WRAPPERS:
-        return says_nothing(annotation.slice)
-    return ast.unparse(annotation).rpartition(".")[2] == "Any"
+        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        kept = parts[:1] if ast.unparse(annotation.value).endswith("Annotated") else parts
+        return any(says_nothing(part, nothings) for part in kept)
+    return ast.unparse(annotation).rpartition(".")[2] in nothings
+
+
+def _parsed(text: str) -> ast.expr:
+    """The annotation that a text writes; a text that is none says that much itself."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return ast.Constant(0)
 
 
 def _assigns(node: ast.Assign, name: str) -> bool:

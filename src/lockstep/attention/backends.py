@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.attention import SDPBackend
@@ -179,7 +179,7 @@ register_backend(
         also=flex_refuses,
     )
 )
-register_backend(
+FLASH = register_backend(
     AttentionBackend(
         "flash",
         kernels.run_flash,
@@ -194,19 +194,15 @@ register_backend(
     )
 )
 register_backend(
-    AttentionBackend(
-        "sage",
-        kernels.run_sage,
-        "the sageattention package: 8-bit scores",
+    replace(
+        FLASH,
+        name="sage",
+        run=kernels.run_sage,
+        about="the sageattention package: 8-bit scores",
         needs_package="sageattention",
-        device_types=CUDA,
-        dtypes=HALF,
         max_head_dim=128,
-        takes_mask=False,
         takes_dropout=False,
         takes_gradient=False,
-        takes_other_value_width=False,
-        takes_causal_rectangle=False,
     )
 )
 register_backend(

@@ -13,6 +13,7 @@ import torch
 
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
+from ..notes import say_once
 from .params import ComponentSpec, public_class
 
 LIBRARIES = ("diffusers", "transformers")
@@ -26,6 +27,10 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     try:
         kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
+        wrapper = spec.wrapper_of(component)
+        if wrapper is not None:
+            say_once(f"{shown(component)} has no class here: it is used as it is, as the component {spec.name!r}.")
+            return wrapper(component)
         raise InputError(
             f"Component {spec.name!r} wants {describe_type(spec.type_hint)}, got {shown(component)}, and Lockstep has "
             f"no class of that name to take it over into. Save it, and load it with a class that Lockstep has."

@@ -151,7 +151,8 @@ def library_and_class(component: Any) -> list[str | None]:
     tokenizers stand under transformers); of anybody else's, by its module."""
     if component is None:
         return [None, None]
-    kind = type(getattr(component, "_orig_mod", component))
+    component = getattr(component, "_orig_mod", component)
+    kind = type(getattr(component, "model", component) if hasattr(component, "wraps") else component)
     own, *rooms = kind.__module__.split(".")
     if own == "transformers" or (own == PACKAGE and {"text_encoders", "tokenizers"} & set(rooms)):
         library = "transformers"

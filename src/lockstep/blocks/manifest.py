@@ -24,7 +24,7 @@ FIELDS: dict[str, Any] = {
     "given": dict[str, list[dict[str, Any]]], "adapters": list[dict[str, Any]], "embeddings": list[dict[str, Any]],
     "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
     "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
-    "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str],
+    "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str], "foretold_steps": list[int],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -119,14 +119,16 @@ def file_options(pipe: Any) -> list[tuple[str, Any]]:
 
 
 def describe_grid(run: Any) -> dict[str, Any]:
-    """The grid that the run used, known when it ends."""
+    """The grid that the run used and the steps that were not computed, known when it ends."""
     sigmas = next((s for c in run.components.own.values() if (s := getattr(c, "sigmas", None)) is not None), None)
     timesteps = run.state.get("timesteps")
-    return {
+    grid = {
         name: [float(v) for v in values]
         for name, values in (("timesteps", timesteps), ("sigmas", sigmas))
         if values is not None
     }
+    foretold = run.state.get("foretold_steps")
+    return {**grid, "foretold_steps": foretold} if foretold else grid
 
 
 def _describe(component: Any) -> dict[str, Any]:

@@ -161,20 +161,24 @@ def every_stub() -> dict[str, str]:
     }
 
 
+def stub_path(module: str) -> Path:
+    """Where the stub of a module lies."""
+    return Path(str(importlib.import_module(module).__file__)).with_suffix(".pyi")
+
+
 def main(arguments: list[str]) -> int:
-    """Write the stubs, or with `--check` list those that are out of date."""
+    """Write the stubs, or with `--check` list those that are out of date; stubs of nothing are listed by both."""
     check, named = "--check" in arguments, [a for a in arguments if not a.startswith("-")]
-    stale = []
-    for name, wanted in ({name: stub_for(name) for name in named} or every_stub()).items():
-        path = Path(str(importlib.import_module(name).__file__)).with_suffix(".pyi")
-        if path.is_file() and path.read_text(encoding="utf-8") == wanted:
-            continue
-        stale.append(path)
-        if not check:
-            files.write_text(path, wanted)
+    stubs = {stub_path(name): text for name, text in ({n: stub_for(n) for n in named} or every_stub()).items()}
+    stale = [path for path, text in stubs.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    orphans = [] if named else [path for path in stub_path(PACKAGE).parent.rglob("*.pyi") if path not in stubs]
     for path in stale:
+        if not check:
+            files.write_text(path, stubs[path])
         print(f"{path} {'is out of date: run python -m lockstep.blocks.stubs' if check else 'written'}")
-    return 1 if check and stale else 0
+    for path in orphans:
+        print(f"{path} belongs to no module that has a stub: delete it")
+    return 1 if orphans or (check and stale) else 0
 
 
 if __name__ == "__main__":

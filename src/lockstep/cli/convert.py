@@ -29,7 +29,9 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or a new .safetensors file.")],
     to: Annotated[str | None, typer.Option(help="single or folder; what OUT's name says where it is left out.")] = None,
     dtype: Annotated[str, typer.Option(help="keep, float32, bfloat16 or float16.")] = "keep",
-    max_shard_size: Annotated[str, typer.Option(help="Of a folder's weights: 10GB, 500MB …")] = "10GB",
+    max_shard_size: Annotated[
+        str | None, typer.Option(help="Of a folder's weights: 10GB (if nothing is said), 500MB …")
+    ] = None,
     variant: Variant = None,
     config: Annotated[Path | None, typer.Option(help="A folder with the configs of a single file.")] = None,
     family: Family = None,

@@ -147,7 +147,11 @@ def generate(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
     speed: Annotated[
-        str, typer.Option(help="exact: Lockstep's own kernels for the processor, the same numbers; off: torch's.")
+        str,
+        typer.Option(
+            help="exact: Lockstep's own kernels for the processor, the same numbers; fast: those, and calls of the "
+            "denoiser that can be foretold are left out (--foretell says how much may change); off: torch's."
+        ),
     ] = "off",
     variant: Variant = None,
     family: Family = None,

@@ -43,8 +43,8 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
-    from ..models.accelerated import LEVELS
     from ..pipelines.pipeline import DiffusionPipeline
+    from ..pipelines.speed import LEVELS
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 
@@ -106,6 +106,8 @@ def file_and_strength(text: str) -> tuple[str, float]:
     try:
         return (file, float(number)) if file else (text, 1.0)
     except ValueError:
+        if Path(file).exists() and not Path(text).exists():
+            raise InputError(f"The strength behind {file} has to be a number, got {number!r}.") from None
         return text, 1.0
 
 

@@ -30,7 +30,7 @@ from ..training.pixels import to_bytes, to_pixels
 from ..training.precision import autocast
 from ..training.progress import Reporter
 from ..training.sampling import sample_latents
-from ..training.settings import Cadence, OptimizerSettings
+from ..training.settings import TrainingSettings
 from ..training.sheets import save_sheet
 from ..training.trainee import Trainee
 
@@ -40,10 +40,9 @@ WEIGHTS_NAME = "pytorch_lora_weights.safetensors"
 
 
 @dataclass(frozen=True)
-class LoraSettings:
+class LoraSettings(TrainingSettings):
     """What a LoRA is made of; `targets` are the ends of the names of the layers that get one."""
 
-    seed: int = 0
     rank: int = 16
     targets: list[str] = field(default_factory=lambda: ["to_q", "to_k", "to_v", "to_out.0"])
     steps: int = 300
@@ -55,8 +54,6 @@ class LoraSettings:
     guidance: float = 4.0
     sample_steps: int = 20
     prompts: list[str] = field(default_factory=list)
-    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
-    cadence: Cadence = field(default_factory=Cadence)
 
 
 def read_captioned_folder(folder: Path) -> list[tuple[Path, str]]:

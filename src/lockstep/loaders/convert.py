@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any
 import torch
 
 from .. import files
-from ..errors import InputError, LoadError, UnsupportedError
+from ..errors import InputError, LoadError, UnsupportedError, WeightsError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
-from ..models.modeling import ModelMixin
+from ..models.modeling import ModelMixin, check_tensors
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
@@ -28,7 +29,7 @@ from .folder_files import FOLDER_KEY
 from .header import container_of, is_checkpoint
 from .parts import Part
 from .single_file import CLASSES, TOKENIZER_FILES, SingleFile, component_of, weight_map
-from .streaming import Report, atomic_folder, num_bytes, write_safetensors, write_weights
+from .streaming import Report, num_bytes, write_safetensors, write_weights
 
 MODELS: dict[str, type[ModelMixin]] = {
     kind.__name__: kind
@@ -73,6 +74,7 @@ ARCHITECTURE = {
     "sdxl": "stable-diffusion-xl-v1-base",
     "refiner": "stable-diffusion-xl-v1-refiner",
 }
+SHARD_SIZE = "10GB"
 MAX_SMALL_FILE = 16 * 2**20
 SMALL_ENDINGS = (".json", ".txt", ".md", ".model")
 
@@ -108,7 +110,7 @@ def convert(
     *,
     to: str | None = None,
     dtype: torch.dtype | None = None,
-    max_shard_size: int | str = "10GB",
+    max_shard_size: int | str | None = None,
     allow_pickle: bool = False,
     family: str | None = None,
     prediction_type: str | None = None,
@@ -123,7 +125,11 @@ def convert(
         raise InputError(f"A conversion goes to 'single' or 'folder', got {to!r}.")
     files.require_there(source)
     check_target(source, target, wanted)
-    job = Conversion(source, target, dtype, parse_size(max_shard_size), report=report)
+    if max_shard_size is not None and wanted == "single":
+        raise InputError("A single file has no shards: max_shard_size is for folders.")
+    if dtype not in (None, torch.float32, torch.bfloat16, torch.float16):
+        raise InputError(f"Weights are written in float32, bfloat16, float16 or as they are ('keep'), got {dtype}.")
+    job = Conversion(source, target, dtype, parse_size(max_shard_size or SHARD_SIZE), report=report)
     options = {"config": config, "family": family, "prediction_type": prediction_type, "allow_pickle": allow_pickle}
     if source.is_dir():
         (folder_to_single if wanted == "single" else folder_to_folder)(job, variant)
@@ -141,8 +147,8 @@ def check_target(source: Path, target: Path, wanted: str) -> None:
         raise InputError(f"{target} is there already and is not an empty folder. Choose another name.")
     if wanted == "single" and target.exists():
         raise InputError(f"{target} is there already. Choose another name, or remove it first.")
-    if source.resolve() == target.resolve():
-        raise InputError(f"{source} cannot be written over itself.")
+    if source.resolve() in (target.resolve(), *target.resolve().parents):
+        raise InputError(f"{source} cannot be written over itself, nor into itself. Choose another place.")
 
 
 # ---- to a single file ----
@@ -167,7 +173,13 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
             layout, prefix = places[name]
             part = Part("text" if name.startswith("text") else name, layout, prefix, {})
             stored |= original_tensors(job.source / name, kind, config, part, variant, opened)
-        metadata = {"modelspec.architecture": ARCHITECTURE[family], FOLDER_KEY: json.dumps(small_files(job.source))}
+        small = small_files(job.source)
+        for name in component_names(job.source, files.read_json(index), known=False):
+            said = class_name(files.read_json(job.source / name / "config.json"))
+            job.notes.append(f"left out: {name} ({said}), which the original layout has no place for")
+            small = {key: text for key, text in small.items() if not key.startswith(f"{name}/")}
+            small[index.name] = json.dumps({**json.loads(small[index.name]), name: [None, None]}, indent=2) + "\n"
+        metadata = {"modelspec.architecture": ARCHITECTURE[family], FOLDER_KEY: json.dumps(small)}
         scheduler = job.source / "scheduler" / "scheduler_config.json"
         prediction = files.read_json(scheduler).get("prediction_type", "epsilon") if scheduler.is_file() else "epsilon"
         metadata["modelspec.prediction_type"] = {"v_prediction": "v"}.get(str(prediction), str(prediction))
@@ -204,17 +216,23 @@ def original_tensors(
     return {part.prefix + name: tensor for name, tensor in theirs.items()}
 
 
-def component_names(folder: Path, index: Mapping[str, Any]) -> list[str]:
-    """The components of an index that have weights here."""
+def component_names(folder: Path, index: Mapping[str, Any], known: bool = True) -> list[str]:
+    """The components of an index that are models whose class is known here, or those whose class is not."""
     entries = [name for name, entry in index.items() if isinstance(entry, list) and entry and entry[0] is not None]
-    return [name for name in entries if any((folder / name).glob("*.safetensors"))]
+    models = [name for name in entries if (folder / name / "config.json").is_file()]
+    return [name for name in models if (class_name(files.read_json(folder / name / "config.json")) in MODELS) == known]
+
+
+def class_name(config: Mapping[str, Any]) -> str | None:
+    """The class that a config is of."""
+    return config.get("_class_name") or next(iter(config.get("architectures") or []), None)
 
 
 def model_of(folder: Path) -> tuple[type[ModelMixin], dict[str, Any]]:
     """The class and the config of a model's folder."""
     config = files.read_json(folder / "config.json")
-    name = config.get("_class_name") or next(iter(config.get("architectures") or []), None)
-    if name not in MODELS:
+    name = class_name(config)
+    if name is None or name not in MODELS:
         raise UnsupportedError(f"{folder} holds a {name or 'model without a class name'}, which is not converted.")
     return MODELS[name], config
 
@@ -279,20 +297,22 @@ def single_to_folder(job: Conversion, file: SingleFile) -> None:
         models = {name: kind for name, kind in models.items() if file.has(name)}
     else:
         index, models = None, _lone_model(file)
+    job.notes += [f"left out: {count} tensors, {kind}" for kind, count in file.found.leftovers.items()]
     if file.found.missing and index is not None:
         job.notes.append(f"not in the file: {', '.join(file.found.missing)}")
     plans = {}
     for name, kind in models.items():
-        config = file.config(name)
-        shell = kind.on_meta(config)
-        stored = file.stored(name, kind, config)
-        ordered = {key: stored[key] for key in shell.state_dict() if key in stored}
-        missing = [key for key in shell.state_dict() if key not in stored]
-        if missing:
-            raise LoadError(f"{file.path}: its {name} lacks {len(missing)} tensors, such as {missing[0]!r}.")
+        shell = file.shell(name, kind)
+        stored = file.stored(name, kind, dict(shell.config))
+        wanted = shell.state_dict()
+        try:
+            check_tensors(kind.__name__, wanted, stored)
+        except WeightsError as problem:
+            raise WeightsError(f"{file.path}, {name}: {problem}") from None
+        ordered = {key: stored[key] for key in wanted}
         job.expect(ordered)
         plans[name] = (kind, shell, ordered)
-    with atomic_folder(job.target) as folder:
+    with files.atomic_folder(job.target) as folder:
         for name, (kind, shell, ordered) in plans.items():
             place = folder if index is None else folder / name
             place.mkdir(exist_ok=True)
@@ -353,12 +373,15 @@ def folder_to_folder(job: Conversion, variant: str | None) -> None:
         kind, _ = model_of(job.source / name)
         plans[name] = (kind, job.change(name, open_folder(job.source / name, kind.weights_name, variant)))
         job.expect(plans[name][1])
-    with atomic_folder(job.target) as folder:
+    others = component_names(job.source, files.read_json(index), known=False) if index.is_file() else []
+    job.notes += [f"copied as it is: {name}, whose class is not known here" for name in others]
+    with files.atomic_folder(job.target) as folder:
         for path in sorted([*job.source.glob("*"), *job.source.glob("*/*")]):
             relative = path.relative_to(job.source)
-            if path.is_file() and path.suffix in SMALL_ENDINGS and not path.name.endswith(".index.json"):
+            small = path.suffix in SMALL_ENDINGS and not path.name.endswith(".index.json")
+            if path.is_file() and (small or relative.parts[0] in others):
                 (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-                (folder / relative).write_bytes(path.read_bytes())
+                shutil.copyfile(path, folder / relative)
         for name, (kind, stored) in plans.items():
             (folder / name).mkdir(exist_ok=True)
             write_weights(

@@ -173,6 +173,8 @@ def describe_component(folder: Path, index: Mapping[str, Any] | None) -> dict[st
     kind = config.get("_class_name") or (entry[1] if isinstance(entry, list) and len(entry) > 1 else None)
     kind = kind or next(iter(config.get("architectures") or []), None) or "unknown"
     root = tree(tensors)
+    if config_path is not None and config_path.name == CONFIGS[0] and not tensors:
+        notes.append(f"{folder.name}: it has a config and no weights that can be read")
     return {
         "component": folder.name,
         "class": kind,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileFormatError, UnsupportedError
+from ..errors import FileFormatError, UnknownNameError, UnsupportedError
 from .header import Header
 from .parts import TITLES, Part, Shapes, find_parts
 from .tell_tales import (
@@ -49,6 +49,7 @@ ARCHITECTURES = {  # what `modelspec.architecture` and GGUF's `general.architect
 WIDTHS = {768: ("sd1", "CLIP ViT-L"), 1024: ("sd2", "OpenCLIP ViT-H"), 2048: ("sdxl", "CLIP ViT-L and OpenCLIP bigG")}
 V_NORM = "output_blocks.11.1.transformer_blocks.0.norm1.bias"
 V_SPREAD = 0.09  # above this the norm belongs to a model of velocities
+NARROWEST_WORD = 8  # values of a vector, below which it is no word of any text encoder
 ENOUGH = 2  # points that make a family sure where no other has as many
 
 
@@ -124,6 +125,13 @@ class Detection:
                 f"{self.path} holds {len(denoisers)} denoisers, under {where}: it is two models in one file. "
                 "Split it first."
             )
+        if self.best is None and self.parts:
+            there = "; ".join(part.title for part in self.parts)
+            raise FileFormatError(
+                f"{self.path} holds parts that together are no family that is known, in sizes of their own: {there}. "
+                f"Say which family: family=… (--family), one of {', '.join(known_families())}, or give the folder "
+                "with its configs: config=… (--config)."
+            )
         if self.best is None:
             raise FileFormatError(
                 f"{self.path} was not recognised: none of {len(FAMILIES) + len(known_families())} layouts fits its "
@@ -150,6 +158,8 @@ def known_families() -> dict[str, dict[str, Any]]:
 
 def detect(header: Header, family: str | None = None) -> Detection:
     """What a file is; `family` is what the person says it is."""
+    if family is not None and family not in known_families():
+        raise UnknownNameError("family", family, known_families())
     shapes = header.shapes
     found = Detection(header.path)
     if not shapes:
@@ -180,7 +190,7 @@ def _is_adapter(shapes: Shapes, found: Detection) -> bool:
         evidence = f"{len(marked)} of {len(shapes)} tensors are halves of low-rank products, such as {marked[0]!r}"
         found.guesses = [Guess("lora", "LoRA", evidence=[evidence], score=ENOUGH)]
         return True
-    flat = all(len(shape) in (1, 2) for shape in shapes.values()) and len(shapes) <= 4
+    flat = all(len(shape) in (1, 2) and shape[-1] >= NARROWEST_WORD for shape in shapes.values()) and len(shapes) <= 4
     named = {"emb_params", "clip_l", "clip_g", "string_to_param.*", "text_encoders_0", "text_encoders_1", "t5xxl"}
     if flat and (named & set(shapes) or all("." not in name for name in shapes)):
         found.kind = "embedding"

@@ -88,6 +88,10 @@ def read_words(
         words.append(Word(called, vectors, ROLES.get(key)))
     if token is not None and len({(word.token, word.encoder) for word in words}) != len(words):
         raise InputError(f"{name} holds {len(words)} words, so token={token!r} cannot name them. Leave it out.")
+    counts = {word.encoder: len(word.vectors) for word in words if word.encoder}
+    if len({word.token for word in words}) == 1 and len(set(counts.values())) > 1:
+        told = " and ".join(f"{count} for {encoder}" for encoder, count in counts.items())
+        raise WeightsError(f"{name}: the two encoders of a word want as many vectors each, got {told}.")
     return WordFile(name, sha256, tuple(words))
 
 

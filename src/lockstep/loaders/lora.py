@@ -115,6 +115,15 @@ class LoraFile:
     def names_of(self, layer: str) -> list[str]:
         return [name for (owner, _), name in self.names.items() if owner == layer]
 
+    def alpha(self, layer: str, component: str, called: str) -> float | None:
+        """The alpha of a layer, as its tensor or the settings say it."""
+        tensor = self.layers[layer].get("alpha")
+        if tensor is None:
+            return self.settings.alpha(component, called)
+        if tensor.numel() != 1:
+            raise WeightsError(f"{self.source}: the alpha of {layer!r} has to be one number, got {list(tensor.shape)}.")
+        return float(tensor.item())
+
     @property
     def dialect(self) -> str:
         return dialect_of([*self.names.values(), *self.foreign])
@@ -252,7 +261,7 @@ def _fitted(
     tensors = file.layers[layer]
     _require_sound(file.source, layer, tensors)
     first = pieces[0]
-    alpha = float(tensors["alpha"].item()) if "alpha" in tensors else file.settings.alpha(first.component, first.layer)
+    alpha = file.alpha(layer, first.component, first.layer)
     weights = [models[piece.component].get_parameter(piece.parameter) for piece in pieces]
     try:
         _require_whole(tensors)
@@ -285,8 +294,6 @@ def _fitted(
 def _require_sound(source: str, layer: str, tensors: Tensors) -> None:
     """Refuse values that mean nothing: NaN, integers without a scale, an alpha that is no number."""
     for part, tensor in tensors.items():
-        if part == "alpha" and tensor.numel() != 1:
-            raise WeightsError(f"{source}: the alpha of {layer!r} has to be one number, got {list(tensor.shape)}.")
         if part not in ("alpha", "on_input") and not tensor.is_floating_point():
             raise WeightsError(
                 f"{source}: {part!r} of {layer!r} is {str(tensor.dtype).removeprefix('torch.')}: numbers that are "

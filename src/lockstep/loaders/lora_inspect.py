@@ -10,6 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from .. import files
+from ..errors import FileFormatError
+from .detect import detect
+from .header import read_header
 from .lora import open_lora
 from .lora_algorithms import algorithm_of
 from .lora_names import LayerNames, unread_reason
@@ -29,7 +32,7 @@ def base_family(
     layers: Mapping[str, Mapping[str, Tensor]], metadata: Mapping[str, str]
 ) -> tuple[str | None, list[str]]:
     """The family that a LoRA was made for, and why; None where nothing tells."""
-    hints = [f"its metadata says {key} {metadata[key]!r}" for key in METADATA_HINTS if key in metadata]
+    hints = [f"(its metadata says {key} {metadata[key]!r})" for key in METADATA_HINTS if key in metadata]
     for family, title, marks in FAMILY_MARKS:
         seen = [layer for layer in layers for mark in marks if mark in layer]
         if seen and not any("text_model" in layer for layer in seen[:1]):
@@ -49,6 +52,9 @@ def base_family(
 def inspect_lora(path: Path) -> dict[str, Any]:
     """What a LoRA file is: dialect, kinds, ranks, alphas, targets, base family, words, health."""
     file = open_lora(path)
+    if not file.layers and not file.words:
+        found = detect(read_header(path))
+        raise FileFormatError(f"{path} is no LoRA but {found.title}: `lockstep inspect` tells more about it.")
     metadata = {str(key): str(value) for key, value in files.read_safetensors_header(path)[1].items()}
     family, evidence = base_family(file.layers, metadata)
     names = LayerNames({"unet": nn.Module(), "text_encoder": nn.Module(), "text_encoder_2": nn.Module()})
@@ -63,7 +69,7 @@ def inspect_lora(path: Path) -> dict[str, Any]:
         title = "incomplete" if kind is None and "diff_b" not in tensors else kind.name if kind else "bias"
         title += " with DoRA" if {"dora_scale", "magnitude"} & set(tensors) else ""
         rank = None if kind is None else kind.rank(tensors)
-        alpha = float(tensors["alpha"]) if "alpha" in tensors else file.settings.alpha("unet", layer)
+        alpha = file.alpha(layer, "unet", layer)
         target = names.component_of(layer)[0]
         for key, value in (("kinds", title), ("ranks", rank), ("alphas", alpha), ("targets", target)):
             if value is not None:

@@ -10,6 +10,7 @@ from torch import nn
 
 from .. import files
 from ..errors import InputError, WeightsError
+from ..models.lora_layers import check_strength
 from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor, parse_size
 from .convert import MODELS, Conversion, check_target, component_names, file_to_file, folder_to_folder, model_of
 from .lora import LoraReport, Place, find_lora, read_lora
@@ -28,6 +29,7 @@ class Merging:
         self.reports: list[LoraReport] = []
         self.opened = MappedFiles(copies=True)
         for path, strength in loras:
+            check_strength(strength)
             lora = read_lora(path, models)
             if lora.words:
                 lora.report.leave("words belong to a tokenizer (load_textual_inversion)", list(lora.words))

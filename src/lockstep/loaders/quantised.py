@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import torch
 
-from ..errors import UnsupportedError
+from ..errors import UnsupportedError, WeightsError
 from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor
+from ..notes import say_once
 
 FLOAT8 = ("F8_E4M3", "F8_E5M2")
 SCALES = (".scale_weight", ".weight_scale")  # ComfyUI's older and newer spelling
@@ -28,6 +30,7 @@ REFUSED = {
 def dequantised(stored: Mapping[str, StoredTensor], opened: MappedFiles | None = None) -> dict[str, StoredTensor]:
     """The tensors without the scales, which are multiplied into the weights that they belong to."""
     _refuse_others(stored)
+    _require_scales(stored)
     opened = opened or MappedFiles()
     plain: dict[str, StoredTensor] = {}
     for name, tensor in stored.items():
@@ -43,6 +46,29 @@ def _scale_of(name: str, tensor: StoredTensor, stored: Mapping[str, StoredTensor
         return None
     module = name.removesuffix(".weight")
     return next((stored[module + end] for end in SCALES if module + end in stored), None)
+
+
+def _require_scales(stored: Mapping[str, StoredTensor]) -> None:
+    """Refuse a weight without a scale whose like in other blocks have one: it would be some hundred times too large."""
+    scaled: dict[str, set[bool]] = {}
+    bare: dict[str, str] = {}
+    for name, tensor in stored.items():
+        if name.endswith(".weight") and tensor.info.dtype in FLOAT8 and len(tensor.info.shape) > 1:
+            alike, has = re.sub(r"\d+", "#", name), _scale_of(name, tensor, stored) is not None
+            scaled.setdefault(alike, set()).add(has)
+            bare |= {} if has else {alike: name}
+    for alike, kinds in scaled.items():
+        if len(kinds) > 1:
+            raise WeightsError(
+                f"{stored[bare[alike]].path}: {bare[alike]!r} is fp8 and has no scale, though its like in other "
+                "blocks have one: the file is damaged. Fetch or copy it again."
+            )
+    lone = [name for alike, name in bare.items() if True not in scaled[alike]]
+    if lone and any(True in kinds for kinds in scaled.values()):
+        some = ", ".join(repr(name) for name in lone[:3])
+        say_once(
+            f"{stored[lone[0]].path}: {len(lone)} kinds of fp8 weights have no scale and are read as they are: {some}."
+        )
 
 
 def _scaled(tensor: StoredTensor, scale: StoredTensor, opened: MappedFiles) -> StoredTensor:

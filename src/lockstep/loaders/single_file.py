@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from .. import files
-from ..errors import ConfigError, FileFormatError, InputError, LoadError, NotFoundError, UnsupportedError, WeightsError
+from ..errors import ConfigError, FileFormatError, LoadError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
 from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
@@ -26,6 +26,7 @@ from ..models.transformers.transformer_flux_map import flux_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import MadeTensor, MappedFiles, StoredTensor
+from ..notes import say_once
 from ..tokenizers import CLIPTokenizer
 from .checkpoint import open_checkpoint, open_header
 from .config_difference import compare_config
@@ -69,8 +70,6 @@ class SingleFile:
         opened: MappedFiles | None = None,
     ) -> None:
         self.path, self.allow_pickle, self.opened = Path(path), allow_pickle, opened or MappedFiles()
-        if family is not None and family not in known_families():
-            raise InputError(f"family wants one of {', '.join(known_families())}, got {family!r}.")
         self.header = open_header(self.path, allow_pickle)
         self.found: Detection = detect(self.header, family)
         self.config_folder = None if config is None else files.resolve_folder(config, patterns=["*.json", "*.txt"])
@@ -79,6 +78,9 @@ class SingleFile:
         self.asked_prediction = prediction_type
         self.prediction_type = prediction_type or self.found.prediction_type
         self._stored: dict[str, StoredTensor] | None = None
+        unknown = {kind: count for kind, count in self.found.leftovers.items() if kind.startswith("unknown")}
+        for kind, count in unknown.items():
+            say_once(f"{self.path}: {count} tensors belong to no part of it and are not used ({kind}).")
 
     # ---- what it is ----
 
@@ -134,6 +136,11 @@ class SingleFile:
         part = self.part(component)
         if component == "tiny":
             return {**self._tiny()[0], **(overrides or {})}
+        if part.gaps:
+            raise WeightsError(
+                f"{self.path} is half a file: its {part.title} has no {', '.join(part.gaps[:3])} "
+                f"({len(part.gaps)} groups of tensors are missing). Fetch or copy it again."
+            )
         declared = self.declared(f"{component}/config.json")
         if declared is not None:
             self._check_declared(component, part, declared)
@@ -178,6 +185,16 @@ class SingleFile:
                 f"{self.path}: the config of {component!r} from {where} does not fit the weights: "
                 f"{'; '.join(different)}."
             )
+
+    def shell(self, component: str, kind: type[Model]) -> Model:
+        """A component's model without its weights."""
+        try:
+            return kind.on_meta(self.config(component))
+        except ConfigError as problem:
+            raise ConfigError(
+                f"{self.path}, {component}: {problem} No tensor tells every value of a config: give the folder that "
+                "has it (config=…, --config)."
+            ) from None
 
     def part(self, component: str) -> Part:
         """A part of the file by the name that a pipeline gives it."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,20 +113,3 @@ def write_weights(
     total = sum(num_bytes(tensor, dtype) for tensor in stored.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     files.write_text(folder / with_variant(f"{weights_name}.index.json", variant), json.dumps(index, indent=2) + "\n")
-
-
-@contextlib.contextmanager
-def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to write to; it becomes `folder` when the block ends well, and goes when it does not."""
-    import secrets
-    import shutil
-
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if folder.is_dir():
-            folder.rmdir()  # an empty one may be there
-        temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -25,6 +25,11 @@ class TellTale:
     used_by: str = ""  # how it is used, where it is no model by itself
 
 
+def published(family: str, title: str, *needs: Clue) -> TellTale:
+    """A family whose files have the published names, which tell no more of the variant."""
+    return TellTale(family, title, needs, variants=(("published layout", ()),))
+
+
 WAN: Variants = (
     ("FLF2V 14B", ("img_emb.emb_pos",)),
     ("VACE", ("vace_patch_embedding.weight",)),
@@ -70,19 +75,14 @@ FAMILIES = (
     TellTale("chroma", "Chroma", ("distilled_guidance_layer.in_proj.weight",)),
     TellTale("flux_redux", "FLUX.1 Redux", ("redux_up.weight", "redux_down.weight"), kind="adapter"),
     TellTale("flux", "FLUX.1", ("double_blocks.0.img_attn.norm.key_norm.scale",), variants=FLUX),
-    TellTale(
+    published(
         "flux",
         "FLUX.1",
-        ("transformer_blocks.0.attn.norm_added_k.weight", "single_transformer_blocks.0.attn.norm_q.weight"),
-        variants=(("published layout", ()),),
+        "transformer_blocks.0.attn.norm_added_k.weight",
+        "single_transformer_blocks.0.attn.norm_q.weight",
     ),
     TellTale("sd3", "Stable Diffusion 3", ("joint_blocks.0.context_block.attn.qkv.weight",), variants=SD3),
-    TellTale(
-        "sd3",
-        "Stable Diffusion 3",
-        ("pos_embed.pos_embed", "transformer_blocks.0.attn.add_q_proj.weight"),
-        variants=(("published layout", ()),),
-    ),
+    published("sd3", "Stable Diffusion 3", "pos_embed.pos_embed", "transformer_blocks.0.attn.add_q_proj.weight"),
     TellTale("helios", "Helios", ("patch_short.weight", "patch_mid.weight", "patch_long.weight")),
     TellTale("wan", "Wan", ("head.modulation", "patch_embedding.weight"), variants=WAN),
     TellTale(
@@ -108,12 +108,7 @@ FAMILIES = (
         ("t_block.1.weight", "blocks.0.cross_attn.q_linear.weight"),
         ("blocks.0.mlp.depth_conv.conv.weight",),
     ),
-    TellTale(
-        "pixart",
-        "PixArt",
-        ("adaln_single.linear.weight", "pos_embed.proj.weight"),
-        variants=(("published layout", ()),),
-    ),
+    published("pixart", "PixArt", "adaln_single.linear.weight", "pos_embed.proj.weight"),
     TellTale("sana", "Sana", ("blocks.0.cross_attn.q_linear.weight", "t_block.1.weight")),
     TellTale("hunyuan_dit", "HunyuanDiT", ("mlp_t5.0.weight",)),
     TellTale("auraflow", "AuraFlow", ("double_layers.0.attn.w1q.weight",)),

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 LEVELS = ("exact", "off")
 
 
+def why_not() -> str | None:
+    """Why there are no kernels of our own here; None where there are."""
+    from .. import kernels
+
+    return kernels.why_not()
+
+
 class Accelerated(nn.Module):
     """What `ModelMixin` can do about its speed."""
 

@@ -190,7 +190,7 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
         model = cls.on_meta(config)
         path = Path(f"{type(other).__module__}.{type(other).__name__}")
         stored = cls.stored_tensors(in_memory(other.state_dict(keep_vars=True), path))
-        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        expected = model.state_dict()
         check_tensors(cls.__name__, expected, stored)
         tensors = {name: typing.cast(MadeTensor, stored[name]).make() for name in expected}
         model.load_state_dict(tensors, assign=True)
@@ -230,7 +230,7 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
         self, stored: Mapping[str, StoredTensor], *, dtype: torch.dtype | None, device: torch.device
     ) -> typing.Self:
         """Take the values of a file, after checking that they are the ones that this model wants."""
-        expected = {name: tuple(tensor.shape) for name, tensor in self.state_dict().items()}
+        expected = self.state_dict()
         check_tensors(type(self).__name__, expected, stored)
         dtypes = {name: self._dtype_of(name, stored[name], dtype) for name in expected}
         ordered = {name: stored[name] for name in expected}
@@ -381,21 +381,28 @@ def checkpointed(owner: Any, module: Callable[..., Any], *args: Any, **kwargs: A
     return module(*args, **kwargs)
 
 
-def check_tensors(owner: str, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, StoredTensor]) -> None:
-    """Refuse weights that do not fit a model: names missing or left over, or another shape."""
+def check_tensors(owner: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, StoredTensor]) -> None:
+    """Refuse weights that do not fit a model: names missing or left over, another shape, or whole numbers."""
     missing = [name for name in expected if name not in found]
     extra = [name for name in found if name not in expected]
-    wrong = [name for name in expected if name in found and found[name].info.shape != expected[name]]
+    both = [name for name in expected if name in found]
+    wrong = [name for name in both if found[name].info.shape != tuple(expected[name].shape)]
+    whole = [name for name in both if not DTYPES[found[name].info.dtype].is_floating_point]
+    whole = [name for name in whole if expected[name].is_floating_point()]
     lines = [f"Wanted but not there ({len(missing)} of {len(expected)}): {_some(missing)}."] if missing else []
     if extra:
         lines.append(f"There but not wanted ({len(extra)}): {_some(extra)}.")
     for name in wrong[:5]:
         got = found[name]
         lines.append(
-            f"Tensor {name!r} in {got.path.name}: wanted shape {list(expected[name])}, got {list(got.info.shape)}."
+            f"Tensor {name!r} in {got.path.name}: wanted shape {list(expected[name].shape)}, "
+            f"got {list(got.info.shape)}."
         )
     if len(wrong) > 5:
         lines.append(f"… and {len(wrong) - 5} more of another shape.")
+    if whole:
+        dtype = found[whole[0]].info.dtype
+        lines.append(f"Quantised without a scale ({len(whole)} are {dtype}): {_some(whole)}.")
     if lines:
         paths = sorted({tensor.path for tensor in found.values()})
         source = "A file without tensors does" if not paths else f"The weights in {paths[0]} do"

@@ -53,6 +53,12 @@ class MadeTensor(StoredTensor):
         return cls(path, TensorInfo(DTYPE_NAMES[like.dtype], tuple(like.shape), 0, 0), make)
 
 
+def renamed_parts(theirs: str, ours: str, names: Mapping[str, str], *operations: str) -> Iterator[Row]:
+    """The rows of a module whose parts have other names: {their part: ours}."""
+    for their_part, our_part in names.items():
+        yield f"{theirs}.{their_part}.{{}}", f"{ours}.{our_part}.{{}}", *operations
+
+
 def in_memory(tensors: Mapping[str, torch.Tensor], path: Path) -> dict[str, StoredTensor]:
     """Tensors that are read already, in the form of those that are not; `path` says where they came from."""
     return {name: MadeTensor.of(path, tensor, lambda tensor=tensor: tensor) for name, tensor in tensors.items()}  # type: ignore[misc]

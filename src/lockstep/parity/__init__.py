@@ -20,44 +20,27 @@ from __future__ import annotations
 
 from .lazy import lazy_names
 
-_HOMES = {
-    "ParityError": "errors",
-    "InvalidTrace": "errors",
-    "RecordError": "errors",
-    "AlignmentError": "errors",
-    "FloorError": "errors",
-    "TeacherForcingError": "errors",
-    "Name": "trace",
-    "Key": "trace",
-    "Trace": "trace",
-    "TraceWriter": "trace",
-    "relative_l2": "trace",
-    "record": "recording",
-    "Recorder": "recording",
-    "tap": "recording",
-    "floor": "floors",
-    "Floor": "floors",
-    "align_traces": "comparison",
-    "compare": "comparison",
-    "Thresholds": "comparison",
-    "Verdict": "comparison",
-    "Status": "comparison",
-    "Role": "comparison",
-    "NodeResult": "comparison",
-    "Comparison": "comparison",
-    "Cause": "comparison",
-    "Coverage": "comparison",
-    "Structure": "comparison",
-    "inject": "locate",
-    "local": "locate",
-    "bisect": "locate",
-    "local_errors": "locate",
-    "gain_curve": "locate",
-    "is_chaotic": "locate",
-    "run_stages": "locate",
-    "diagnose": "causes",
-    "Live": "causes",
+_ROOMS = {
+    "errors": ["ParityError", "InvalidTrace", "RecordError", "AlignmentError", "FloorError", "TeacherForcingError"],
+    "trace": ["Name", "Key", "Trace", "TraceWriter", "relative_l2"],
+    "recording": ["record", "Recorder", "tap"],
+    "floors": ["floor", "Floor"],
+    "comparison": [
+        "align_traces",
+        "compare",
+        "Thresholds",
+        "Verdict",
+        "Status",
+        "Role",
+        "NodeResult",
+        "Comparison",
+        "Cause",
+        "Coverage",
+        "Structure",
+    ],
+    "locate": ["inject", "local", "bisect", "local_errors", "gain_curve", "is_chaotic", "run_stages"],
+    "causes": ["diagnose", "Live"],
 }
 
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _ROOMS)
+__all__ = __dir__()

@@ -124,10 +124,10 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     @property
     def folder_defaults(self) -> dict[str, Any]:
-        """Arguments that this name, or the folder's index, suggests for calls that do not give them."""
+        """Arguments that this name, the folder's index or the speed suggests for calls that do not give them."""
         settings = {name for spec in self._specs.values() for name in self.face.settings(spec)}
         of_name = {name: value for name, value in self.face.defaults.items() if name not in settings}
-        return {**of_name, **self._config.get(index_files.DEFAULTS, {})}
+        return {**of_name, **self._config.get(index_files.DEFAULTS, {}), **self.speed_defaults}
 
     def __repr__(self) -> str:
         lines = [

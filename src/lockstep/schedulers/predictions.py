@@ -20,7 +20,9 @@ def check_prediction_type(owner: str, prediction_type: str, known: Sequence[str]
         raise ConfigError(f"{owner}: prediction_type wants one of {', '.join(known)}, got {prediction_type!r}.")
 
 
-def predicted_original(kind: str, output: Tensor, sample: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
+def predicted_original(
+    kind: str, output: Tensor, sample: Tensor, alpha: Tensor | float, sigma: Tensor | float
+) -> Tensor:
     """The x0 that a prediction implies."""
     if kind == "epsilon":
         return (sample - sigma * output) / alpha

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,15 @@ class Cadence:
     evaluate_steps: int = 500
     log_seconds: float = 30.0
     log_steps: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What every training has: where its draws begin, how it learns, and how often it tells."""
+
+    seed: int = 0
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    cadence: Cadence = field(default_factory=Cadence)
 
 
 def find_settings(name_or_path: str | Path, shipped: Path) -> Path:

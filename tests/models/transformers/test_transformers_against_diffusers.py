@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers import assert_close, relative_l2
-from lockstep import FluxControlNetModel, FluxTransformer2DModel, SD3Transformer2DModel
+from lockstep import FluxControlNetModel, FluxTransformer2DModel, SD3ControlNetModel, SD3Transformer2DModel
 from lockstep.errors import ConfigError, InputError
 from models.testing import (
     AttentionTesterMixin,
@@ -190,6 +190,47 @@ def test_controlnets_of_flux(name):
     if name == "union":
         with pytest.raises(InputError, match="5 kinds"):
             ours(**{**inputs, "controlnet_mode": None})
+
+
+SD3_NETS = {
+    "sd3": {**SD3, "num_layers": 2},
+    "painting": {**SD3, "num_layers": 2, "extra_conditioning_channels": 1},
+    "sd3.5, dual": {**SD3, "num_layers": 2, "qk_norm": "rms_norm", "dual_attention_layers": (0,)},
+    "sd3.5 large": {**SD3, "num_layers": 2, "joint_attention_dim": None, "use_pos_embed": False},
+    "no positions": {**SD3, "num_layers": 2, "pos_embed_type": None},
+}
+
+
+@pytest.mark.parametrize("name", list(SD3_NETS))
+def test_controlnets_of_sd3(name):
+    config = SD3_NETS[name]
+    ours, theirs = sides(SD3ControlNetModel, diffusers.SD3ControlNetModel, config)
+    inputs = sd3_inputs(SD3)
+    inputs["controlnet_cond"] = drawn(2, 4 + config.get("extra_conditioning_channels", 0), 6, 10, seed=4)
+    if name == "sd3.5 large":
+        inputs |= {"hidden_states": drawn(2, 15, 16), "encoder_hidden_states": None}
+    (got,), (wanted,) = (side(**inputs, conditioning_scale=0.7, return_dict=False) for side in (ours, theirs))
+    for index, (one, two) in enumerate(zip(got, wanted, strict=True)):
+        assert_close(one, two, 1e-5, f"residual {index}")
+    sum(part.sum() for part in got).backward()
+    sum(part.sum() for part in wanted).backward()
+    others = dict(theirs.named_parameters())
+    for path, parameter in ours.named_parameters():
+        if others[path].grad is not None and float(others[path].grad.norm()) > 1e-3:
+            assert_close(parameter.grad, others[path].grad, 1e-4, path)
+    text = drawn(2, 7, 16) if name == "sd3.5 large" else None
+    with pytest.raises(InputError, match="text"):
+        ours(**{**inputs, "encoder_hidden_states": text})
+
+
+def test_a_controlnet_of_sd3_starts_as_the_transformer():
+    transformer = SD3Transformer2DModel(**SD3)
+    net = SD3ControlNetModel.from_transformer(transformer, num_layers=None, num_extra_conditioning_channels=0)
+    assert len(net.transformer_blocks) == len(transformer.transformer_blocks)
+    given = {**sd3_inputs(SD3), "controlnet_cond": drawn(2, 4, 6, 10)}
+    assert not any(part.any() for part in net(**given).controlnet_block_samples)
+    for own, other in zip(net.transformer_blocks, transformer.transformer_blocks, strict=True):
+        assert torch.equal(own.ff.net[2].weight, other.ff.net[2].weight)
 
 
 def test_a_controlnet_starts_as_the_transformer():

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from lockstep.parity import RecordError, Trace, record, tap
+from lockstep.parity.recording.values import tensor_bytes
 from parity import tiny
 
 
@@ -309,3 +310,10 @@ def test_operations_of_a_leaf_that_somebody_wrote(tmp_path):
     names = keys(Trace.open(tmp_path / "r.trace"))
     assert "-|model.positions/cos.0|out" in names
     assert not any(name.startswith("-|model.act/") for name in names)
+
+
+def test_the_bytes_of_a_value_that_was_spread_out():
+    for value in (torch.tensor(7), torch.tensor([1.5], dtype=torch.bfloat16), torch.tensor([[3.0]])):
+        spread = value.reshape(1).expand(1) if value.ndim < 2 else value.expand(1, 1)
+        assert tensor_bytes(spread.as_strided(spread.shape, (0,) * spread.ndim)) == tensor_bytes(value)
+    assert tensor_bytes(torch.tensor([1, 2]).expand(2, 2)) == tensor_bytes(torch.tensor([1, 2, 1, 2]))

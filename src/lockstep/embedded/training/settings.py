@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...training.settings import Cadence, OptimizerSettings
+from ...training.settings import TrainingSettings
 
 CONFIGS = Path(__file__).parent / "configs"
 
@@ -38,10 +38,9 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True)
-class DiffusionSettings:
+class DiffusionSettings(TrainingSettings):
     """Text encoder and UNet, trained together on latents."""
 
-    seed: int = 0
     batch_size: int = 32
     noise_power: float = 0.7
     empty_captions: float = 0.1
@@ -51,17 +50,14 @@ class DiffusionSettings:
     unet: dict[str, Any] = field(default_factory=dict)
     text_encoder: dict[str, Any] = field(default_factory=dict)
     scheduler: dict[str, Any] = field(default_factory=dict)
-    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     mixture: Mixture = field(default_factory=Mixture)
-    cadence: Cadence = field(default_factory=Cadence)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
 
 
 @dataclass(frozen=True)
-class WordingSettings:
+class WordingSettings(TrainingSettings):
     """A wider text encoder that learns the words of people from a released model."""
 
-    seed: int = 0
     steps: int = 3000
     batch_size: int = 64
     decay_share: float = 0.5
@@ -70,15 +66,12 @@ class WordingSettings:
     pictures: int = 64  # whose denoising the queries are taken from
     queries: int = 128  # of each cross-attention
     styles: list[str] = field(default_factory=lambda: ["3d", "noto", "flat"])
-    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
-    cadence: Cadence = field(default_factory=Cadence)
 
 
 @dataclass(frozen=True)
-class AutoencoderSettings:
+class AutoencoderSettings(TrainingSettings):
     """Decoder and encoder of the shipped folder, learned from the teacher's latents."""
 
-    seed: int = 0
     batch_size: int = 16
     decoder_steps: int = 3000
     encoder_steps: int = 1500
@@ -91,6 +84,4 @@ class AutoencoderSettings:
     latent_noise: float = 0.0  # up to this deviation is added: drawn latents are not quite the teacher's
     bfloat16: bool = False
     model: dict[str, Any] = field(default_factory=dict)
-    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     mixture: Mixture = field(default_factory=Mixture)
-    cadence: Cadence = field(default_factory=Cadence)

@@ -17,6 +17,21 @@ struct Attention {
 
 constexpr Size KEY_BLOCK = 128;
 
+// sum[i] += rows[step][i] * panel[step] for all steps: COUNT numbers of a row, each times the same queries
+template <int COUNT, int VECTORS>
+static inline __attribute__((always_inline)) void add_products(const float* rows, const float* panel, Size steps, Vector (&sum)[COUNT][VECTORS]) {
+#pragma GCC unroll 4
+  for (Size step = 0; step < steps; step++) {
+    Vector of_panel[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) of_panel[v] = load(panel + step * QUERIES + v * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < COUNT; i++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(rows[step * KEYS + i]) * of_panel[v];
+  }
+}
+
 template <int COUNT, int VECTORS>
 static __attribute__((noinline)) void scores(const float* keys, const float* queries, Size width, const float* bias, float* to, Vector* maximum) {
   Vector sum[COUNT][VECTORS];
@@ -24,16 +39,7 @@ static __attribute__((noinline)) void scores(const float* keys, const float* que
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
     for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? all(bias[i] * LOG2E) : Vector{};
-#pragma GCC unroll 4
-  for (Size d = 0; d < width; d++) {
-    Vector q[VECTORS];
-#pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) q[v] = load(queries + d * QUERIES + v * LANES);
-#pragma GCC unroll 8
-    for (int i = 0; i < COUNT; i++)
-#pragma GCC unroll 3
-      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(keys[d * KEYS + i]) * q[v];
-  }
+  add_products(keys, queries, width, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
@@ -57,16 +63,7 @@ static __attribute__((noinline)) void weighted(const float* values, const float*
   for (int i = 0; i < KEYS; i++)
 #pragma GCC unroll 3
     for (int v = 0; v < VECTORS; v++) sum[i][v] = Vector{};
-#pragma GCC unroll 4
-  for (Size k = 0; k < keys; k++) {
-    Vector w[VECTORS];
-#pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) w[v] = load(weights + k * QUERIES + v * LANES);
-#pragma GCC unroll 8
-    for (int i = 0; i < KEYS; i++)
-#pragma GCC unroll 3
-      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(values[k * KEYS + i]) * w[v];
-  }
+  add_products(values, weights, keys, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < KEYS; i++)
 #pragma GCC unroll 3

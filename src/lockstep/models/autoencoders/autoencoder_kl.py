@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +42,20 @@ NORM_EPS = 1e-6
 DOWN_BLOCKS = ("DownEncoderBlock2D", "AttnDownEncoderBlock2D")
 UP_BLOCKS = ("UpDecoderBlock2D", "AttnUpDecoderBlock2D")
 ATTENTION_PROJECTION = re.compile(r"attentions\.\d+\.(to_q|to_k|to_v|to_out\.0)\.weight$")
+
+
+@dataclass(frozen=True)
+class Body:
+    """What encoder and decoder have in common: the width of each resolution, how many residual blocks, and of what."""
+
+    widths: tuple[int, ...]
+    layers: int
+    groups: int
+    act_fn: str
+    mid_attends: bool
+
+    def resnet(self, in_channels: int, out_channels: int) -> ResnetBlock2D:
+        return ResnetBlock2D(in_channels, out_channels, self.groups, self.act_fn)
 
 
 class AttnProcessor:
@@ -127,50 +141,40 @@ class Upsample2D(nn.Module):
 
 
 class ResnetStack(nn.Module):
-    """Residual blocks, in one variant each with an attention after it."""
+    """Residual blocks, in one variant each with an attention after it, then another resolution, except in the last."""
+
+    samplers: ClassVar[tuple[str, type[nn.Module]]]  # the published name of the list, and what is in it
 
     def __init__(
-        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool
+        self, in_channels: int, out_channels: int, layers: int, body: Body, attends: bool, is_last: bool
     ) -> None:
         super().__init__()
         widths = [in_channels] + [out_channels] * (layers - 1)
-        self.resnets = nn.ModuleList(ResnetBlock2D(width, out_channels, groups, act_fn) for width in widths)
-        self.attentions = nn.ModuleList(Attention(out_channels, groups) for _ in range(layers)) if attends else None
+        self.resnets = nn.ModuleList(body.resnet(width, out_channels) for width in widths)
+        attentions = (Attention(out_channels, body.groups) for _ in range(layers))
+        self.attentions = nn.ModuleList(attentions) if attends else None
+        name, sampler = self.samplers
+        setattr(self, name, None if is_last else nn.ModuleList([sampler(out_channels)]))
 
     def forward(self, hidden: Tensor) -> Tensor:
         for index, resnet in enumerate(self.resnets):
             hidden = resnet(hidden)
             if self.attentions is not None:
                 hidden = self.attentions[index](hidden)
-        return hidden
+        samplers = getattr(self, self.samplers[0])
+        return hidden if samplers is None else samplers[0](hidden)
 
 
 class DownEncoderBlock2D(ResnetStack):
-    """Residual blocks, then half the resolution, except in the last block."""
+    """Half the resolution at its end."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool, is_last: bool
-    ) -> None:
-        super().__init__(in_channels, out_channels, layers, groups, act_fn, attends)
-        self.downsamplers = None if is_last else nn.ModuleList([Downsample2D(out_channels)])
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        hidden = super().forward(hidden)
-        return hidden if self.downsamplers is None else self.downsamplers[0](hidden)
+    samplers = ("downsamplers", Downsample2D)
 
 
 class UpDecoderBlock2D(ResnetStack):
-    """Residual blocks, then twice the resolution, except in the last block."""
+    """Twice the resolution at its end."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, layers: int, groups: int, act_fn: str, attends: bool, is_last: bool
-    ) -> None:
-        super().__init__(in_channels, out_channels, layers, groups, act_fn, attends)
-        self.upsamplers = None if is_last else nn.ModuleList([Upsample2D(out_channels)])
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        hidden = super().forward(hidden)
-        return hidden if self.upsamplers is None else self.upsamplers[0](hidden)
+    samplers = ("upsamplers", Upsample2D)
 
 
 class UNetMidBlock2D(nn.Module):
@@ -178,11 +182,11 @@ class UNetMidBlock2D(nn.Module):
 
     gradient_checkpointing = False
 
-    def __init__(self, channels: int, groups: int, act_fn: str, attends: bool) -> None:
+    def __init__(self, channels: int, body: Body) -> None:
         super().__init__()
-        before = ResnetBlock2D(channels, channels, groups, act_fn)
-        self.attentions = nn.ModuleList([Attention(channels, groups)] if attends else [])
-        self.resnets = nn.ModuleList([before, ResnetBlock2D(channels, channels, groups, act_fn)])
+        before = body.resnet(channels, channels)
+        self.attentions = nn.ModuleList([Attention(channels, body.groups)] if body.mid_attends else [])
+        self.resnets = nn.ModuleList([before, body.resnet(channels, channels)])
 
     def forward(self, hidden: Tensor) -> Tensor:
         hidden = checkpointed(self, self.resnets[0], hidden)
@@ -196,19 +200,17 @@ class Encoder(nn.Module):
 
     gradient_checkpointing = False
 
-    def __init__(
-        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
-        groups: int, act_fn: str, mid_attends: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, in_channels: int, out_channels: int, block_types: tuple[str, ...], body: Body) -> None:
         super().__init__()
+        widths = body.widths
         self.conv_in = Conv2d(in_channels, widths[0], 3, padding=1)
         self.down_blocks = nn.ModuleList()
         for index, (kind, width) in enumerate(zip(block_types, widths, strict=True)):
             before = widths[max(index - 1, 0)]
             attends, is_last = kind == "AttnDownEncoderBlock2D", index == len(widths) - 1
-            self.down_blocks.append(DownEncoderBlock2D(before, width, layers, groups, act_fn, attends, is_last))
-        self.mid_block = UNetMidBlock2D(widths[-1], groups, act_fn, mid_attends)
-        self.conv_norm_out = GroupNorm(groups, widths[-1], eps=NORM_EPS)
+            self.down_blocks.append(DownEncoderBlock2D(before, width, body.layers, body, attends, is_last))
+        self.mid_block = UNetMidBlock2D(widths[-1], body)
+        self.conv_norm_out = GroupNorm(body.groups, widths[-1], eps=NORM_EPS)
         self.conv_act = nn.SiLU()  # whatever act_fn is
         self.conv_out = Conv2d(widths[-1], out_channels, 3, padding=1)
 
@@ -225,20 +227,17 @@ class Decoder(nn.Module):
 
     gradient_checkpointing = False
 
-    def __init__(
-        self, in_channels: int, out_channels: int, block_types: tuple[str, ...], widths: tuple[int, ...], layers: int,
-        groups: int, act_fn: str, mid_attends: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, in_channels: int, out_channels: int, block_types: tuple[str, ...], body: Body) -> None:
         super().__init__()
-        upward = tuple(reversed(widths))
+        upward = tuple(reversed(body.widths))
         self.conv_in = Conv2d(in_channels, upward[0], 3, padding=1)
-        self.mid_block = UNetMidBlock2D(upward[0], groups, act_fn, mid_attends)
+        self.mid_block = UNetMidBlock2D(upward[0], body)
         self.up_blocks = nn.ModuleList()
         for index, (kind, width) in enumerate(zip(block_types, upward, strict=True)):
             before = upward[max(index - 1, 0)]
             attends, is_last = kind == "AttnUpDecoderBlock2D", index == len(upward) - 1
-            self.up_blocks.append(UpDecoderBlock2D(before, width, layers + 1, groups, act_fn, attends, is_last))
-        self.conv_norm_out = GroupNorm(groups, upward[-1], eps=NORM_EPS)
+            self.up_blocks.append(UpDecoderBlock2D(before, width, body.layers + 1, body, attends, is_last))
+        self.conv_norm_out = GroupNorm(body.groups, upward[-1], eps=NORM_EPS)
         self.conv_act = nn.SiLU()  # whatever act_fn is
         self.conv_out = Conv2d(upward[-1], out_channels, 3, padding=1)
 
@@ -335,9 +334,9 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
     ) -> None:  # fmt: skip
         super().__init__()
         _check_config(self.config)
-        body = (block_out_channels, layers_per_block, norm_num_groups, act_fn, mid_block_add_attention)
-        self.encoder = Encoder(in_channels, 2 * latent_channels, down_block_types, *body)
-        self.decoder = Decoder(latent_channels, out_channels, up_block_types, *body)
+        body = Body(block_out_channels, layers_per_block, norm_num_groups, act_fn, mid_block_add_attention)
+        self.encoder = Encoder(in_channels, 2 * latent_channels, down_block_types, body)
+        self.decoder = Decoder(latent_channels, out_channels, up_block_types, body)
         self.quant_conv = Conv2d(2 * latent_channels, 2 * latent_channels, 1) if use_quant_conv else None
         self.post_quant_conv = Conv2d(latent_channels, latent_channels, 1) if use_post_quant_conv else None
         self.tile_sample_min_size = sample_size if isinstance(sample_size, int) else sample_size[0]

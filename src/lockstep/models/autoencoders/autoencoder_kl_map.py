@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..weights import Row
+from ..weights import Row, renamed_parts
 
 RESNET = {"norm1": "norm1", "conv1": "conv1", "norm2": "norm2", "conv2": "conv2", "nin_shortcut": "conv_shortcut"}
 ATTENTION = {"norm": "group_norm", "q": "to_q", "k": "to_k", "v": "to_v", "proj_out": "to_out.0"}
@@ -39,26 +39,16 @@ def decoder(config: Mapping[str, Any]) -> Iterator[Row]:
 
 def layers(theirs: str, ours: str, count: int, attends: bool) -> Iterator[Row]:
     for layer in range(count):
-        yield from resnet(f"{theirs}.block.{layer}", f"{ours}.resnets.{layer}")
+        yield from renamed_parts(f"{theirs}.block.{layer}", f"{ours}.resnets.{layer}", RESNET)
         if attends:
-            yield from attention(f"{theirs}.attn.{layer}", f"{ours}.attentions.{layer}")
+            yield from renamed_parts(f"{theirs}.attn.{layer}", f"{ours}.attentions.{layer}", ATTENTION, "squeeze")
 
 
 def ends(part: str) -> Iterator[Row]:
     """The first and last convolution, and the middle."""
     yield f"{part}.conv_in.{{}}", f"{part}.conv_in.{{}}"
-    yield from resnet(f"{part}.mid.block_1", f"{part}.mid_block.resnets.0")
-    yield from attention(f"{part}.mid.attn_1", f"{part}.mid_block.attentions.0")
-    yield from resnet(f"{part}.mid.block_2", f"{part}.mid_block.resnets.1")
+    yield from renamed_parts(f"{part}.mid.block_1", f"{part}.mid_block.resnets.0", RESNET)
+    yield from renamed_parts(f"{part}.mid.attn_1", f"{part}.mid_block.attentions.0", ATTENTION, "squeeze")
+    yield from renamed_parts(f"{part}.mid.block_2", f"{part}.mid_block.resnets.1", RESNET)
     yield f"{part}.norm_out.{{}}", f"{part}.conv_norm_out.{{}}"
     yield f"{part}.conv_out.{{}}", f"{part}.conv_out.{{}}"
-
-
-def resnet(theirs: str, ours: str) -> Iterator[Row]:
-    for original, name in RESNET.items():
-        yield f"{theirs}.{original}.{{}}", f"{ours}.{name}.{{}}"
-
-
-def attention(theirs: str, ours: str) -> Iterator[Row]:
-    for original, name in ATTENTION.items():
-        yield f"{theirs}.{original}.{{}}", f"{ours}.{name}.{{}}", "squeeze"

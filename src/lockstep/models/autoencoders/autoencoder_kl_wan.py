@@ -9,6 +9,7 @@ Axes: N batch, C channels, T frames, H and W pixels. A tensor without suffix is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -47,30 +48,43 @@ LATENTS_STD = (
 FRAMES = 4  # of a part after the first
 
 
+@dataclass(frozen=True)
+class Body:
+    """What a coder is made of: its widths in the order of its blocks, and which blocks change the number of frames."""
+
+    widths: list[int]
+    layers: int
+    in_time: Sequence[bool]
+    dropout: float
+    is_residual: bool
+
+    def levels(self) -> Iterator[tuple[int, int, bool, bool]]:
+        """Width before and after each block, and whether it changes the size, and the number of frames too."""
+        for index, (before, width) in enumerate(pairwise(self.widths)):
+            resizes = index < len(self.widths) - 2
+            yield before, width, resizes, resizes and self.in_time[index]
+
+
 class WanEncoder3d(nn.Module):
     """A part of a video to the mean and log variance of its latents, and what to remember for the next part."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, widths: list[int], layers: int, in_time: Sequence[bool],
-        dropout: float, is_residual: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, in_channels: int, out_channels: int, body: Body) -> None:
         super().__init__()
-        self.conv_in = cube(in_channels, widths[0])
+        layers, dropout = body.layers, body.dropout
+        self.conv_in = cube(in_channels, body.widths[0])
         self.down_blocks = nn.ModuleList()
-        for index, (before, width) in enumerate(pairwise(widths)):
-            shrinks = index < len(widths) - 2
-            halves = shrinks and in_time[index]
-            if is_residual:
+        for before, width, shrinks, halves in body.levels():
+            if body.is_residual:
                 self.down_blocks.append(WanResidualDownBlock(before, width, layers, dropout, shrinks, halves))
                 continue
             for layer in range(layers):
                 self.down_blocks.append(WanResidualBlock(width if layer else before, width, dropout))
             if shrinks:
                 self.down_blocks.append(DownsampleBy2(width, halves))
-        self.mid_block = WanMidBlock(widths[-1], dropout)
-        self.norm_out = WanRMS_norm(widths[-1])
+        self.mid_block = WanMidBlock(body.widths[-1], dropout)
+        self.norm_out = WanRMS_norm(body.widths[-1])
         self.nonlinearity = nn.SiLU()
-        self.conv_out = cube(widths[-1], out_channels)
+        self.conv_out = cube(body.widths[-1], out_channels)
 
     def forward(self, pixels: Tensor, kept: Kept = ()) -> tuple[Tensor, list[Tensor]]:
         memory = Memory(kept)
@@ -84,25 +98,21 @@ class WanEncoder3d(nn.Module):
 class WanDecoder3d(nn.Module):
     """One frame of latents to its frames of pixels, and what to remember for the next."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, widths: list[int], layers: int, in_time: Sequence[bool],
-        dropout: float, is_residual: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, in_channels: int, out_channels: int, body: Body) -> None:
         super().__init__()
-        self.conv_in = cube(in_channels, widths[0])
-        self.mid_block = WanMidBlock(widths[0], dropout)
+        layers, dropout = body.layers, body.dropout
+        self.conv_in = cube(in_channels, body.widths[0])
+        self.mid_block = WanMidBlock(body.widths[0], dropout)
         self.up_blocks = nn.ModuleList()
-        for index, (before, width) in enumerate(pairwise(widths)):
-            grows = index < len(widths) - 2
-            doubles = grows and in_time[index]
-            if is_residual:
+        for index, (before, width, grows, doubles) in enumerate(body.levels()):
+            if body.is_residual:
                 self.up_blocks.append(WanResidualUpBlock(before, width, layers, dropout, grows, doubles))
             else:  # the upsampler before has halved the channels
                 halved = before // 2 if index else before
                 self.up_blocks.append(WanUpBlock(halved, width, layers, dropout, grows, doubles))
-        self.norm_out = WanRMS_norm(widths[-1])
+        self.norm_out = WanRMS_norm(body.widths[-1])
         self.nonlinearity = nn.SiLU()
-        self.conv_out = cube(widths[-1], out_channels)
+        self.conv_out = cube(body.widths[-1], out_channels)
 
     def forward(self, latents: Tensor, kept: Kept = ()) -> tuple[Tensor, list[Tensor]]:
         memory = Memory(kept)
@@ -133,11 +143,11 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
         _check_config(self.config)
         down = [base_dim * mult for mult in (1, *dim_mult)]
         up = [(decoder_base_dim or base_dim) * mult for mult in (dim_mult[-1], *dim_mult[::-1])]
-        body = (dropout, is_residual)
-        self.encoder = WanEncoder3d(in_channels, 2 * z_dim, down, num_res_blocks, temperal_downsample, *body)
+        in_time, rest = temperal_downsample, (dropout, is_residual)
+        self.encoder = WanEncoder3d(in_channels, 2 * z_dim, Body(down, num_res_blocks, in_time, *rest))
         self.quant_conv = point(2 * z_dim, 2 * z_dim)
         self.post_quant_conv = point(z_dim, z_dim)
-        self.decoder = WanDecoder3d(z_dim, out_channels, up, num_res_blocks, temperal_downsample[::-1], *body)
+        self.decoder = WanDecoder3d(z_dim, out_channels, Body(up, num_res_blocks, in_time[::-1], *rest))
 
     @property
     def spatial_scale_factor(self) -> int:

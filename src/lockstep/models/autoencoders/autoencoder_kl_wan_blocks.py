@@ -217,6 +217,12 @@ class WanAttentionBlock(nn.Module, AttentionModuleMixin):
         return self.processor(self, hidden)
 
 
+def residual_blocks(in_channels: int, out_channels: int, count: int, dropout: float) -> nn.ModuleList:
+    """So many in a row, of which the first changes the width."""
+    widths = [in_channels] + [out_channels] * (count - 1)
+    return nn.ModuleList(WanResidualBlock(width, out_channels, dropout) for width in widths)
+
+
 class WanMidBlock(nn.Module):
     """Two residual blocks with an attention between them."""
 
@@ -238,8 +244,7 @@ class WanResidualDownBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.avg_shortcut = AvgDown3D(in_channels, out_channels, 1 + in_time, 1 + shrinks)
-        widths = [in_channels] + [out_channels] * (layers - 1)
-        self.resnets = nn.ModuleList(WanResidualBlock(width, out_channels, dropout) for width in widths)
+        self.resnets = residual_blocks(in_channels, out_channels, layers, dropout)
         self.downsampler = DownsampleBy2(out_channels, in_time) if shrinks else None
 
     def forward(self, hidden: Tensor, memory: Memory) -> Tensor:
@@ -258,8 +263,7 @@ class WanUpBlock(nn.Module):
         self, in_channels: int, out_channels: int, layers: int, dropout: float, grows: bool, in_time: bool
     ) -> None:
         super().__init__()
-        widths = [in_channels] + [out_channels] * layers
-        self.resnets = nn.ModuleList(WanResidualBlock(width, out_channels, dropout) for width in widths)
+        self.resnets = residual_blocks(in_channels, out_channels, layers + 1, dropout)
         upsampler = [UpsampleBy2(out_channels, out_channels // 2, in_time)] if grows else []
         self.upsamplers = nn.ModuleList(upsampler)
 
@@ -278,9 +282,8 @@ class WanResidualUpBlock(nn.Module):
         self, in_channels: int, out_channels: int, layers: int, dropout: float, grows: bool, in_time: bool
     ) -> None:
         super().__init__()
-        widths = [in_channels] + [out_channels] * layers
         self.avg_shortcut = DupUp3D(in_channels, out_channels, 1 + in_time) if grows else None
-        self.resnets = nn.ModuleList(WanResidualBlock(width, out_channels, dropout) for width in widths)
+        self.resnets = residual_blocks(in_channels, out_channels, layers + 1, dropout)
         self.upsampler = UpsampleBy2(out_channels, out_channels, in_time) if grows else None
 
     def forward(self, hidden: Tensor, memory: Memory) -> Tensor:

@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..weights import Row
+from ..weights import Row, renamed_parts
 
-RESNET = {"residual.0": "norm1", "residual.2": "conv1", "residual.3": "norm2", "residual.6": "conv2"}
+RESNET = {
+    "residual.0": "norm1",
+    "residual.2": "conv1",
+    "residual.3": "norm2",
+    "residual.6": "conv2",
+    "shortcut": "conv_shortcut",
+}
+RESAMPLE = {"resample.1": "resample.1", "time_conv": "time_conv"}
+ATTENTION = {"norm": "norm", "to_qkv": "to_qkv", "proj": "proj"}
 
 
 def wan_autoencoder_rows(config: Mapping[str, Any]) -> list[Row]:
@@ -33,7 +41,7 @@ def counted_encoder_layers(config: Mapping[str, Any]) -> Iterator[Row]:
     blocks, layers = len(config["dim_mult"]), config["num_res_blocks"]
     for place in range(blocks * (layers + 1) - 1):
         theirs, ours = f"encoder.downsamples.{place}", f"encoder.down_blocks.{place}"
-        yield from resnet(theirs, ours) if place % (layers + 1) < layers else resample(theirs, ours)
+        yield from renamed_parts(theirs, ours, RESNET if place % (layers + 1) < layers else RESAMPLE)
 
 
 def counted_decoder_layers(config: Mapping[str, Any]) -> Iterator[Row]:
@@ -42,9 +50,9 @@ def counted_decoder_layers(config: Mapping[str, Any]) -> Iterator[Row]:
     for block in range(blocks):
         first, ours = block * (layers + 1), f"decoder.up_blocks.{block}"
         for layer in range(layers):
-            yield from resnet(f"decoder.upsamples.{first + layer}", f"{ours}.resnets.{layer}")
+            yield from renamed_parts(f"decoder.upsamples.{first + layer}", f"{ours}.resnets.{layer}", RESNET)
         if block < blocks - 1:
-            yield from resample(f"decoder.upsamples.{first + layers}", f"{ours}.upsamplers.0")
+            yield from renamed_parts(f"decoder.upsamples.{first + layers}", f"{ours}.upsamplers.0", RESAMPLE)
 
 
 def grouped_layers(part: str, config: Mapping[str, Any]) -> Iterator[Row]:
@@ -56,28 +64,16 @@ def grouped_layers(part: str, config: Mapping[str, Any]) -> Iterator[Row]:
     for block in range(blocks):
         theirs, ours = f"{part}.{names[0]}.{block}.{names[0]}", f"{part}.{names[1]}.{block}"
         for layer in range(layers):
-            yield from resnet(f"{theirs}.{layer}", f"{ours}.resnets.{layer}")
+            yield from renamed_parts(f"{theirs}.{layer}", f"{ours}.resnets.{layer}", RESNET)
         if block < blocks - 1:
-            yield from resample(f"{theirs}.{layers}", f"{ours}.{names[2]}")
+            yield from renamed_parts(f"{theirs}.{layers}", f"{ours}.{names[2]}", RESAMPLE)
 
 
 def ends(part: str) -> Iterator[Row]:
     """The first and last convolution, and the middle."""
     yield f"{part}.conv1.{{}}", f"{part}.conv_in.{{}}"
-    yield from resnet(f"{part}.middle.0", f"{part}.mid_block.resnets.0")
-    for name in ("norm", "to_qkv", "proj"):
-        yield f"{part}.middle.1.{name}.{{}}", f"{part}.mid_block.attentions.0.{name}.{{}}"
-    yield from resnet(f"{part}.middle.2", f"{part}.mid_block.resnets.1")
+    yield from renamed_parts(f"{part}.middle.0", f"{part}.mid_block.resnets.0", RESNET)
+    yield from renamed_parts(f"{part}.middle.1", f"{part}.mid_block.attentions.0", ATTENTION)
+    yield from renamed_parts(f"{part}.middle.2", f"{part}.mid_block.resnets.1", RESNET)
     yield f"{part}.head.0.{{}}", f"{part}.norm_out.{{}}"
     yield f"{part}.head.2.{{}}", f"{part}.conv_out.{{}}"
-
-
-def resnet(theirs: str, ours: str) -> Iterator[Row]:
-    for original, name in RESNET.items():
-        yield f"{theirs}.{original}.{{}}", f"{ours}.{name}.{{}}"
-    yield f"{theirs}.shortcut.{{}}", f"{ours}.conv_shortcut.{{}}"
-
-
-def resample(theirs: str, ours: str) -> Iterator[Row]:
-    yield f"{theirs}.resample.1.{{}}", f"{ours}.resample.1.{{}}"
-    yield f"{theirs}.time_conv.{{}}", f"{ours}.time_conv.{{}}"

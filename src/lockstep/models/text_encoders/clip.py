@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, ProcessorMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin
 from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output, output_or_tuple
 from ..modeling import check_divisible, check_sizes, checkpointed
-from .encoder import TextEncoder, activation, embedding
+from .encoder import TextAttnProcessor, TextEncoder, activation, embedding
 
 SIZES = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -48,17 +48,12 @@ class CLIPTextEmbeddings(nn.Module):
         return self.token_embedding(input_ids_BL) + self.position_embedding(position_ids_BL)
 
 
-class CLIPAttnProcessor(ProcessorMixin):
+class CLIPAttnProcessor(TextAttnProcessor):
     """Plain attention: everything to the left (and the token itself), as far as the mask lets."""
 
     def __call__(self, attn: CLIPAttention, x: torch.Tensor, mask_B1LL: torch.Tensor | None) -> torch.Tensor:
         qkv = attn.to_qkv(x) if attn.fused_projections else (attn.q_proj(x), attn.k_proj(x), attn.v_proj(x))
-        query, key, value = (projected.unflatten(-1, (attn.heads, -1)) for projected in qkv)
-        mixed_BLHK = dispatch_attention_fn(
-            query, key, value, attn_mask=mask_B1LL, dropout_p=attn.dropout if attn.training else 0.0,
-            is_causal=mask_B1LL is None, backend=self._attention_backend, parallel_config=self._parallel_config,
-        )  # fmt: skip
-        return attn.out_proj(mixed_BLHK.flatten(2))
+        return attn.out_proj(self.mix(attn, qkv, mask_B1LL, is_causal=mask_B1LL is None))
 
 
 class CLIPAttention(nn.Module, AttentionModuleMixin):

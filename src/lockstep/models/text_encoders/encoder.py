@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin
 from ...errors import ConfigError, InputError
 from ..modeling import ModelMixin
@@ -51,6 +52,21 @@ def activation(name: str, key: str) -> Callable[[torch.Tensor], torch.Tensor]:
 def embedding(count: int, width: int) -> nn.Embedding:
     """A table without values yet: those that torch draws on `meta` would cost a second of imports at every load."""
     return nn.Embedding(count, width, _weight=torch.empty(count, width))
+
+
+class TextAttnProcessor(ProcessorMixin):
+    """What the attention of the text encoders has in common; a model says with which mask and scale it mixes."""
+
+    def mix(
+        self, attn: Any, projected: tuple[torch.Tensor, ...], mask: torch.Tensor | None, **how: Any
+    ) -> torch.Tensor:
+        """Every query's mix of the values, BLD; `projected` are query, key and value."""
+        query, key, value = (part.unflatten(-1, (attn.heads, -1)) for part in projected)
+        mixed_BLHK = dispatch_attention_fn(
+            query, key, value, attn_mask=mask, dropout_p=attn.dropout if attn.training else 0.0,
+            backend=self._attention_backend, parallel_config=self._parallel_config, **how,
+        )  # fmt: skip
+        return mixed_BLHK.flatten(2)
 
 
 class TransformersModel(ModelMixin, ConfigMixin):

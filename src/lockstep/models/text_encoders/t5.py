@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ...attention import AttentionModuleMixin, ProcessorMixin, dispatch_attention_fn
+from ...attention import AttentionModuleMixin
 from ...configuration import register_to_config, with_defaults
 from ...errors import ConfigError
 from ...outputs import Output, output_or_tuple
 from ..modeling import check_sizes, checkpointed
 from ..weights import StoredTensor
-from .encoder import TextEncoder, activation, embedding
+from .encoder import TextAttnProcessor, TextEncoder, activation, embedding
 
 
 @dataclass
@@ -93,17 +93,12 @@ class T5LayerFF(nn.Module):
         return x + self.dropout(self.DenseReluDense(self.layer_norm(x)))
 
 
-class T5AttnProcessor(ProcessorMixin):
+class T5AttnProcessor(TextAttnProcessor):
     """Attention without a scale (the initialisation has it), with the position bias in the place of a mask."""
 
     def __call__(self, attn: T5Attention, x: torch.Tensor, bias_BHLL: torch.Tensor) -> torch.Tensor:
         qkv = attn.to_qkv(x) if attn.fused_projections else (attn.q(x), attn.k(x), attn.v(x))
-        query, key, value = (projected.unflatten(-1, (attn.heads, -1)) for projected in qkv)
-        mixed_BLHK = dispatch_attention_fn(
-            query, key, value, attn_mask=bias_BHLL, dropout_p=attn.dropout if attn.training else 0.0, scale=1.0,
-            backend=self._attention_backend, parallel_config=self._parallel_config,
-        )  # fmt: skip
-        return attn.o(mixed_BLHK.flatten(2))
+        return attn.o(self.mix(attn, qkv, bias_BHLL, scale=1.0))
 
 
 class T5Attention(nn.Module, AttentionModuleMixin):

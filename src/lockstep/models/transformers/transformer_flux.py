@@ -15,17 +15,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
 from ..inputs import check_shape
 from ..modeling import check_sizes, checkpointed
+from .joint import JointAttention, JointProcessor, JointTransformerBlock
 from .layers import (
     AdaLayerNormContinuous,
     AdaLayerNormZero,
-    JointAttention,
-    JointTransformerBlock,
     TimeTextEmbedding,
     TokenModel,
     Transformer2DModelOutput,
@@ -36,32 +34,20 @@ from .rotary import Table, rotary_table, rotate
 Tensor = torch.Tensor
 
 
-class FluxAttnProcessor(ProcessorMixin):
+class FluxAttnProcessor(JointProcessor):
     """Attention of all tokens as one sequence, turned by their positions; the text comes first."""
+
+    text_first = True
 
     def __call__(
         self, attn: FluxAttention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None, image_rotary_emb: Table | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
-        query, key, value = attn.project(hidden_states)
-        if encoder_hidden_states is not None:
-            both = zip(attn.project_text(encoder_hidden_states), (query, key, value), strict=True)
-            query, key, value = (torch.cat(pair, dim=1) for pair in both)
+        query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
         if image_rotary_emb is not None:
             query, key = rotate(query, image_rotary_emb), rotate(key, image_rotary_emb)
-        mixed_BLHK = dispatch_attention_fn(
-            query,
-            key,
-            value,
-            attn_mask=attention_mask,
-            backend=self._attention_backend,
-            parallel_config=self._parallel_config,
-        )
-        mixed = mixed_BLHK.flatten(2).to(query.dtype)
-        if encoder_hidden_states is None:
-            return mixed
-        text, picture = mixed.split([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
-        return attn.to_out[0](picture), text if attn.to_add_out is None else attn.to_add_out(text)
+        mixed = self.mix(query, key, value, attention_mask)
+        return mixed if encoder_hidden_states is None else self.part(attn, mixed, encoder_hidden_states.shape[1])
 
 
 class FluxAttention(JointAttention):

@@ -12,16 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...attention import ProcessorMixin, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
 from ..inputs import check_shape
 from ..modeling import check_divisible, check_sizes, checkpointed
+from .joint import JointAttention, JointProcessor, JointTransformerBlock
 from .layers import (
     AdaLayerNormContinuous,
-    JointAttention,
-    JointTransformerBlock,
     TimeTextEmbedding,
     TokenModel,
     Transformer2DModelOutput,
@@ -67,24 +65,19 @@ def position_table(width: int, size: int, base_size: int) -> Tensor:
     return torch.cat([columns, rows], dim=1).float()
 
 
-class JointAttnProcessor2_0(ProcessorMixin):
+class JointAttnProcessor2_0(JointProcessor):
     """Attention of all tokens as one sequence; the picture comes first."""
+
+    text_first = False
 
     def __call__(
         self, attn: SD3Attention, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        query, key, value = attn.project(hidden_states)
-        if encoder_hidden_states is not None:
-            both = zip((query, key, value), attn.project_text(encoder_hidden_states), strict=True)
-            query, key, value = (torch.cat(pair, dim=1) for pair in both)
-        mixed_BLHK = dispatch_attention_fn(
-            query, key, value, backend=self._attention_backend, parallel_config=self._parallel_config
-        )
-        mixed = mixed_BLHK.flatten(2).to(query.dtype)
+        query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
+        mixed = self.mix(query, key, value)
         if encoder_hidden_states is None:
             return attn.to_out[0](mixed)
-        picture, text = mixed.split([hidden_states.shape[1], encoder_hidden_states.shape[1]], dim=1)
-        return attn.to_out[0](picture), text if attn.to_add_out is None else attn.to_add_out(text)
+        return self.part(attn, mixed, encoder_hidden_states.shape[1])
 
 
 class SD3Attention(JointAttention):

@@ -14,7 +14,7 @@ from torch import nn
 
 from ...errors import InputError, UnsupportedError
 from ..modeling import ModelMixin
-from .unet_2d_blocks import CrossAttnUpBlock2D, UpBlock2D
+from .unet_2d_blocks import UpBlock2D
 
 Tensor = torch.Tensor
 LOW = 1  # how many frequencies to each side of the middle count as low
@@ -74,7 +74,7 @@ class FreeUMixin(ModelMixin):
         """Weigh skips and backbone on the first two stages of the way up; other values take the place of earlier."""
         settings = FreeU(s1, s2, b1, b2)
         blocks = list(getattr(self, "up_blocks", ()))
-        if not blocks or not all(isinstance(block, (UpBlock2D, CrossAttnUpBlock2D)) for block in blocks):
+        if not blocks or not all(isinstance(block, UpBlock2D) for block in blocks):
             kinds = ", ".join(dict.fromkeys(type(block).__name__ for block in blocks)) or "none"
             raise UnsupportedError(
                 f"FreeU acts on UpBlock2D and CrossAttnUpBlock2D; the up blocks of this {type(self).__name__}: {kinds}."

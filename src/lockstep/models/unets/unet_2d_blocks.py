@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Required, TypedDict, Unpack
 
 import torch
 from torch import nn
@@ -20,6 +20,15 @@ from ..layers import Downsample2D, FeedForward, ResnetBlock2D, Upsample2D
 from ..modeling import checkpointed
 
 Tensor = torch.Tensor
+
+
+class TextArguments(TypedDict, total=False):
+    """What a text transformer is told beside the map: the text, both masks, and what attention processors take."""
+
+    encoder_hidden_states: Required[Tensor]
+    attention_mask: Tensor | None
+    encoder_attention_mask: Tensor | None
+    cross_attention_kwargs: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -189,14 +198,7 @@ class Transformer2DModel(nn.Module):
         self.transformer_blocks = nn.ModuleList(BasicTransformerBlock(channels, settings) for _ in range(depth))
         self.proj_out = nn.Linear(channels, channels) if linear else nn.Conv2d(channels, channels, 1)
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        encoder_hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-    ) -> Tensor:
+    def forward(self, hidden_states: Tensor, **text: Unpack[TextArguments]) -> Tensor:
         rows, columns = hidden_states.shape[2:]
         residual = hidden_states
         hidden_states = self.norm(hidden_states)
@@ -205,8 +207,7 @@ class Transformer2DModel(nn.Module):
         else:
             tokens = self.proj_in(hidden_states).flatten(2).transpose(1, 2)
         for block in self.transformer_blocks:
-            masks = (attention_mask, encoder_attention_mask)
-            tokens = checkpointed(self, block, tokens, encoder_hidden_states, *masks, cross_attention_kwargs)
+            tokens = checkpointed(self, block, tokens, **text)
         if self.use_linear_projection:
             hidden_states = self.proj_out(tokens).transpose(1, 2).unflatten(2, (rows, columns))
         else:
@@ -275,18 +276,13 @@ class CrossAttnDownBlock2D(nn.Module):
         self,
         hidden_states: Tensor,
         temb: Tensor,
-        encoder_hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
         additional_residuals: Tensor | None = None,
+        **text: Unpack[TextArguments],
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         skips = []
         for resnet, transformer in zip(self.resnets, self.attentions, strict=True):
             hidden_states = checkpointed(self, resnet, hidden_states, temb)
-            hidden_states = transformer(
-                hidden_states, encoder_hidden_states, attention_mask, encoder_attention_mask, cross_attention_kwargs
-            )
+            hidden_states = transformer(hidden_states, **text)
             skips.append(hidden_states)
         if additional_residuals is not None:  # T2I-Adapter: on the last transformer's result, before the size is halved
             hidden_states = hidden_states + additional_residuals
@@ -325,65 +321,33 @@ class UNetMidBlock2DCrossAttn(nn.Module):
         self.attentions = nn.ModuleList([transformer.block(channels, transformer.depths[0])])
         self.resnets = nn.ModuleList([before, resnet.block(channels, channels, output_scale_factor)])
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        temb: Tensor,
-        encoder_hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
-    ) -> Tensor:
+    def forward(self, hidden_states: Tensor, temb: Tensor, **text: Unpack[TextArguments]) -> Tensor:
         hidden_states = checkpointed(self, self.resnets[0], hidden_states, temb)
-        hidden_states = self.attentions[0](
-            hidden_states, encoder_hidden_states, attention_mask, encoder_attention_mask, cross_attention_kwargs
-        )
+        hidden_states = self.attentions[0](hidden_states, **text)
         return checkpointed(self, self.resnets[1], hidden_states, temb)
 
 
 class UpBlock2D(nn.Module):
     """Resnets that each take one skip, last in first out, then twice the size."""
 
-    has_cross_attention = False
     gradient_checkpointing = False
-
-    def __init__(self, in_channels: list[int], out_channels: int, resnet: ResnetSettings, add_upsample: bool) -> None:
-        super().__init__()
-        self.resnets = nn.ModuleList(resnet.block(channels, out_channels) for channels in in_channels)
-        self.upsamplers = nn.ModuleList([Upsample2D(out_channels)]) if add_upsample else None
-        self.num_skips = len(in_channels)
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        skips: tuple[Tensor, ...],
-        temb: Tensor,
-        upsample_size: tuple[int, int] | None = None,
-    ) -> Tensor:
-        for resnet, skip in zip(self.resnets, reversed(skips), strict=True):
-            hidden_states = checkpointed(self, resnet, torch.cat([hidden_states, skip], dim=1), temb)
-        return hidden_states if self.upsamplers is None else self.upsamplers[0](hidden_states, upsample_size)
-
-
-class CrossAttnUpBlock2D(nn.Module):
-    """Resnets that each take one skip and have a text transformer after them, then twice the size."""
-
-    has_cross_attention = True
-    gradient_checkpointing = False
+    attentions: nn.ModuleList | None
 
     def __init__(
         self,
         in_channels: list[int],
         out_channels: int,
         resnet: ResnetSettings,
-        transformer: TransformerSettings,
         add_upsample: bool,
+        transformer: TransformerSettings | None = None,
     ) -> None:
         super().__init__()
-        self.attentions, self.resnets = nn.ModuleList(), nn.ModuleList()
-        for channels, depth in zip(in_channels, transformer.depths, strict=True):
+        self.has_cross_attention = transformer is not None
+        self.attentions, self.resnets = None if transformer is None else nn.ModuleList(), nn.ModuleList()
+        for layer, channels in enumerate(in_channels):
             self.resnets.append(resnet.block(channels, out_channels))
-            self.attentions.append(transformer.block(out_channels, depth))
+            if self.attentions is not None and transformer is not None:
+                self.attentions.append(transformer.block(out_channels, transformer.depths[layer]))
         self.upsamplers = nn.ModuleList([Upsample2D(out_channels)]) if add_upsample else None
         self.num_skips = len(in_channels)
 
@@ -392,18 +356,18 @@ class CrossAttnUpBlock2D(nn.Module):
         hidden_states: Tensor,
         skips: tuple[Tensor, ...],
         temb: Tensor,
-        encoder_hidden_states: Tensor,
         upsample_size: tuple[int, int] | None = None,
-        attention_mask: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cross_attention_kwargs: dict[str, Any] | None = None,
+        **text: Any,
     ) -> Tensor:
-        for resnet, transformer, skip in zip(self.resnets, self.attentions, reversed(skips), strict=True):
+        for layer, (resnet, skip) in enumerate(zip(self.resnets, reversed(skips), strict=True)):
             hidden_states = checkpointed(self, resnet, torch.cat([hidden_states, skip], dim=1), temb)
-            hidden_states = transformer(
-                hidden_states, encoder_hidden_states, attention_mask, encoder_attention_mask, cross_attention_kwargs
-            )
+            if self.attentions is not None:
+                hidden_states = self.attentions[layer](hidden_states, **text)
         return hidden_states if self.upsamplers is None else self.upsamplers[0](hidden_states, upsample_size)
+
+
+class CrossAttnUpBlock2D(UpBlock2D):
+    """The same with a text transformer after each resnet."""
 
 
 def downsamplers(channels: int, padding: int | None) -> nn.ModuleList | None:

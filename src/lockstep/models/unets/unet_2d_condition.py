@@ -138,10 +138,10 @@ class UNet2DConditionModel(IPAdapterMixin, FreeUMixin, UNet2DEncoder, ConfigMixi
                 widths_in.append(width + skips.pop())
                 width = outgoing
             if block_type == "UpBlock2D":
-                block: nn.Module = UpBlock2D(widths_in, outgoing, plan.resnet, add_upsample=level > 0)
+                block: nn.Module = UpBlock2D(widths_in, outgoing, plan.resnet, level > 0)
             else:
                 transformer = plan.transformer(level, plan.up_depths[index], plan.only_cross_attention[level])
-                block = CrossAttnUpBlock2D(widths_in, outgoing, plan.resnet, transformer, add_upsample=level > 0)
+                block = CrossAttnUpBlock2D(widths_in, outgoing, plan.resnet, level > 0, transformer)
             self.up_blocks.append(block)
 
     @output_or_tuple

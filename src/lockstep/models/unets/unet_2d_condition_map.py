@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..weights import Row
+from ..weights import Row, renamed_parts
 
 RESNET = {
     "in_layers.0": "norm1",
@@ -45,7 +45,7 @@ def way_down(config: Mapping[str, Any]) -> Iterator[Row]:
     for block, (kind, layers) in enumerate(zip(types, layers_per_block(config), strict=True)):
         for layer in range(layers):
             number += 1
-            yield from resnet(f"input_blocks.{number}.0", f"down_blocks.{block}.resnets.{layer}")
+            yield from renamed_parts(f"input_blocks.{number}.0", f"down_blocks.{block}.resnets.{layer}", RESNET)
             if kind.startswith("CrossAttn"):
                 yield f"input_blocks.{number}.1.{{*}}", f"down_blocks.{block}.attentions.{layer}.{{*}}"
         if block < len(types) - 1:
@@ -56,9 +56,9 @@ def way_down(config: Mapping[str, Any]) -> Iterator[Row]:
 def middle(config: Mapping[str, Any]) -> Iterator[Row]:
     if config.get("mid_block_type", "UNetMidBlock2DCrossAttn") is None:
         return
-    yield from resnet("middle_block.0", "mid_block.resnets.0")
+    yield from renamed_parts("middle_block.0", "mid_block.resnets.0", RESNET)
     yield "middle_block.1.{*}", "mid_block.attentions.0.{*}"
-    yield from resnet("middle_block.2", "mid_block.resnets.1")
+    yield from renamed_parts("middle_block.2", "mid_block.resnets.1", RESNET)
 
 
 def way_up(config: Mapping[str, Any]) -> Iterator[Row]:
@@ -66,18 +66,13 @@ def way_up(config: Mapping[str, Any]) -> Iterator[Row]:
     for block, (kind, layers) in enumerate(zip(types, reversed(layers_per_block(config)), strict=True)):
         attends = kind.startswith("CrossAttn")
         for layer in range(layers + 1):
-            yield from resnet(f"output_blocks.{number}.0", f"up_blocks.{block}.resnets.{layer}")
+            yield from renamed_parts(f"output_blocks.{number}.0", f"up_blocks.{block}.resnets.{layer}", RESNET)
             if attends:
                 yield f"output_blocks.{number}.1.{{*}}", f"up_blocks.{block}.attentions.{layer}.{{*}}"
             if layer == layers and block < len(types) - 1:  # behind the last layer stands the upsampler
                 place = f"output_blocks.{number}.{2 if attends else 1}.conv"
                 yield f"{place}.{{}}", f"up_blocks.{block}.upsamplers.0.conv.{{}}"
             number += 1
-
-
-def resnet(theirs: str, ours: str) -> Iterator[Row]:
-    for original, name in RESNET.items():
-        yield f"{theirs}.{original}.{{}}", f"{ours}.{name}.{{}}"
 
 
 def layers_per_block(config: Mapping[str, Any]) -> list[int]:

@@ -16,7 +16,7 @@ from ..trace.reader import Trace
 from .edits import Edit
 from .failures import noted
 from .pipeline_probe import PipelineProbe
-from .probe import Reached
+from .probe import Reached, with_own_generators
 
 METHODS = ("encode", "decode")
 
@@ -42,7 +42,7 @@ class RecordedCalls:
     def _outer_call(self, path: str, key: Key) -> int:
         return key.call if key.is_operation or key.path == path else self._begun_before(path, key)
 
-    def _parent(self, path: str) -> str:
+    def parent_of(self, path: str) -> str:
         """The module whose code calls this one (a ModuleList is not called itself)."""
         below = path
         while "." in path:
@@ -83,22 +83,24 @@ class RecordedCalls:
         begun = [k for seq, k in self._calls(path) if entry is not None and seq <= entry.seq]
         return begun[-1].call if begun else 0
 
+    def call_number(self, path: str, key: Key) -> int:
+        """The how-manieth call of a module in the run was running when a value came to be."""
+        if key.path == path or key.is_operation:
+            same = (i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call))
+            return next(same, 0)
+        entry = self.own.get(key)
+        return max(0, sum(1 for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq) - 1)
+
     def _arguments(self, path: str, key: Key) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What the live module is given in the recorded call, taken from a run that stops there."""
-        if key.path == path or key.is_operation:
-            number = next(
-                (i for i, (_, k) in enumerate(self._calls(path)) if (k.step, k.call) == (key.step, key.call)), 0
-            )
-        else:
-            entry = self.own.get(key)
-            number = max(0, sum(1 for seq, _ in self._calls(path) if entry is not None and seq <= entry.seq) - 1)
+        number = self.call_number(path, key)
         seen = [0]
         kept: list[Any] = []
 
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             seen[0] += 1
             if seen[0] - 1 == number:
-                kept.extend([map_tensors(args, _copy), map_tensors(kwargs, _copy)])
+                kept.extend(with_own_generators([map_tensors(args, _copy), map_tensors(kwargs, _copy)]))
                 raise Reached(torch.zeros(()))
 
         def around(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

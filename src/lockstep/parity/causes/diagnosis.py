@@ -66,6 +66,8 @@ def diagnose(
             across = sides[0][0] if turned else sides[1][0]
             late = partial(_spent, log, evaluations * shared)
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
+    if len(searches) > 1:
+        searches[0].across, searches[1].across = searches[1], searches[0]
     causes: list[Cause] = []
     try:
         causes = _searched(comparison, searches, limit, rounding, log)

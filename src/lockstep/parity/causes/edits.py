@@ -142,6 +142,9 @@ class Edit:
     parameter: float | None = None  # for fits: the value tried
     refit: Callable[[float], Edit] | None = None  # the same hypothesis with another value
     fault: str = ""  # what the live side does wrong, where the edit undoes a fault instead of imitating it
+    elsewhere: Callable[[str], Edit] | None = None  # the same in another module of the owner's kind
+    owner: str = ""  # the module that `elsewhere` is about
+    line: str = ""  # of the candidate's code, where it was seen there
 
     def label(self) -> str:
         return f"{self.name}: {self.detail}"

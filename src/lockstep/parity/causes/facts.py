@@ -13,13 +13,11 @@ import torch
 
 from ..comparison.results import Comparison
 from .edits import Edit, ParameterChange
-from .goals import goal_of
 from .hypotheses.call_counts import call_count_edits
 from .hypotheses.state import state_edits
 from .hypotheses.weights import weight_words
 from .in_place import written_in_place
-from .judgement import Judgement
-from .probe import Trial
+from .judgement import Judgement, trial_of
 
 MOST = 6  # facts tried on the whole run
 
@@ -32,7 +30,7 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
             break
         search.log.trying(edit.name, "the whole run")
         for closing in search.whole.closings(edit, search.held, None, comparison):
-            trial = _trial(search, edit, comparison, closing)
+            trial = trial_of(search, edit, comparison, closing)
             if trial is None:
                 continue
             if closing.closes:
@@ -41,20 +39,6 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
             if partly is None and closing.reach > before and trial.accepted and edit.rank == 0:
                 partly = Judgement(trial, closing, True)
     return partly
-
-
-def _trial(search: Any, edit: Edit, comparison: Comparison, closing: Any) -> Trial | None:
-    """The residual at the first bad value, read from the comparison that was made again."""
-    node = comparison.first
-    if node is None or node.other is None:
-        return None
-    foreign_key = node.key if search.turned else node.other
-    entry = search.foreign.get(foreign_key)
-    again = closing.again.node(str(node.key))
-    if entry is None or again is None or again.error is None:
-        return None
-    goal = goal_of(node, search.foreign if search.turned else search.own, search.foreign, entry)
-    return Trial(edit, again.error, goal, again.error <= node.prior, checked=True)
 
 
 def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:

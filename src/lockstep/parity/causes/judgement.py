@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..comparison.results import Comparison
+from ..comparison.results import Comparison, NodeResult
 from .edits import Edit
-from .probe import Trial
+from .goals import goal_of
+from .observed.difference import Observed
+from .probe import SPECIFIC, Trial
 from .whole_run import Closing
 
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
@@ -26,6 +28,70 @@ class Judgement:
     rivals: list[Trial] = field(default_factory=list)  # fit this value as well
     alike: list[Trial] = field(default_factory=list)  # and close the whole run as well
     nearest: Trial | None = None
+    seen: Observed | None = None  # what the two sides do differently, whether it explains the run or not
+
+
+def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) -> Trial | None:
+    """The residual at the first bad value, read from the comparison that was made again."""
+    node = _measured(comparison) if edit.elsewhere is not None else comparison.first
+    if node is None or node.other is None:
+        return None
+    foreign_key = node.key if search.turned else node.other
+    entry = search.foreign.get(foreign_key)
+    again = closing.again.node(str(node.key))
+    if entry is None or again is None or again.error is None:
+        return None
+    goal = goal_of(node, search.foreign if search.turned else search.own, search.foreign, entry)
+    return Trial(edit, again.error, goal, again.error <= node.prior, checked=True)
+
+
+def _measured(comparison: Comparison) -> NodeResult | None:
+    """The first bad result of a module: operations and what goes into modules are recorded as the reference does
+    them."""
+    first = comparison.first
+    later = (n for n in comparison.nodes if first is not None and n.bad and n.order >= first.order)
+    return next((n for n in later if not n.key.is_operation and not n.key.is_input and n.error is not None), first)
+
+
+def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -> Judgement | None:
+    """What was seen in the steps of both sides, if with it the whole run agrees, or goes on to another difference."""
+    found: Judgement | None = None
+    before = comparison.first.order if comparison.first is not None else -1
+    for closing in search.whole.closings(seen.edit, search.held, None, comparison) if seen is not None else ():
+        assert seen is not None
+        trial = trial_of(search, seen.edit, comparison, closing)
+        if trial is None:
+            continue
+        if closing.closes:
+            return Judgement(trial, closing, True)
+        further = closing.reach > before and trial.accepted and _leaves(seen.edit.owner, closing)
+        if found is None or (further and found.closing is not None and closing.reach > found.closing.reach):
+            found = Judgement(trial, closing, further) if trial.accepted else found
+    return found
+
+
+def _leaves(part: str, closing: Closing) -> bool:
+    first = closing.first
+    inside = (f"{part}.", f"{part}/")
+    return first is not None and first.key.path != part and not first.key.path.startswith(inside)
+
+
+def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed | None) -> Judgement:
+    """A hypothesis that says more than what was seen, or what was seen: a hypothesis about a place where both sides
+    compute the same is none."""
+    judgement.seen = seen
+    if observed is None or seen is None or (judgement.closing is not None and judgement.alike):
+        return judgement if observed is None or not observed.stands else observed
+    trial, closed = judgement.chosen, judgement.closing is not None and judgement.closing.closes
+    if trial is not None and judgement.stands and closed and not trial.fitted and _says_more(trial.edit, seen):
+        return judgement
+    if observed.stands or not judgement.stands:
+        return observed
+    return judgement
+
+
+def _says_more(edit: Edit, seen: Observed) -> bool:
+    return edit.rank < SPECIFIC or (edit.rank < GENERIC_RANK and bool(places(edit) & seen.places))
 
 
 def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judgement:

@@ -179,7 +179,8 @@ class Probe:
         """The module, or a method of it such as `decode`; what one run writes into its arguments the next does not
         see."""
         copies: dict[int, torch.Tensor] = {}
-        args, kwargs = (map_tensors(given, lambda t: _copied(t, copies)) for given in (self._args, self._kwargs))
+        given = with_own_generators((self._args, self._kwargs))
+        args, kwargs = map_tensors(given, lambda tensor: _copied(tensor, copies))
         if not self.method:
             return self.module(*args, **kwargs)
         edited.frames.push(self.path)
@@ -390,6 +391,15 @@ def _copied(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tens
     if id(tensor) not in copies:
         copies[id(tensor)] = tensor.clone()
     return copies[id(tensor)]
+
+
+def with_own_generators(value: Any) -> Any:
+    """Arguments with every generator as it is now: a run draws on from it, and the next one must draw the same."""
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    if type(value) in (list, tuple):
+        return type(value)(with_own_generators(item) for item in value)
+    return {k: with_own_generators(v) for k, v in value.items()} if type(value) is dict else value
 
 
 def cost_of(modules: Iterable[nn.Module]) -> float:

@@ -305,6 +305,8 @@ _FACTS = {
     "guidance",
     "value_range",
 }
+_OF_SEVERAL = ("timestep_offset", "schedule_shift", "schedule_reversed")  # of one number anything is an offset
+SEVERAL = 3
 MANY = 16  # elements from which a rearrangement is no chance
 
 
@@ -320,7 +322,9 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
         "schedule_reversed",
         "input_values",
     )
-    return finding.name in _FACTS and (few or size >= MANY)
+    if finding.name in ("wrong_operand", "left_out") and node.key.is_operation:
+        return False  # a product with one is its other operand, too
+    return finding.name in _FACTS and (few or size >= MANY) and not (finding.name in _OF_SEVERAL and size < SEVERAL)
 
 
 def _cause(finding: ValueFinding, node: NodeResult, before: float) -> Cause:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..comparison.results import Cause, Comparison, NodeResult
 from ..trace.reader import Trace
 from .failures import noted
 from .goals import Goal, goal_of
+from .hypotheses.state import parts_of
 from .pipeline_probe import PipelineProbe
 
 UNREPEATABLE = 4.0  # times the threshold: what a second run may differ by
@@ -30,7 +32,7 @@ def unrepeatable(search: Any, comparison: Comparison) -> list[Cause]:
         apart = [goal.residual(value) for value in values]
         if not limit < apart[0] < float("inf"):
             continue
-        chance = _relative(values) > limit
+        chance = _relative(values) > limit and not _repeats_from_its_state(search, node, goal, limit)
         return [_cause(search, first, node, goal, apart[0], chance)]
     return []
 
@@ -54,6 +56,23 @@ def _again(search: Any, node: NodeResult) -> tuple[Goal | None, list[torch.Tenso
     return goal, values
 
 
+def _repeats_from_its_state(search: Any, node: NodeResult, goal: Goal, limit: float) -> bool:
+    """True if the run is the same twice where everything that the pipeline keeps is put back in between."""
+    kept = {**search.live.parts.schedulers, **parts_of(search.live)}
+    if not kept or node.other is None:
+        return False
+    values: list[torch.Tensor] = []
+    with noted(search.log, (), str(node.other)):
+        before = {name: copy.deepcopy(vars(part)) for name, part in kept.items()}
+        for _ in range(2):
+            for name, part in kept.items():
+                vars(part).clear()
+                vars(part).update(copy.deepcopy(before[name]))
+            value = PipelineProbe(search.live, search.own, node.other, goal, (), search.log).value()
+            values += [value] if value is not None else []
+    return len(values) > 1 and _relative(values) <= limit
+
+
 def _relative(values: list[torch.Tensor]) -> float:
     first, second = (value.double().nan_to_num(0.0, 0.0, 0.0) for value in values[:2])
     return float((first - second).norm() / first.norm().clamp_min(1e-300))
@@ -74,7 +93,9 @@ def _cause(search: Any, first: NodeResult, node: NodeResult, goal: Goal, apart: 
         why = f"{what}, and a third run differs again: it is not deterministic; {source}"
         fix = "take the random numbers out, or draw them from the generator that is given"
     else:
-        why = f"{what}, and then repeats itself: something (scheduler, guider, cache) is kept from run to run"
+        why = (
+            f"{what}, and repeats itself from the same state: something (scheduler, guider, cache) is kept between runs"
+        )
         fix = "reset what is kept at the begin of a run"
     evidence = {"accepted": True, "measured_at": str(node.key), "threshold": goal.tau, "runs": search.runs}
     return Cause(name, why, str(first.key), goal.before, 0.0, node.floor, fix, evidence)

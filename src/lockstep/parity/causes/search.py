@@ -34,8 +34,9 @@ from .hypotheses.code_numbers import number_edits
 from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
-from .judgement import Judgement, judge
+from .judgement import Judgement, chosen_of, judge, judge_observed
 from .live import Live
+from .observed.difference import observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes
@@ -69,6 +70,8 @@ class CauseSearch(RecordedCalls):
         self.explained: Comparison | None = None  # the comparison with everything that is held in force
         self.found: list[Cause] = []
         self.runs = 0
+        self.across: CauseSearch | None = None  # the search on the other side, if that can be run
+        self.brief = False  # what is the matter was seen: only hypotheses that say more than that are tried
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
         """The first cause, then with it in force the next one, until nothing is over the floor."""
@@ -77,13 +80,20 @@ class CauseSearch(RecordedCalls):
         current: Comparison | None = comparison
         while current is not None and current.first is not None and len(found) < limit:
             known = begun if not found else from_facts(self, current)
-            judgement = known or judge(self, self._interruptible(current, current.first), current)
+            judgement = known or self._judged(current, current.first)
             if judgement.chosen is None:
                 found.append(unknown_cause(self, current, judgement))
                 break
             found.append(found_cause(self, current, judgement))
             current = self._behind(judgement)
         return settled(found)
+
+    def _judged(self, current: Comparison, node: NodeResult) -> Judgement:
+        """Hypotheses, beside what can be seen to differ in the steps of both sides."""
+        seen = observed_difference(self, current)
+        observed = judge_observed(self, seen, current)
+        self.brief = observed is not None and observed.stands
+        return chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
 
     def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
         """An interrupt ends the search, not the answer."""
@@ -166,14 +176,14 @@ class CauseSearch(RecordedCalls):
             name, _, index = operation.rpartition(".")
             site = focus = Site(path, name, int(index)) if index.isdigit() else None
         elif key.is_input:
-            path = self._parent(path)
+            path = self.parent_of(path)
         while path != "@pipeline":
             if self._callable(path) is not None:
                 yield from self._module_probes(path, key, site, focus, goal, comparison, reference)
             if key.is_input or site is not None:
                 break
-            path, site = self._parent(path), None
-            if path == "@pipeline" or path not in self.modules or self._parent(key.path) != path:
+            path, site = self.parent_of(path), None
+            if path == "@pipeline" or path not in self.modules or self.parent_of(key.path) != path:
                 break  # one level up: a sibling's weights, another input
         if self.live.call is not None:
             yield PipelineProbe(self.live, self.own, key, goal, self.held, self.log), focus, False
@@ -257,6 +267,8 @@ class CauseSearch(RecordedCalls):
             yield number_edits(self.live.parts.schedulers)
             yield chain(chain_edits(probe, survey), own_frame_edits(probe, survey, focus))
             yield root_edits(probe)
+            if self.brief:
+                return
             yield Wide(deep_edits(self._unwatched(probe), singly=False))
             yield operand_edits(probe, survey)
             return
@@ -270,6 +282,8 @@ class CauseSearch(RecordedCalls):
         yield chain(sines_and_cosines(probe, survey), own)
         yield chain(order_edits(probe, survey), input_edits(probe), rotary_edits(probe, survey))
         yield chain(several_edits(probe, survey), chain_edits(probe, survey), resized_edits(probe, survey))
+        if self.brief:
+            return
         yield self._fitted_scales(probe, survey)
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)

@@ -86,6 +86,8 @@ def unknown_cause(search: Any, comparison: Comparison, judgement: Judgement) -> 
         why += (
             f"; nearest: {nearest.edit.detail}, which leaves {nearest.residual / nearest.goal.before:.0%} of the error"
         )
+    if judgement.seen is not None:
+        why += f"; seen there: {judgement.seen.edit.detail} in the candidate, which does not explain the run by itself"
     evidence = {"accepted": False, "tried": dict(search.log.tried), "runs": search.runs + search.log.runs}
     before = node.error if node.error is not None else float("inf")
     return Cause(
@@ -146,6 +148,10 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
     An edit of the candidate is the repair itself; one of the reference imitates the fault.
     """
     at = place_of(edit, node)
+    if edit.line:
+        wrong, instead, right = edit.detail.partition(" instead of ")
+        there = f"{right or 'what the reference does'} belongs there, not {wrong}" if instead else edit.detail
+        return f"in the port at {edit.line} (`{node.key.path}`): {there}"
     words, _, many = edit.detail.partition(" (in all ")
     many = f" (in all {many}" if many and not at.endswith(" more") else ""
     if turned:

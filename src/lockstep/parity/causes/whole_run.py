@@ -20,7 +20,7 @@ from ..trace.reader import Trace
 from .edits import Edit, ModuleChange, Site
 from .examples import Example, example_of
 from .failures import noted
-from .hypotheses.widening import everywhere_alike, in_alike_modules
+from .hypotheses.widening import everywhere_alike, in_alike_modules, in_same_class
 from .live import Live
 from .pipeline_probe import PipelineProbe
 from .probe import Probe, cost_of
@@ -78,9 +78,9 @@ class WholeRun:
         wide = everywhere_alike(edit, self.sites, comparison.attributes)
         if wide is not None:
             yield from self._closing(wide, held)
-        alike = in_alike_modules(edit, probe, self.live, self.own) if probe is not None else None
-        if alike is not None:
-            yield from self._closing(alike, held)
+        for alike in (in_same_class(edit, self.live), in_alike_modules(edit, probe, self.live, self.own)):
+            if alike is not None:
+                yield from self._closing(alike, held)
         yield from self._closing(edit, held)
 
     def best(self, edit: Edit, held: list[Edit], probe: Probe | None, comparison: Comparison) -> Closing | None:

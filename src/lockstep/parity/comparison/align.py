@@ -103,11 +103,14 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
             found[path] = (rules[best] + path[len(best) :], "map")
         elif path in paths_b:
             found[path] = (path, "name")
-    votes = _weight_votes([m for m in matches if m.kind != "different"])
+    equal = [m for m in matches if m.kind != "different"]
+    votes, owners, held = _weight_votes(equal), {left for m in equal for left, _ in m.owners}, _held(equal)
     for path in paths_a - found.keys():
-        if path in votes and votes[path] in paths_b:
-            found[path] = (votes[path], "weights")
-    for path, partner in _containers(matches, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
+        # a module around weights is a partner only if it is around the same ones
+        partner = votes.get(path, "")
+        if partner in paths_b and (path in owners or held[0][path] == held[1][partner]):
+            found[path] = (partner, "weights")
+    for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
     for path in paths_a - found.keys():
         renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b)
@@ -132,20 +135,27 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
     return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
 
 
-def _containers(matches: list[WeightMatch], paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
-    """Modules without weights of their own, by what they contain: the one of either side that holds just these
-    weights."""
-    held_a: dict[str, set[int]] = defaultdict(set)
-    held_b: dict[str, set[int]] = defaultdict(set)
-    for number, match in enumerate(m for m in matches if m.kind != "different"):
-        for names, held in ((match.a, held_a), (match.b, held_b)):
+Held = tuple[dict[str, set[int]], dict[str, set[int]]]
+
+
+def _held(matches: list[WeightMatch]) -> Held:
+    """Which equal weights every module of either side contains."""
+    held: Held = (defaultdict(set), defaultdict(set))
+    for number, match in enumerate(matches):
+        for names, side in zip((match.a, match.b), held, strict=True):
             # of a weight that is split only what holds all of its parts
             for parent in set.intersection(*(set(_ancestors(name)) for name in names)):
-                held[parent].add(number)
+                side[parent].add(number)
+    return held
+
+
+def _containers(held: Held, paths_a: set[str], paths_b: set[str]) -> dict[str, str]:
+    """Modules without weights of their own, by what they contain: the one of either side that holds just these
+    weights."""
     by_content: dict[frozenset[int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for side, (held, paths) in enumerate(((held_a, paths_a), (held_b, paths_b))):
-        for path in sorted(paths & held.keys()):
-            by_content[frozenset(held[path])][side].append(path)
+    for side, paths in enumerate((paths_a, paths_b)):
+        for path in sorted(paths & held[side].keys()):
+            by_content[frozenset(held[side][path])][side].append(path)
     return {left[0]: right[0] for left, right in by_content.values() if len(left) == 1 and len(right) == 1}
 
 

@@ -26,6 +26,7 @@ from .structure import from_arrays, from_sketches
 from .verdict import Thresholds, assign_roles, decide, threshold
 
 # Arguments of a call that say how the result is handed out, not what is computed.
+_GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
 _PRESENTATION = {
     "output_type",
     "return_dict",
@@ -98,6 +99,7 @@ def _compare(
     for pair, node in zip(alignment.pairs, result.nodes, strict=True):
         node.arranged = layout.told.get(pair.a.seq, "")
     measurement.apply_thresholds(result.nodes)
+    _drop_contradicted(a, alignment, result)
     _end_of_candidate(a, b, alignment, result)
     assign_roles(result.nodes, limits, local)
     decide(result, limits)
@@ -108,6 +110,26 @@ def _compare(
     _add_remarks(a, b, result)
     _add_arrangements(result)
     return result
+
+
+def _drop_contradicted(a: Trace, alignment: Alignment, result: Comparison) -> None:
+    """Pairs that were guessed, and that a value of the reference with the same numbers contradicts: what goes into a
+    part of the module, or comes out of it, has another partner, and agrees with that one."""
+    pairs = list(zip(alignment.pairs, result.nodes, strict=True))
+    right = [pair for pair, node in pairs if not node.bad and not pair.a.key.is_operation and pair.a.is_float]
+    dropped: set[int] = set()
+    for pair, node in pairs:
+        if not node.bad or pair.how not in _GUESSED or pair.a.key.is_operation or not pair.a.is_float:
+            continue
+        inside = [p.a for p in right if p.a.key.path.startswith(f"{pair.a.key.path}.") and p.a.shape == pair.a.shape]
+        if any((a.sketch(entry) == a.sketch(pair.a)).all() for entry in inside):
+            dropped.add(pair.a.seq)
+    if dropped:
+        alignment.missing += [pair.a for pair, _ in pairs if pair.a.seq in dropped]
+        alignment.extra += [pair.b for pair, _ in pairs if pair.a.seq in dropped]
+        alignment.pairs = [pair for pair, _ in pairs if pair.a.seq not in dropped]
+        result.nodes = [node for pair, node in pairs if pair.a.seq not in dropped]
+        result.coverage = _coverage(a, alignment)
 
 
 def arranged_traces(
@@ -243,6 +265,8 @@ class _Measurement:
             left, right = a.shape, b.shape
         if _squeezed(left) != _squeezed(right) and not self._same_numbers(a, b):
             return f"shape {list(left)} in the reference, {list(right)} in the candidate"
+        if ("C64" in (a.dtype, b.dtype)) and a.dtype != b.dtype:
+            return f"{a.dtype} in the reference, {b.dtype} in the candidate"
         stats_a, stats_b = self.a.stats(a), self.b.stats(b)
         if (stats_a.nan, stats_a.inf) != (stats_b.nan, stats_b.inf):
             return (

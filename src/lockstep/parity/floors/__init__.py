@@ -6,7 +6,10 @@ measure.py  `floor`: the reference run again in float64, with last bits moved, o
 
 from ..lazy import lazy_names
 
-_HOMES = {"Floor": "file", "floor": "measure"}
+_ROOMS = {
+    "file": ["Floor"],
+    "measure": ["floor"],
+}
 
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _ROOMS)
+__all__ = __dir__()

@@ -15,6 +15,7 @@ from torch import nn
 
 MAX_ITEMS = 256  # of one container; longer ones are data sets, not arguments
 MAX_DEPTH = 6
+MAX_KEY = 1 << 20
 
 DTYPE_NAMES = {
     torch.float64: "F64",
@@ -98,7 +99,7 @@ def leaves(value: Any, slot: str, depth: int = 0) -> Iterator[tuple[str, torch.T
 
 def _container_leaves(value: Any, slot: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, Mapping):
-        items = [(str(key), item) for key, item in value.items()]
+        items = [(_key(key, place), item) for place, (key, item) in enumerate(value.items())]
     elif isinstance(value, (list, tuple)):
         items = [(str(index), item) for index, item in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -111,6 +112,12 @@ def _container_leaves(value: Any, slot: str, depth: int) -> Iterator[tuple[str, 
         return
     for key, item in items:
         yield from leaves(item, f"{slot}.{clean(key)}", depth + 1)
+
+
+def _key(key: Any, place: int) -> str:
+    """A name or a small number as it is; anything else (an address, an object) is another one in every run."""
+    named = isinstance(key, str) or (isinstance(key, int) and abs(key) < MAX_KEY)
+    return str(key) if named else str(place)
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -132,6 +139,7 @@ def clean(text: str) -> str:
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """Little-endian bytes in row-major order."""
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # a single value may have been spread out by `expand`
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 

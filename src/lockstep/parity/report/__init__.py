@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from ..lazy import lazy_names
 
-_HOMES = {
-    "Report": "parts",
-    "build": "parts",
-    "to_json": "parts",
-    "to_html": "html",
-    "write_html": "html",
-    "to_junit": "junit",
-    "to_terminal": "terminal",
+_ROOMS = {
+    "parts": ["Report", "build", "to_json"],
+    "html": ["to_html", "write_html"],
+    "junit": ["to_junit"],
+    "terminal": ["to_terminal"],
 }
 
-__all__ = sorted(_HOMES)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _ROOMS)
+__all__ = __dir__()

@@ -69,6 +69,9 @@ def sketch(values: Array) -> Array:
     return sketch_and_stats(values)[0]
 
 
+_LARGEST = float(np.finfo(np.float64).max) / 4  # what an overflow is told as
+
+
 def sketch_and_stats(values: Array) -> tuple[Array, Stats]:
     """Walks over the tensor in blocks, so that a mapped file is never held in memory whole."""
     flat = np.asarray(values).reshape(-1)
@@ -86,7 +89,7 @@ def sketch_and_stats(values: Array) -> tuple[Array, Stats]:
         if stats.nan or stats.inf:
             part[~np.isfinite(part)] = 0
         total += _bucket(_fold(part) if folded else part, number)
-    return total, stats
+    return np.nan_to_num(total, posinf=_LARGEST, neginf=-_LARGEST), stats
 
 
 def fold_dtype(dtype: Any, largest: float) -> Any:
@@ -105,11 +108,15 @@ def _stats(flat: Array, starts: range, span: int) -> Stats:
         inf += int(np.isinf(part).sum())
         if good.size:
             low, high = min(low, float(good.min())), max(high, float(good.max()))
-        squares += float(np.dot(good, good))
-        summed += float(good.sum())
+        with np.errstate(over="ignore"):
+            squares += float(np.dot(good, good))
+            summed += float(good.sum())
     if low > high:
         low = high = 0.0
-    return Stats(flat.size, squares**0.5, summed / flat.size if flat.size else 0.0, low, high, nan, inf)
+    largest = max(abs(low), abs(high))
+    norm = squares**0.5 if np.isfinite(squares) else min(largest * flat.size**0.5, _LARGEST)  # float64's own minimum
+    mean = summed / flat.size if flat.size else 0.0
+    return Stats(flat.size, norm, mean if np.isfinite(mean) else 0.0, low, high, nan, inf)
 
 
 def _fold(part: Array) -> Array:

@@ -21,7 +21,7 @@ from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from .several import for_each, nets_of, pictures_for_each
-from .sizes import check_size, given_size, picture_processor, repeated
+from .sizes import check_size, given_size, picture_processor, pixel_size, repeated
 
 Tensor = torch.Tensor
 CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel, optional=True)
@@ -58,7 +58,8 @@ class PrepareControl(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         samples = len(state.prompt_embeds)
         pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
-        state.control_pixels = [rows.to(state.prompt_embeds) for rows in pixels]
+        pairs = zip(nets_of(components.controlnet), pixels, strict=True)
+        state.control_pixels = [self.seen(components, state, net, rows).to(state.prompt_embeds) for net, rows in pairs]
         state.height, state.width = pixels[0].shape[-2:]
 
     def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
@@ -71,9 +72,23 @@ class PrepareControl(ModularPipelineBlocks):
         height, width = first.shape[-2:]
         return [first, *(processor.preprocess(one, height=height, width=width).float() for one in pictures[1:])]
 
+    def seen(self, components: Components, state: BlockView, net: Any, rows: Tensor) -> Tensor:
+        """What a net reads of its picture."""
+        return rows
+
     def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
         """The size to bring it to; its own where nothing is said."""
         return state.height, state.width
+
+
+class EncodeControl(PrepareControl):
+    """The same for nets that read latents; a picture without a size is brought to the one of the training."""
+
+    normalized = True
+    inputs = [*PrepareControl.inputs, "generator"]
+
+    def size(self, components: Components, state: BlockView) -> tuple[int, int]:
+        return pixel_size(components, state)
 
 
 class AutoControl(AutoPipelineBlocks):

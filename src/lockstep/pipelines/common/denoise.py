@@ -11,6 +11,7 @@ import torch
 from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...guiders import BaseGuidance, Condition, GuiderOutput, predict_branches
+from . import foretelling
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
 
@@ -34,15 +35,26 @@ class ScaleModelInput(ModularPipelineBlocks):
 class Predict(ModularPipelineBlocks):
     """The denoiser's prediction for each branch that the guider asks for, and the guider's mix of them."""
 
-    expected_components = [DENOISER, GUIDER]
-    inputs = [*needs("model_input", "timesteps", "prompt_embeds"), "negative_prompt_embeds", ONE_BATCH]
-    outputs = ["noise_pred"]
+    expected_components = [DENOISER, GUIDER, SCHEDULER]
+    inputs = [
+        *needs("model_input", "timesteps", "prompt_embeds"),
+        *["negative_prompt_embeds", ONE_BATCH],
+        *foretelling.READS,
+    ]
+    outputs = ["noise_pred", *foretelling.MAKES]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        foretelling.check(components.scheduler, inputs.foretell)
         if isinstance(components.guider, BaseGuidance):
             components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        told = foretelling.foretell(components.scheduler, state, i, t)
+        state.noise_pred = self.predicted(components, state, i, t) if told is None else told
+        foretelling.remember(components.scheduler, state, i, t, was_computed=told is None)
+
+    def predicted(self, components: Components, state: BlockView, i: int, t: Tensor) -> Tensor:
+        """What the denoiser says for each branch, mixed by the guider."""
         guider = self.guider(components, state)
         guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
         branches = guider.prepare_inputs(self.conditions(state))
@@ -51,7 +63,7 @@ class Predict(ModularPipelineBlocks):
             return self.denoise(components, state, t, inputs, repeats)
 
         predict_branches(guider, branches, components.denoiser, predict, batched=state.batch_guidance)
-        state.noise_pred = self.mixed(components, state, t, guider(branches))
+        return self.mixed(components, state, t, guider(branches))
 
     def guider(self, components: Components, state: BlockView) -> BaseGuidance:
         """Who says which branches there are; a family whose guidance changes on the way says so here."""

@@ -20,12 +20,13 @@ from .sizes import repeated
 Tensor = torch.Tensor
 Pair = tuple[Tensor, Tensor]  # with the picture, and without it
 NAME, READY = "ip_adapter_image", "ip_adapter_image_embeds"
-WITH, WITHOUT = "image_prompt_embeds", "negative_image_prompt_embeds"
+WITH, WITHOUT = "ip_adapter_embeds", "negative_ip_adapter_embeds"
 MEANING = {
     WITH: "Encodings of the pictures of each IP-Adapter.",
     WITHOUT: "The same for the unconditional prediction.",
 }
-IMAGE_PROMPTS = [InputParam(name, list[Tensor], description=text, given=False) for name, text in MEANING.items()]
+# a person may give them where no block makes them
+IMAGE_PROMPTS = [InputParam(name, list[Tensor], description=text) for name, text in MEANING.items()]
 
 
 class ReadImagePrompts(ModularPipelineBlocks):

@@ -56,6 +56,10 @@ class PreparePainting(ModularPipelineBlocks):
         check_size(components, inputs)
         self.check_channels(components)
         check_adds_noise(components.scheduler)
+        if getattr(components.autoencoder, "paints", False):
+            raise InputError(
+                "This autoencoder decodes with the picture and the mask, which is not offered; paint with another one."
+            )
         if inputs.padding_mask_crop is not None and any(
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):

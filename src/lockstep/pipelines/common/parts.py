@@ -10,6 +10,7 @@ from ...models.adapters.multi import MultiAdapter
 from ...models.adapters.t2i_adapter import T2IAdapter
 from ...models.autoencoders.autoencoder_kl import AutoencoderKL
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from ...models.autoencoders.of_others import AutoencoderOfOthers
 from ...models.autoencoders.parts import AutoencoderMixin
 from ...models.modeling import ModelMixin
 from ...models.vision.clip_vision import CLIPVisionModelWithProjection
@@ -31,7 +32,10 @@ GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method
 
 def played_by(denoiser: ComponentSpec) -> dict[str, ComponentSpec]:
     """The roles of a family whose pictures come from the field's autoencoders."""
-    return {"denoiser": denoiser, "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny)}
+    return {
+        "denoiser": denoiser,
+        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers),
+    }
 
 
 class Components(ComponentsView):

@@ -80,6 +80,7 @@ class PredictWithUNet(Predict):
     inputs = [*Predict.inputs, "timestep_cond", "cross_attention_kwargs", *IMAGE_PROMPTS, *ADAPTER_FEATURES]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
         if inputs[WITH] is None:
             require_no_adapters(components.denoiser)
 
@@ -182,7 +183,7 @@ def unet_table(text_encoder: Block, **parts: Block | None) -> dict[str, Block]:
     shared: dict[str, Block | None] = {
         "guidance": SetUNetGuidance,
         "text_encoder": text_encoder,
-        "image_prompt": AutoImagePrompt,
+        "ip_adapter": AutoImagePrompt,
         "embed_guidance": EmbedGuidance,
         "control": AutoControl,
         "adapter": AutoAdapter,

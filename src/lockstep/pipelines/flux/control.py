@@ -9,11 +9,11 @@ import torch
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...errors import InputError
 from ...models.controlnets.controlnet_flux import FluxControlNetModel, FluxMultiControlNetModel
-from ..common.control import CONTROL, AutoControl, PrepareControl, check_control, control_scales
+from ..common.control import CONTROL, AutoControl, EncodeControl, check_control, control_scales
 from ..common.denoise import with_prompt
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.several import for_each, nets_of
-from ..common.sizes import packed, pixel_size, repeated
+from ..common.sizes import packed
 from ..common.start import to_latents
 from ..common.unet import AutoPredict
 from .denoise import PredictFlux
@@ -27,12 +27,11 @@ MODE = InputParam(
 )
 
 
-class PrepareFluxControl(PrepareControl):
+class PrepareFluxControl(EncodeControl):
     """The control picture of each net, encoded and packed; as pixels for nets that read them."""
 
-    normalized = True
     expected_components = [FLUX_CONTROLNET, AUTOENCODER, DENOISER_OUTLINE]
-    inputs = [*PrepareControl.inputs, "generator", MODE]
+    inputs = [*EncodeControl.inputs, MODE]
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
@@ -41,18 +40,9 @@ class PrepareFluxControl(PrepareControl):
             if kinds is not None and not (isinstance(mode, int) and 0 <= mode < kinds):
                 raise InputError(f"'control_mode' has to be 0 to {kinds - 1} for this ControlNet, got {mode}.")
 
-    def __call__(self, components: Components, state: BlockView) -> None:
-        samples, prepared = len(state.prompt_embeds), []
-        pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
-        for net, rows in zip(nets_of(components.controlnet), pixels, strict=True):
-            if net.config.conditioning_embedding_channels is None:
-                rows = packed(components.denoiser, to_latents(components, rows, state))
-            prepared.append(rows.to(state.prompt_embeds))
-        state.control_pixels = prepared
-        state.height, state.width = pixels[0].shape[-2:]
-
-    def size(self, components: Components, state: BlockView) -> tuple[int, int]:
-        return pixel_size(components, state)
+    def seen(self, components: Components, state: BlockView, net: Any, rows: Tensor) -> Tensor:
+        reads_pixels = net.config.conditioning_embedding_channels is not None
+        return rows if reads_pixels else packed(components.denoiser, to_latents(components, rows, state))
 
 
 class PredictFluxWithControl(PredictFlux):

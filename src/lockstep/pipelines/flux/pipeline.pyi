@@ -19,6 +19,7 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxMultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
@@ -51,9 +52,10 @@ class _FluxSharedInputs(TypedDict, total=False):
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
     prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
     pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; seed: int | list[int] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; foretell: float
+    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
+    preview: Callable[[torch.Tensor], Any] | bool
 
 class _FluxInputs(_FluxSharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
@@ -67,7 +69,7 @@ class _FluxInputs(_FluxSharedInputs, total=False):
 class _FluxSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; text_encoder: CLIPTextModel | None
     tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None
-    vae: AutoencoderKL | AutoencoderTiny | None; transformer: FluxTransformer2DModel | None
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; transformer: FluxTransformer2DModel | None
     scheduler: SchedulerMixin | None
 
 class _FluxParts(_FluxSharedParts, total=False):
@@ -96,7 +98,8 @@ class FluxPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_FluxInputs]) -> Any: ...
     guider: BaseGuidance; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel; tokenizer_2: T5Tokenizer
     text_encoder_2: T5EncoderModel; controlnet: FluxControlNetModel | FluxMultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny; transformer: FluxTransformer2DModel; scheduler: SchedulerMixin
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; transformer: FluxTransformer2DModel
+    scheduler: SchedulerMixin
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 

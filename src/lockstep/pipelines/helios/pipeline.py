@@ -17,7 +17,7 @@ class HeliosPipeline(VideoPipeline):
     face = Face((*BEFORE, "num_inference_steps", *AFTER), defaults={"output_type": "np"})
 
 
-class HeliosPyramidPipeline(VideoPipeline):
+class HeliosPyramidPipeline(HeliosPipeline):
     """Helios (Mid and Distilled): the same, each chunk in stages of growing size."""
 
     default_blocks = HeliosPyramidBlocks

@@ -39,21 +39,27 @@ class _HeliosPilOutput(PipelineOutput): frames: list[list[Image]]; __getattr__: 
 class _HeliosNpOutput(PipelineOutput): frames: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 class _HeliosPtOutput(PipelineOutput): frames: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
 
-class _HeliosInputs(TypedDict, total=False):
+class _HeliosSharedInputs(TypedDict, total=False):
     max_sequence_length: int; image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
     video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None
     guidance_rescale: float; eta: float; attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
     negative_prompt_embeds: torch.Tensor | None; history_sizes: Sequence[int]; num_latent_frames_per_chunk: int
     keep_first_frame: bool; image_noise_sigma_min: float; image_noise_sigma_max: float; video_noise_sigma_min: float
     video_noise_sigma_max: float; add_noise_to_video_latents: bool; add_noise_to_image_latents: bool
-    batch_guidance: bool; keep_frames: bool; is_skip_first_chunk: bool; seed: int | list[int] | None
+    batch_guidance: bool; foretell: float; keep_frames: bool; is_skip_first_chunk: bool; seed: int | list[int] | None
     workflow: Literal['text2video', 'image2video', 'video2video'] | None
     callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
     checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
-class _HeliosParts(TypedDict, total=False):
+class _HeliosInputs(_HeliosSharedInputs, total=False):
+    ...
+
+class _HeliosSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: T5Tokenizer | None; text_encoder: UMT5EncoderModel | None
     transformer: HeliosTransformer3DModel | None; vae: AutoencoderKLWan | None; scheduler: SchedulerMixin | None
+
+class _HeliosParts(_HeliosSharedParts, total=False):
+    ...
 
 class _HeliosPartsAndHub(_HeliosParts, HubArguments, total=False): ...
 
@@ -79,51 +85,32 @@ class HeliosPipeline(VideoPipeline):
     guider: BaseGuidance; tokenizer: T5Tokenizer; text_encoder: UMT5EncoderModel
     transformer: HeliosTransformer3DModel; vae: AutoencoderKLWan; scheduler: SchedulerMixin
 
-class _HeliosPyramidPilOutput(PipelineOutput): frames: list[list[Image]]; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _HeliosPyramidNpOutput(PipelineOutput): frames: ndarray; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
-class _HeliosPyramidPtOutput(PipelineOutput): frames: torch.Tensor; __getattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class _HeliosPyramidInputs(_HeliosSharedInputs, total=False):
+    num_videos_per_prompt: int; guidance_scale: float | None
+    generator: torch.Generator | Sequence[torch.Generator] | None; pyramid_num_inference_steps_list: Sequence[int]
+    is_amplify_first_chunk: bool; use_zero_init: bool; zero_steps: int
 
-class _HeliosPyramidInputs(TypedDict, total=False):
-    max_sequence_length: int; image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None
-    num_videos_per_prompt: int; guidance_scale: float | None; guidance_rescale: float; eta: float
-    generator: torch.Generator | Sequence[torch.Generator] | None; attention_kwargs: dict[str, Any] | None
-    prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None; history_sizes: Sequence[int]
-    num_latent_frames_per_chunk: int; keep_first_frame: bool; image_noise_sigma_min: float
-    image_noise_sigma_max: float; video_noise_sigma_min: float; video_noise_sigma_max: float
-    add_noise_to_video_latents: bool; add_noise_to_image_latents: bool
-    pyramid_num_inference_steps_list: Sequence[int]; is_amplify_first_chunk: bool; batch_guidance: bool
-    use_zero_init: bool; zero_steps: int; keep_frames: bool; is_skip_first_chunk: bool; seed: int | list[int] | None
-    workflow: Literal['text2video', 'image2video', 'video2video'] | None
-    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
-    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
-
-class _HeliosPyramidParts(TypedDict, total=False):
-    guider: BaseGuidance | None; tokenizer: T5Tokenizer | None; text_encoder: UMT5EncoderModel | None
-    transformer: HeliosTransformer3DModel | None; vae: AutoencoderKLWan | None; scheduler: SchedulerMixin | None
+class _HeliosPyramidParts(_HeliosSharedParts, total=False):
     is_cfg_zero_star: bool; is_distilled: bool
 
 class _HeliosPyramidPartsAndHub(_HeliosPyramidParts, HubArguments, total=False): ...
 
-class HeliosPyramidPipeline(VideoPipeline):
-    __getattr__: ClassVar[None]; __setattr__: ClassVar[None]  # type: ignore[assignment, misc]  # every name is declared: another one is a mistake
+class HeliosPyramidPipeline(HeliosPipeline):
     def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_HeliosPyramidParts]) -> None: ...
     def run(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> Iterator[Event]: ...
     @classmethod
     def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2video', 'image2video', 'video2video'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_HeliosPyramidPartsAndHub]) -> Self: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosPyramidPilOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosPilOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['np'] = 'np', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosPyramidNpOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['np'] = 'np', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosNpOutput: ...
     @overload
-    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosPyramidPtOutput: ...
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> _HeliosPtOutput: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: Literal[False], output: None = None, **inputs: Unpack[_HeliosPyramidInputs]) -> tuple[Any, ...]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: list[str], **inputs: Unpack[_HeliosPyramidInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 384, width: int = 640, num_frames: int = 132, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_HeliosPyramidInputs]) -> Any: ...
-    guider: BaseGuidance; tokenizer: T5Tokenizer; text_encoder: UMT5EncoderModel
-    transformer: HeliosTransformer3DModel; vae: AutoencoderKLWan; scheduler: SchedulerMixin; is_cfg_zero_star: bool
-    is_distilled: bool
+    is_cfg_zero_star: bool; is_distilled: bool

@@ -21,9 +21,12 @@ from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxControlNetModel
 from lockstep.models.controlnets.controlnet_flux import FluxMultiControlNetModel
+from lockstep.models.controlnets.controlnet_sd3 import SD3ControlNetModel
+from lockstep.models.controlnets.controlnet_sd3 import SD3MultiControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
@@ -578,6 +581,7 @@ class StableDiffusionInstructPix2PixPipeline(StableDiffusionPipeline):
 
 class _StableDiffusionXLInstructPix2PixInputs(_StableDiffusionXLSharedInputs, total=False):
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
+    ip_adapter_embeds: Sequence[torch.Tensor] | None; negative_ip_adapter_embeds: Sequence[torch.Tensor] | None
     workflow: Literal['editing'] | None
 
 class _StableDiffusionXLInstructPix2PixParts(_StableDiffusionXLSharedParts, total=False):
@@ -609,6 +613,7 @@ class _StableDiffusionUpscaleInputs(_StableDiffusionSharedInputs, total=False):
     clip_skip: int | None; timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None
     sigmas: torch.Tensor | Sequence[float] | None; cross_attention_kwargs: dict[str, Any] | None
     long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None
+    ip_adapter_embeds: Sequence[torch.Tensor] | None; negative_ip_adapter_embeds: Sequence[torch.Tensor] | None
     workflow: Literal['upscaling'] | None
 
 class _StableDiffusionUpscaleParts(_StableDiffusionSharedParts, total=False):
@@ -678,7 +683,8 @@ class _StableDiffusionDepth2ImgInputs(_StableDiffusionSharedInputs, total=False)
     clip_skip: int | None; height: int | None; width: int | None
     timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None; sigmas: torch.Tensor | Sequence[float] | None
     cross_attention_kwargs: dict[str, Any] | None; long_prompts: Literal['pieces', 'cut']
-    prompt_weighting: Literal['a1111', 'compel'] | None; workflow: Literal['depth2image'] | None
+    prompt_weighting: Literal['a1111', 'compel'] | None; ip_adapter_embeds: Sequence[torch.Tensor] | None
+    negative_ip_adapter_embeds: Sequence[torch.Tensor] | None; workflow: Literal['depth2image'] | None
 
 class _StableDiffusionDepth2ImgParts(_StableDiffusionSharedParts, total=False):
     depth_estimator: DepthEstimator | None; feature_extractor: PictureReader | None
@@ -759,6 +765,33 @@ class StableDiffusion3InpaintPipeline(StableDiffusion3Pipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusion3InpaintInputs]) -> Any: ...
+
+class _StableDiffusion3ControlNetInputs(_StableDiffusion3SharedInputs, total=False):
+    padding_mask_crop: int | None; workflow: Literal['controlnet_text2image'] | None
+
+class _StableDiffusion3ControlNetParts(_StableDiffusion3SharedParts, total=False):
+    controlnet: SD3ControlNetModel | SD3MultiControlNetModel | Sequence[SD3ControlNetModel] | None
+
+class _StableDiffusion3ControlNetPartsAndHub(_StableDiffusion3ControlNetParts, HubArguments, total=False): ...
+
+class StableDiffusion3ControlNetPipeline(StableDiffusion3Pipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_StableDiffusion3ControlNetParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['controlnet_text2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusion3ControlNetPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> _StableDiffusion3PilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> _StableDiffusion3NpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> _StableDiffusion3PtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, control_guidance_start: float | Sequence[float] = 0.0, control_guidance_end: float | Sequence[float] = 1.0, control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] = ..., controlnet_conditioning_scale: float | Sequence[float] = 1.0, controlnet_pooled_projections: torch.Tensor | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusion3ControlNetInputs]) -> Any: ...
 
 class _FluxImg2ImgInputs(_FluxSharedInputs, total=False):
     workflow: Literal['image2image'] | None

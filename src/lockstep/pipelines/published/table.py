@@ -46,21 +46,23 @@ def _row(family: str, task: str, by_position: str, **more: Any) -> Row:
     return Row(blocks, pipeline, task, tuple(by_position.split()), **more)
 
 
-FAMILIES = {
-    "sd": ("StableDiffusionBlocks", "StableDiffusionPipeline"),
-    "lcm": ("LatentConsistencyBlocks", "StableDiffusionPipeline"),
-    "xl": ("StableDiffusionXLBlocks", "StableDiffusionXLPipeline"),
-    # models that were made for one task: each starts from a picture
-    "edit": ("InstructPix2PixBlocks", "StableDiffusionPipeline"),
-    "edit_xl": ("InstructPix2PixXLBlocks", "StableDiffusionXLPipeline"),
-    "upscale": ("UpscaleBlocks", "StableDiffusionPipeline"),
-    "latent_upscale": ("LatentUpscaleBlocks", "StableDiffusionPipeline"),
-    "depth": ("DepthToImageBlocks", "StableDiffusionPipeline"),
-    "sd3": ("StableDiffusion3Blocks", "StableDiffusion3Pipeline"),
-    "flux": ("FluxBlocks", "FluxPipeline"),
-    "kontext": ("FluxKontextBlocks", "FluxKontextPipeline"),
-    "wan": ("WanBlocks", "WanPipeline"),
+BLOCKS = {  # of each pipeline, by the names that the table below has for them
+    "StableDiffusionPipeline": {
+        "sd": "StableDiffusionBlocks",
+        "lcm": "LatentConsistencyBlocks",
+        # models that were made for one task: each starts from a picture
+        "edit": "InstructPix2PixBlocks",
+        "upscale": "UpscaleBlocks",
+        "latent_upscale": "LatentUpscaleBlocks",
+        "depth": "DepthToImageBlocks",
+    },
+    "StableDiffusionXLPipeline": {"xl": "StableDiffusionXLBlocks", "edit_xl": "InstructPix2PixXLBlocks"},
+    "StableDiffusion3Pipeline": {"sd3": "StableDiffusion3Blocks"},
+    "FluxPipeline": {"flux": "FluxBlocks"},
+    "FluxKontextPipeline": {"kontext": "FluxKontextBlocks"},
+    "WanPipeline": {"wan": "WanBlocks"},
 }
+FAMILIES = {name: (blocks, pipeline) for pipeline, table in BLOCKS.items() for name, blocks in table.items()}
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
 TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
@@ -203,6 +205,14 @@ PUBLISHED: dict[str, Row] = {
         "inpainting",
         "prompt prompt_2 prompt_3 image mask_image masked_image_latents height width padding_mask_crop strength "
         f"{SIGMAS} guidance_scale",
+    ),
+    "StableDiffusion3ControlNetPipeline": _row(
+        "sd3",
+        "text2image",
+        f"prompt prompt_2 prompt_3 height width {SIGMAS} guidance_scale control_guidance_start control_guidance_end "
+        "control_image controlnet_conditioning_scale controlnet_pooled_projections",
+        steered=True,
+        defaults={"num_inference_steps": 28},
     ),
     "FluxImg2ImgPipeline": _row(
         "flux",

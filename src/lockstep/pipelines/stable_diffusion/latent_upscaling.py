@@ -127,7 +127,7 @@ class LatentUpscaleBlocks(StableDiffusionBlocks):
     block_classes = StableDiffusionBlocks.table(
         guidance=SetGuidance, text_encoder=EncodePromptPooled, start=StartFromSmallLatents,
         denoise=Denoise.with_parts(predict=PredictOnKarrasScales),
-        embed_guidance=None, image_prompt=None, control=None, adapter=None, safety=None, paste_crop=None,
+        embed_guidance=None, ip_adapter=None, control=None, adapter=None, safety=None, paste_crop=None,
     )  # fmt: skip
     outputs = ["images"]
     workflows = {"upscaling": ["image"]}

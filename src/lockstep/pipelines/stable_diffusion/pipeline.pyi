@@ -21,6 +21,7 @@ from lockstep.models.adapters.multi import MultiAdapter
 from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
@@ -53,7 +54,7 @@ class _StableDiffusionPtOutput(PipelineOutput): images: torch.Tensor; nsfw_conte
 class _StableDiffusionSharedInputs(TypedDict, total=False):
     num_images_per_prompt: int; guidance_rescale: float; eta: float
     generator: torch.Generator | Sequence[torch.Generator] | None; prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool
+    negative_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None; batch_guidance: bool; foretell: float
     seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
     callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
     preview: Callable[[torch.Tensor], Any] | bool
@@ -75,7 +76,8 @@ class _StableDiffusionInputs(_StableDiffusionSharedInputs, total=False):
 
 class _StableDiffusionSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; unet: UNet2DConditionModel | None; tokenizer: CLIPTokenizer | None
-    text_encoder: CLIPTextModel | None; vae: AutoencoderKL | AutoencoderTiny | None; scheduler: SchedulerMixin | None
+    text_encoder: CLIPTextModel | None; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None
+    scheduler: SchedulerMixin | None
 
 class _StableDiffusionParts(_StableDiffusionSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -106,7 +108,7 @@ class StableDiffusionPipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusionInputs]) -> Any: ...
     guider: BaseGuidance; unet: UNet2DConditionModel; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel
     image_encoder: CLIPVisionModelWithProjection; feature_extractor: CLIPImageProcessor
-    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
+    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
     adapter: T2IAdapter | MultiAdapter; scheduler: SchedulerMixin; safety_checker: StableDiffusionSafetyChecker
     requires_safety_checker: bool
     def encode_prompt(self, prompt: str | list[str] | None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:

@@ -96,7 +96,7 @@ class UpscaleBlocks(StableDiffusionBlocks):
 
     pipeline_class_name = "StableDiffusionUpscalePipeline"
     block_classes = StableDiffusionBlocks.table(
-        image_prompt=None,
+        ip_adapter=None,
         control=None,
         adapter=None,
         start=StartEnlarging,

@@ -11,8 +11,8 @@ from ..common.guidance import SetGuidance
 from ..common.painting import AutoPasteCrop, PreparePainting
 from ..common.parts import played_by
 from ..common.start import EncodeImageAtSize
-from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting
-from .denoise import PredictSD3
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered
+from .control import AutoPredictSD3, AutoSD3Control
 from .encoders import EncodePrompt
 
 STRENGTH = InputParam.template("strength", default=0.6)
@@ -31,17 +31,18 @@ class PreparePaintingSD3(PreparePainting):
 
 
 class StableDiffusion3Blocks(SequentialPipelineBlocks):
-    """Text to image, image to image and inpainting."""
+    """Text to image, image to image and inpainting, with or without a ControlNet."""
 
     pipeline_class_name = "StableDiffusion3Pipeline"
     roles = played_by(ComponentSpec("transformer", SD3Transformer2DModel))
     block_classes = {
         "guidance": SetGuidance,
         "text_encoder": EncodePrompt,
+        "control": AutoSD3Control,
         "start": starting(SetFlowTimesteps, SetTimestepsByStrength, PreparePaintingSD3, EncodeImageAtSize),
-        "denoise": DenoiseOrPaint.with_parts(predict=PredictSD3),
+        "denoise": DenoiseOrPaint.with_parts(predict=AutoPredictSD3),
         "decode": Decode,
         "paste_crop": AutoPasteCrop,
     }
     outputs = ["images"]
-    workflows = FROM_TEXT | FROM_PICTURES | PAINTING
+    workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING, by=["controlnet"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ...blocks import BlockView, InputParam
@@ -60,7 +62,14 @@ class PredictSD3(PredictWithPooled):
         sample = torch.cat([state.model_input] * repeats)
         kwargs = state.joint_attention_kwargs
         more = {"joint_attention_kwargs": kwargs, "skip_layers": skip_layers, "return_dict": False}
+        more |= self.residuals(components, state, t, sample, inputs)
         return components.denoiser(sample, timestep=t.expand(len(sample)), **inputs, **more)[0]
+
+    def residuals(
+        self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
+    ) -> dict[str, Any]:
+        """What a ControlNet adds to the blocks."""
+        return {}
 
     def mixed(self, components: Components, state: BlockView, t: Tensor, guided: GuiderOutput) -> Tensor:
         layers, step = state.skip_guidance_layers, components.guider.get_state()["step"] / len(state.timesteps)

@@ -19,6 +19,9 @@ from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
+from lockstep.models.controlnets.controlnet_sd3 import SD3ControlNetModel
+from lockstep.models.controlnets.controlnet_sd3 import SD3MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
@@ -53,26 +56,29 @@ class _StableDiffusion3SharedInputs(TypedDict, total=False):
     generator: torch.Generator | Sequence[torch.Generator] | None; joint_attention_kwargs: dict[str, Any] | None
     prompt_embeds: torch.Tensor | None; negative_prompt_embeds: torch.Tensor | None
     pooled_prompt_embeds: torch.Tensor | None; negative_pooled_prompt_embeds: torch.Tensor | None
-    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; skip_guidance_layers: Sequence[int] | None
-    skip_layer_guidance_scale: float; skip_layer_guidance_start: float; skip_layer_guidance_stop: float
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
-    callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
-    preview: Callable[[torch.Tensor], Any] | bool
+    latents: torch.Tensor | None; mu: float | None; batch_guidance: bool; foretell: float
+    skip_guidance_layers: Sequence[int] | None; skip_layer_guidance_scale: float; skip_layer_guidance_start: float
+    skip_layer_guidance_stop: float; seed: int | list[int] | None
+    callback_on_step_end: Callable[..., dict[str, Any] | None] | None; callback_on_step_end_tensor_inputs: list[str]
+    checkpoints: Mapping[str, Checkpoint]; preview: Callable[[torch.Tensor], Any] | bool
 
 class _StableDiffusion3Inputs(_StableDiffusion3SharedInputs, total=False):
     image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
-    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None; strength: float
-    padding_mask_crop: int | None; masked_image_latents: torch.Tensor | None
-    workflow: Literal['text2image', 'image2image', 'inpainting'] | None
+    mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
+    strength: float; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
+    control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]
+    masked_image_latents: torch.Tensor | None; controlnet_pooled_projections: torch.Tensor | None
+    workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
 
 class _StableDiffusion3SharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; tokenizer_2: CLIPTokenizer | None
     text_encoder: CLIPTextModelWithProjection | None; text_encoder_2: CLIPTextModelWithProjection | None
     tokenizer_3: T5Tokenizer | None; text_encoder_3: T5EncoderModel | None; transformer: SD3Transformer2DModel | None
-    scheduler: SchedulerMixin | None; vae: AutoencoderKL | AutoencoderTiny | None
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; scheduler: SchedulerMixin | None
 
 class _StableDiffusion3Parts(_StableDiffusion3SharedParts, total=False):
-    ...
+    controlnet: SD3ControlNetModel | SD3MultiControlNetModel | Sequence[SD3ControlNetModel] | None
 
 class _StableDiffusion3PartsAndHub(_StableDiffusion3Parts, HubArguments, total=False): ...
 
@@ -82,7 +88,7 @@ class StableDiffusion3Pipeline(PicturePipeline):
     def run(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3Inputs]) -> Run: ...
     def stream(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_StableDiffusion3Inputs]) -> Iterator[Event]: ...
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusion3PartsAndHub]) -> Self: ...
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_StableDiffusion3PartsAndHub]) -> Self: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_StableDiffusion3Inputs]) -> _StableDiffusion3PilOutput: ...
     @overload
@@ -97,7 +103,8 @@ class StableDiffusion3Pipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, prompt_3: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_StableDiffusion3Inputs]) -> Any: ...
     guider: BaseGuidance; tokenizer: CLIPTokenizer; tokenizer_2: CLIPTokenizer
     text_encoder: CLIPTextModelWithProjection; text_encoder_2: CLIPTextModelWithProjection; tokenizer_3: T5Tokenizer
-    text_encoder_3: T5EncoderModel; transformer: SD3Transformer2DModel; scheduler: SchedulerMixin
-    vae: AutoencoderKL | AutoencoderTiny
+    text_encoder_3: T5EncoderModel; transformer: SD3Transformer2DModel
+    controlnet: SD3ControlNetModel | SD3MultiControlNetModel
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; scheduler: SchedulerMixin
     def encode_prompt(self, prompt: Texts, prompt_2: Texts, prompt_3: Texts, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: Texts=None, negative_prompt_2: Texts=None, negative_prompt_3: Texts=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, clip_skip: int | None=None, max_sequence_length: int=256, lora_scale: float | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
         ...

@@ -51,7 +51,7 @@ class InstructPix2PixXLBlocks(StableDiffusionXLBlocks):
     block_classes = StableDiffusionXLBlocks.table(
         guidance=SetEditingGuidance, start=StartEditingXL, sizes=DescribeSizes,
         denoise=Denoise.with_parts(predict=PredictEditedXL),
-        image_prompt=None, control=None, adapter=None, paste_crop=None,
+        ip_adapter=None, control=None, adapter=None, paste_crop=None,
     )  # fmt: skip
     outputs = ["images"]
     workflows = {"editing": ["image"]}

@@ -21,6 +21,7 @@ from lockstep.models.adapters.multi import MultiAdapter
 from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
 from lockstep.models.controlnets.controlnet import ControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
@@ -58,7 +59,7 @@ class _StableDiffusionXLSharedInputs(TypedDict, total=False):
     negative_prompt_embeds: torch.Tensor | None; pooled_prompt_embeds: torch.Tensor | None
     negative_pooled_prompt_embeds: torch.Tensor | None; latents: torch.Tensor | None
     long_prompts: Literal['pieces', 'cut']; prompt_weighting: Literal['a1111', 'compel'] | None; batch_guidance: bool
-    seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
+    foretell: float; seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
     callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
     preview: Callable[[torch.Tensor], Any] | bool
 
@@ -79,8 +80,9 @@ class _StableDiffusionXLInputs(_StableDiffusionXLSharedInputs, total=False):
 class _StableDiffusionXLSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; unet: UNet2DConditionModel | None; tokenizer: CLIPTokenizer | None
     text_encoder: CLIPTextModel | None; tokenizer_2: CLIPTokenizer | None
-    text_encoder_2: CLIPTextModelWithProjection | None; vae: AutoencoderKL | AutoencoderTiny | None
-    scheduler: SchedulerMixin | None; force_zeros_for_empty_prompt: bool; requires_aesthetics_score: bool
+    text_encoder_2: CLIPTextModelWithProjection | None
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; scheduler: SchedulerMixin | None
+    force_zeros_for_empty_prompt: bool; requires_aesthetics_score: bool
 
 class _StableDiffusionXLParts(_StableDiffusionXLSharedParts, total=False):
     image_encoder: CLIPVisionModelWithProjection | None; feature_extractor: CLIPImageProcessor | None
@@ -111,7 +113,7 @@ class StableDiffusionXLPipeline(PicturePipeline):
     guider: BaseGuidance; unet: UNet2DConditionModel; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel
     tokenizer_2: CLIPTokenizer; text_encoder_2: CLIPTextModelWithProjection
     image_encoder: CLIPVisionModelWithProjection; feature_extractor: CLIPImageProcessor
-    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny
+    controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
     adapter: T2IAdapter | MultiAdapter; scheduler: SchedulerMixin; force_zeros_for_empty_prompt: bool
     requires_aesthetics_score: bool
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, negative_prompt_2: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, negative_pooled_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...blocks import LoopSequentialPipelineBlocks, SequentialPipelineBlocks
+from ...blocks import LoopSequentialPipelineBlocks
 from ..common.chunks import ChunkLoop, SetChunkTimesteps
 from ..common.denoise import ScaleModelInput, SchedulerStep
 from ..common.held_chunks import BeginChunk, CutToLength, FinishHeldChunk, HoldOverlap, PlanChunks
@@ -32,16 +32,13 @@ class WanChunks(ChunkLoop):
     }
 
 
-class WanLongVideoBlocks(SequentialPipelineBlocks):
+class WanLongVideoBlocks(WanBlocks):
     """Text to video of any length; with keep_frames=False in memory that does not grow with it."""
 
-    pipeline_class_name = "WanPipeline"
-    roles = WanBlocks.roles
     block_classes = {
         **{name: WanBlocks.block_classes[name] for name in ("guidance", "experts", "text_encoder")},
         "plan": PlanChunks,
         "chunks": WanChunks,
         "finish": CutToLength,
     }
-    outputs = ["frames"]
     workflows = {"text2video": []}

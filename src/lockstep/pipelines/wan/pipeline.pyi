@@ -44,7 +44,7 @@ class _WanPtOutput(PipelineOutput): frames: torch.Tensor; __getattr__: ClassVar[
 class _WanSharedInputs(TypedDict, total=False):
     max_sequence_length: int; guidance_rescale: float; sigmas: torch.Tensor | Sequence[float] | None; eta: float
     attention_kwargs: dict[str, Any] | None; prompt_embeds: torch.Tensor | None
-    negative_prompt_embeds: torch.Tensor | None; batch_guidance: bool; keep_frames: bool
+    negative_prompt_embeds: torch.Tensor | None; batch_guidance: bool; foretell: float; keep_frames: bool
     seed: int | list[int] | None; callback_on_step_end: Callable[..., dict[str, Any] | None] | None
     callback_on_step_end_tensor_inputs: list[str]; checkpoints: Mapping[str, Checkpoint]
     preview: Callable[[torch.Tensor], Any] | bool

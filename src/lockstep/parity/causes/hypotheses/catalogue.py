@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -146,7 +147,7 @@ def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[E
         yield Edit(cause, detail, (AttributeChange(path, name, value),), rank=0)
 
 
-_ATTRIBUTES = {
+ATTRIBUTE_CAUSES = {
     "eps": "norm_eps",
     "variance_epsilon": "norm_eps",
     "num_groups": "norm_groups",
@@ -169,82 +170,64 @@ _ATTRIBUTES = {
 
 
 def _attribute_cause(name: str, module: nn.Module) -> str:
-    return _ATTRIBUTES.get(name, f"setting_{name}")
+    return ATTRIBUTE_CAUSES.get(name, f"setting_{name}")
 
 
 def input_edits(probe: Probe) -> Iterator[Edit]:
     """What goes into the module, rearranged: channels reversed, axes exchanged, rounded."""
     for index, tensor in enumerate(probe.tensors_in()):
+        changed = partial(_changed_input, probe, index)
         if not tensor.is_floating_point():
             if tensor.dtype is not torch.bool:
                 yield from _index_edits(probe, index, tensor)
             continue
         if tensor.numel() <= FEW:
             for words, function in (("cut", torch.trunc), ("rounded", torch.round)):
-                yield _changed_input("timestep_dtype", f"input {index} {words} to integers", probe, index, function)
+                yield changed("timestep_dtype", f"input {index} {words} to integers", function)
         if "norm" in type(probe.module).__name__.lower():
-            yield _changed_input(
-                "norm_kind",
-                f"the mean subtracted from input {index} first",
-                probe,
-                index,
-                lambda x: x - x.mean(-1, keepdim=True),
+            yield changed(
+                "norm_kind", f"the mean subtracted from input {index} first", lambda x: x - x.mean(-1, keepdim=True)
             )
         for axis in range(1, tensor.ndim):
             name = "channel_order" if axis == 1 and tensor.shape[1] in (3, 4) else "reversed"
-            yield _changed_input(
-                name, f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
-            )
+            yield changed(name, f"input {index} reversed along axis {axis}", lambda x, a=axis: x.flip(a))
             if tensor.shape[axis] % 2 == 0:
-                yield _changed_input(
+                yield changed(
                     "half_swap",
                     f"input {index} with its halves swapped along axis {axis}",
-                    probe,
-                    index,
                     lambda x, a=axis: x.roll(x.shape[a] // 2, a),
                 )
             for other in range(axis + 1, tensor.ndim):
                 if tensor.shape[axis] == tensor.shape[other]:
-                    yield _changed_input(
+                    yield changed(
                         "axes_swapped",
                         f"input {index} with axes {axis} and {other} swapped",
-                        probe,
-                        index,
                         lambda x, a=axis, b=other: x.transpose(a, b),
                     )
         for words, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
-            yield _changed_input(
-                "precision", f"input {index} rounded to {words}", probe, index, lambda x, d=dtype: x.to(d).to(x.dtype)
-            )
+            yield changed("precision", f"input {index} rounded to {words}", lambda x, d=dtype: x.to(d).to(x.dtype))
 
 
 def _index_edits(probe: Probe, index: int, tensor: torch.Tensor) -> Iterator[Edit]:
+    changed = partial(_changed_input, probe, index)
     for by in (1, -1):
-        yield _changed_input(
-            "index_offset", f"input {index} {by:+d}", probe, index, lambda x, b=by: (x + b).clamp_min(0)
-        )
-        yield _changed_input(
+        yield changed("index_offset", f"input {index} {by:+d}", lambda x, b=by: (x + b).clamp_min(0))
+        yield changed(
             "index_offset",
             f"input {index} {by:+d}, no larger than before",
-            probe,
-            index,
             lambda x, b=by: (x + b).clamp(0, int(x.max())),
         )
     for axis in range(1, tensor.ndim):
-        yield _changed_input(
-            "reversed", f"input {index} reversed along axis {axis}", probe, index, lambda x, a=axis: x.flip(a)
-        )
+        yield changed("reversed", f"input {index} reversed along axis {axis}", lambda x, a=axis: x.flip(a))
         for by in (1, -1):
-            yield _changed_input(
-                "shifted",
-                f"input {index} moved by {by} along axis {axis}",
-                probe,
-                index,
-                lambda x, b=by, a=axis: x.roll(b, a),
+            yield changed(
+                "shifted", f"input {index} moved by {by} along axis {axis}", lambda x, b=by, a=axis: x.roll(b, a)
             )
 
 
-def _changed_input(cause: str, words: str, probe: Probe, index: int, change: Any) -> Edit:
+def _changed_input(probe: Probe, index: int, cause: str, words: str, change: Any) -> Edit:
+    """The input of that number, changed before the module gets it."""
+
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         count = iter(range(1 << 20))
 
@@ -367,6 +350,8 @@ def _replaced(site: Site, place: tuple[int, ...], label: str, probe: Probe) -> E
     index = place[0]
 
     def apply(call: Call) -> Any:
+        if len(place) == 1 and not isinstance(call.args[index], torch.Tensor):
+            raise NotApplicable("no tensor")
         if len(place) == 1:
             return call.operand(index, call.values[label].reshape(call.args[index].shape))
         parts = list(call.args[index])

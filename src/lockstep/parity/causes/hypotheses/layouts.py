@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..edits import Call, Edit, Site
+from ..edits import Call, Edit, NotApplicable, Site
 from ..examples import Example, edit
 from .tensors import ARITHMETIC, swaps
 
@@ -96,6 +96,8 @@ def _axis_orders(size: int, axis: int, sites: Sites) -> Iterator[Edit]:
 
 def _ordered(x: torch.Tensor, parts: int, order: tuple[int, ...], axis: int) -> torch.Tensor:
     pieces = x.chunk(parts, axis)
+    if len(pieces) != parts:
+        raise NotApplicable(f"not {parts} parts")
     return torch.cat([pieces[i] for i in order], axis)
 
 

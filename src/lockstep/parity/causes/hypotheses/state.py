@@ -38,6 +38,8 @@ def state_edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
         return
     mine, theirs = _visits(search.live, search), _visits(other, search)
     last = min(here, len(mine), len(theirs)) - 1
+    if last < 0:  # nothing is kept beside the models
+        return
     for key in [k for k in mine[last] if k in theirs[last]][:MOST_LOOKED]:
         differ = [mine[v].get(key) != theirs[v].get(key) for v in range(last + 1)]
         if differ[-1] and not differ[0]:  # what differs from the very begin was there before the run

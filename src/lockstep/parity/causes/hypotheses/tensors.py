@@ -269,9 +269,10 @@ def resize_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         sides = example.operands[1] if len(example.operands) > 1 else None
         if isinstance(sides, (list, tuple)) and len(sides) == 4:
             for order in ((1, 0, 3, 2), (2, 3, 0, 1)):
+                turned = tuple(sides[i] for i in order)
                 yield edit(
                     "padding_sides",
-                    "padding on the other sides",
+                    f"padding {turned} instead of {tuple(sides)} (left, right, above, below)",
                     sites,
                     lambda c, o=order: c.operand(1, tuple(c.args[1][i] for i in o)),
                     rank=2,
@@ -434,6 +435,8 @@ def _at(position: int, value: Any) -> Callable[[Call], Any]:
         if not isinstance(call.args[1], tuple):
             return call.args[0][value]
         parts = list(call.args[1])
+        if position >= len(parts):
+            raise NotApplicable("another kind of index")
         parts[position] = value
         return call.args[0][tuple(parts)]
 
@@ -443,6 +446,8 @@ def _at(position: int, value: Any) -> Callable[[Call], Any]:
 def _moved_index(position: int, by: int) -> Callable[[Call], Any]:
     def apply(call: Call) -> Any:
         index = call.args[1]
+        if isinstance(index, tuple) and (position >= len(index) or not isinstance(index[position], int)):
+            raise NotApplicable("another kind of index")
         return _at(position, (index[position] if isinstance(index, tuple) else index) + by)(call)
 
     return apply

@@ -41,7 +41,9 @@ def everywhere_alike(
     edit: Edit, sites: Callable[[], dict[Site, Example]], differing: list[dict[str, Any]]
 ) -> Edit | None:
     """At every operation of the whole model with the same setting; a setting in every module that has it otherwise."""
-    if len(edit.changes) != 1 or edit.needs or edit.fault:  # what undoes a fault is done where the fault was seen
+    if len(edit.changes) != 1 or edit.needs or edit.elsewhere is not None:
+        return None
+    if edit.fault:  # what undoes a fault is done where the fault was seen
         return None
     change = edit.changes[0]
     if isinstance(change, AttributeChange):
@@ -69,24 +71,43 @@ def _everywhere_set(edit: Edit, change: AttributeChange, differing: list[dict[st
     return Edit(edit.name, f"{edit.detail} (in all {len(alike)} such places)", changes, edit.rank)
 
 
-def in_alike_modules(edit: Edit, probe: Probe, live: Live, own: Trace) -> Edit | None:
-    """At the same place of every module of the same class; None if there is no other one."""
+def in_same_class(edit: Edit, live: Live) -> Edit | None:
+    """What was seen in one module, in every other one of its class, whatever parts these have."""
     modules = live.parts.named_modules()
-    if probe.owner not in modules or any(isinstance(c, AttributeChange) for c in edit.changes):
+    if edit.elsewhere is None or edit.owner not in modules:
         return None
-    siblings = _siblings(modules, probe.owner)
+    kind = type(modules[edit.owner])
+    paths = [p for p, m in modules.items() if p != edit.owner and type(m) is kind]
+    return _widened(edit, [edit.elsewhere(path) for path in paths[:MOST_SIBLINGS]], "of its class")
+
+
+def in_alike_modules(edit: Edit, probe: Probe | None, live: Live, own: Trace) -> Edit | None:
+    """At the same place of every module of the same class and parts; None if there is no other one."""
+    modules = live.parts.named_modules()
+    owner = edit.owner or (probe.owner if probe is not None else "")
+    if owner not in modules or any(isinstance(c, AttributeChange) for c in edit.changes):
+        return None
+    siblings = _siblings(modules, owner)
     if not siblings:
         return None
-    if not edit.needs and all(isinstance(change, OperationChange) for change in edit.changes):
+    if edit.elsewhere is not None:
+        found = [edit.elsewhere(path) for path in siblings]
+    elif probe is None:
+        return None
+    elif not edit.needs and all(isinstance(change, OperationChange) for change in edit.changes):
         found = [_moved(edit, probe.owner, path) for path in siblings]
     else:
         found = [made for path in siblings if (made := _made_again(edit, probe, path, live, own)) is not None]
+    return _widened(edit, found, "of its kind")
+
+
+def _widened(edit: Edit, found: list[Edit], which: str) -> Edit | None:
     if not found:
         return None
-    words = f"{edit.detail} (in all {len(found) + 1} modules of its kind)"
+    words = f"{edit.detail} (in all {len(found) + 1} modules {which})"
     changes = tuple(change for one in (edit, *found) for change in one.changes)
     needs = tuple(dict.fromkeys(label for one in (edit, *found) for label in one.needs))
-    return Edit(edit.name, words, changes, edit.rank, needs)
+    return Edit(edit.name, words, changes, edit.rank, needs, line=edit.line)
 
 
 def _siblings(modules: dict[str, nn.Module], path: str) -> list[str]:

@@ -1,0 +1,264 @@
+"""The steps that the code of one module, or of a pipeline between its models, takes in one run."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...recording.patching import watch_attribute
+from ...recording.values import inputs, leaves, outputs
+from ..edits import Call, Edit, Site
+from ..pipeline_probe import PIPELINE, PipelineProbe
+from ..probe import Reached
+
+METHODS = ("encode", "decode")
+MOST_ELEMENTS = 1 << 26  # kept of one frame
+_OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
+
+
+class TooLarge(Exception):
+    """More numbers than are kept."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of a frame, as it was when it was made or first seen."""
+
+    content: torch.Tensor
+    step: Step | None = None  # that made it; None for what was given
+    piece: int = 0  # of several results
+    given: str = ""  # `in.x`, `weight:norm.bias`; empty for a constant
+
+
+@dataclass(eq=False)
+class Step:
+    """One operation of the frame's own code, or one call of a module by it."""
+
+    place: Site | str  # the path of a called module
+    function: Any
+    args: tuple[Any, ...]  # tensors as `Value`
+    kwargs: dict[str, Any]
+    number: int
+    visit: int  # the how-manieth time at this place
+    line: str = ""  # file:number of the code, where it is in a file
+    values: list[Value] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.place.op if isinstance(self.place, Site) else self.place
+
+    def operands(self) -> list[Value]:
+        return [v for v in _flat((self.args, self.kwargs)) if isinstance(v, Value)]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Where the frame hands a value on: into a module that it calls, or out."""
+
+    path: str  # of the called module; empty for the frame's own result
+    call: int
+    slot: str
+
+
+class Graph:
+    """Steps, values and exits of one call of one frame."""
+
+    def __init__(self, frame: str, weights: dict[int, str]) -> None:
+        self.frame = frame
+        self.steps: list[Step] = []
+        self.values: list[Value] = []
+        self.exits: dict[Exit, Value] = {}
+        self.result: Any = None
+        self._weights = weights
+        self._known: dict[int, tuple[torch.Tensor, int, Value]] = {}
+        self._visits: dict[Site | str, int] = defaultdict(int)
+        self._elements = 0
+        self._at: dict[tuple[Any, int], Step] = {}
+
+    def at(self, place: Site | str, visit: int) -> Step | None:
+        return self._at.get((place, visit))
+
+    def value(self, tensor: torch.Tensor, given: str = "") -> Value:
+        """The value that a tensor is now: written into since it was seen, it is another one."""
+        known = self._known.get(id(tensor))
+        if known is not None and known[0] is tensor and known[1] == _version(tensor):
+            return known[2]
+        name = given or (f"weight:{self._weights[id(tensor)]}" if id(tensor) in self._weights else "")
+        return self._note(tensor, Value(self._kept(tensor), given=name))
+
+    def _note(self, tensor: torch.Tensor, value: Value) -> Value:
+        self._known[id(tensor)] = (tensor, _version(tensor), value)
+        self.values.append(value)
+        return value
+
+    def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._elements += tensor.numel()
+        if self._elements > MOST_ELEMENTS:
+            raise TooLarge
+        with torch._C.DisableTorchFunction():
+            return tensor.detach().clone()
+
+    def enter(self, given: Iterable[tuple[str, torch.Tensor]]) -> None:
+        for slot, tensor in given:
+            self.value(tensor, slot)
+
+    def hand_over(self, path: str, given: Iterable[tuple[str, torch.Tensor]]) -> None:
+        for slot, tensor in given:
+            self.exits[Exit(path, self._visits[path], slot)] = self.value(tensor)
+
+    def leave(self, result: Any) -> None:
+        self.result = result
+        for slot, tensor in outputs(result):
+            self.exits[Exit("", 0, slot)] = self.value(tensor)
+
+    def step(self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, line: str = "") -> None:
+        """Arguments have to be known as they were: an operation that writes into its input changes it."""
+        made = Step(place, function, args, kwargs, len(self.steps), self._visits[place], line)
+        self._visits[place] += 1
+        self._at[place, made.visit] = made
+        self.steps.append(made)
+        for piece, (_, tensor) in enumerate(_tensors(result)):
+            made.values.append(self._note(tensor, Value(self._kept(tensor), made, piece)))
+
+    def mapped(self, value: Any, written: Any = None) -> Any:
+        """Arguments with every tensor as the value that it is; what was just written into as what it was before."""
+        if isinstance(value, torch.Tensor):
+            known = self._known.get(id(value))
+            return known[2] if value is written and known is not None and known[0] is value else self.value(value)
+        if type(value) in (list, tuple):
+            return type(value)(self.mapped(item, written) for item in value)
+        return {k: self.mapped(v, written) for k, v in value.items()} if type(value) is dict else value
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if type(value) in (list, tuple):
+        for item in value:
+            yield from _flat(item)
+    elif type(value) is dict:
+        for item in value.values():
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _tensors(result: Any) -> list[tuple[str, torch.Tensor]]:
+    return [(slot, tensor) for slot, tensor in leaves(result, "out") if isinstance(tensor, torch.Tensor)]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return 0 if tensor.is_inference() else int(tensor._version)
+
+
+def _line() -> str:
+    """Where the code that is running stands, if that is a file."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    return f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else ""
+
+
+class _Watch:
+    """Hooks that fill a graph while its frame runs."""
+
+    def __init__(self, graph: Graph, modules: dict[str, nn.Module], number: int) -> None:
+        self.graph, self.modules, self.left = graph, modules, number
+        self.active = graph.frame == PIPELINE
+        self.stack: list[str] = [PIPELINE]
+        self._given: list[tuple[Any, Any]] = []
+
+    @property
+    def inside(self) -> bool:
+        return self.active and self.stack[-1] == self.graph.frame
+
+    def install(self, stack: ExitStack) -> None:
+        for path, module in self.modules.items():
+            stack.callback(module.register_forward_pre_hook(self._begin(path), with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(self._end(path), with_kwargs=True).remove)
+            for method in METHODS if "." not in path else ():
+                if callable(getattr(module, method, None)):
+                    watch_attribute(stack, module, method, self._around(f"{path}.{method}"))
+
+    def operation(self, site: Site, call: Call, result: Any) -> None:
+        frame = self.graph.frame
+        if self.active and (site.path == frame or (frame == PIPELINE and site.path.startswith("@"))):
+            with torch._C.DisableTorchFunction():
+                args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
+                self.graph.step(site, call.function, args, kwargs, result, _line())
+
+    def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
+        if self.inside:
+            self.graph.hand_over(path, given)
+            self._given.append((self.graph.mapped(tuple(args)), self.graph.mapped(dict(kwargs))))
+        self.stack.append(path)
+        if path == self.graph.frame and not self.active:
+            self.active = self.left == 0
+            self.left -= 1
+            if self.active:
+                self.graph.enter(given)
+
+    def _leave(self, path: str, result: Any) -> None:
+        while self.stack.pop() != path:
+            pass
+        if path == self.graph.frame and self.active and self.graph.frame != PIPELINE:
+            self.graph.leave(result)
+            raise Reached(torch.zeros(()))
+        if self.inside and self._given:
+            self.graph.step(path, None, *self._given.pop(), result)
+
+    def _begin(self, path: str) -> Callable[..., None]:
+        def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            with torch._C.DisableTorchFunction():
+                self._enter(path, inputs(module, args, kwargs), args, kwargs)
+
+        return begin
+
+    def _end(self, path: str) -> Callable[..., None]:
+        def end(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            with torch._C.DisableTorchFunction():
+                self._leave(path, result)
+
+        return end
+
+    def _around(self, path: str) -> Callable[..., Any]:
+        def around(instance: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            with torch._C.DisableTorchFunction():
+                self._enter(path, list(leaves((args, kwargs), "in")), args, kwargs)
+            result = original(*args, **kwargs)
+            with torch._C.DisableTorchFunction():
+                self._leave(path, result)
+            return result
+
+        return around
+
+
+def graph_of(search: Any, frame: str, number: int, edits: Iterable[Edit] = ()) -> Graph | None:
+    """The frame's `number`-th call in the recorded run of one live side, with edits in force."""
+    weights = {
+        id(tensor): name
+        for path, module in search.modules.items()
+        for name, tensor in ((f"{path}.{n}", t) for n, t in [*module._parameters.items(), *module._buffers.items()])
+        if tensor is not None
+    }
+    graph = Graph(frame, weights)
+    watch = _Watch(graph, search.modules, number)
+    search.log.spent += search.whole.cost
+    search.log.runs += 1
+    with ExitStack() as stack, warnings.catch_warnings(), torch.no_grad(), suppress(Reached):
+        warnings.simplefilter("ignore")
+        stack.enter_context(PipelineProbe.edited(search.live, edits, watch.operation))
+        watch.install(stack)
+        result = search.live.run(search.own)
+        if frame == PIPELINE:
+            graph.leave(result)
+    return graph if graph.exits else None

@@ -1,0 +1,248 @@
+"""The candidate's steps done in the reference instead of its own: the proof that a place is the cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...recording.values import inputs
+from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
+from .graph import Step, Value
+from .matching import Difference, Matching
+
+Place = Site | str
+
+
+class Transplant:
+    """What the candidate computes at some places, as changes of the reference, in this module or in one like it."""
+
+    def __init__(
+        self,
+        matching: Matching,
+        differences: list[Difference],
+        reference: Mapping[str, nn.Module],
+        candidate: Mapping[str, nn.Module],
+    ) -> None:
+        self.matching, self.differences = matching, differences
+        self.ours, self.theirs = matching.ours, matching.theirs
+        self.reference, self.candidate = reference, candidate
+
+    def changes(self, frame: str) -> tuple[Change, ...]:
+        """The changes for the frame itself, or for another module of its kind."""
+        move = _Move(self.ours.frame, frame)
+        made = _Made(self, move)
+        return tuple(made.changes())
+
+
+class _Move:
+    """Paths below one module as paths below another."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self.before, self.after = before, after
+
+    def path(self, path: str) -> str:
+        below = path == self.before or path.startswith((f"{self.before}.", f"{self.before}/"))
+        return self.after + path[len(self.before) :] if below else path
+
+    def place(self, place: Place) -> Place:
+        return Site(self.path(place.path), place.op, place.index) if isinstance(place, Site) else self.path(place)
+
+
+class _Made:
+    """The changes of one frame: values kept as they pass by, and the places where others are computed from them."""
+
+    def __init__(self, plan: Transplant, move: _Move) -> None:
+        self.plan, self.move, self.matching = plan, move, plan.matching
+        self.kept: dict[int, torch.Tensor] = {}
+        self.keeping: dict[Place, list[Value]] = defaultdict(list)
+        self.given: list[Value] = []
+        self.visits: dict[Place, int] = defaultdict(int)
+
+    def changes(self) -> list[Change]:
+        roots: dict[Place, list[Difference]] = defaultdict(list)
+        handed: list[Difference] = []
+        for difference in self.plan.differences:
+            step = difference.ours.step
+            number = step.number if step is not None and difference.exit is None else None
+            self._keep_leaves(difference.theirs, number, top=True)
+            if difference.exit is not None:
+                handed.append(difference)
+            elif step is not None:
+                roots[step.place].append(difference)
+        found: list[Change] = [self._at(place, roots[place]) for place in {**self.keeping, **roots}]
+        frame = self.move.after
+        if self.given:
+            found.append(ModuleChange(frame, self._keep_given, before=True))
+        found += [self._handed(difference) for difference in handed]
+        return found
+
+    def _keep_leaves(self, theirs: Value, before: int | None, top: bool = False) -> None:
+        for value in [theirs] if self._is_kept(theirs, before) else self._operands(theirs, before):
+            ours = self.matching.partner(value)
+            if ours is not None and ours.step is not None:
+                self.keeping[ours.step.place].append(ours)
+            elif ours is not None and ours.given.startswith("in."):
+                self.given.append(ours)
+
+    def _operands(self, theirs: Value, before: int | None) -> list[Value]:
+        steps = list(self.matching.until_shared(theirs, before))
+        return [v for step in steps for v in step.operands() if self._is_kept(v, before)]
+
+    def _is_kept(self, value: Value, before: int | None) -> bool:
+        return self.matching.is_leaf(value, before)
+
+    def _at(self, place: Place, roots: list[Difference]) -> Change:
+        kept = self.keeping.get(place, [])
+
+        def after(result: Any) -> Any:
+            visit = self.visits[place]
+            self.visits[place] += 1
+            pieces = list(result) if type(result) in (list, tuple) else [result]
+            for value in kept:
+                if value.piece < len(pieces) and not any(d.ours is value for d in roots):
+                    self.kept[id(value)] = pieces[value.piece]
+            for difference in roots:
+                pieces[difference.ours.piece] = self._computed(difference, visit)
+            return type(result)(pieces) if type(result) in (list, tuple) else pieces[0]
+
+        moved = self.move.place(place)
+        if isinstance(moved, Site):
+            return OperationChange(frozenset([moved]), lambda call: after(call.run()))
+
+        def on_result(values: dict[str, Any], args: Any, kwargs: Any, result: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                if not isinstance(result, (torch.Tensor, list, tuple)):
+                    raise NotApplicable("neither a tensor nor several")
+                return after(result)
+
+        return ModuleChange(moved, on_result)
+
+    def _keep_given(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        names = dict(inputs(self.plan.reference[self.move.after], args, kwargs))
+        for value in self.given:
+            if value.given in names:
+                self.kept[id(value)] = names[value.given]
+        return args, kwargs
+
+    def _handed(self, difference: Difference) -> Change:
+        """Something else handed to a module, or out."""
+        exit = difference.exit
+        assert exit is not None
+        if not exit.path:
+
+            def out(values: dict[str, Any], args: Any, kwargs: Any, result: Any) -> Any:
+                if not isinstance(result, torch.Tensor):
+                    raise NotApplicable("not one tensor")
+                with torch._C.DisableTorchFunction():
+                    return self._computed(difference, 0)
+
+            return ModuleChange(self.move.after, out)
+        count, path = iter(range(1 << 30)), self.move.path(exit.path)
+
+        def before(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+            visit = next(count)
+            with torch._C.DisableTorchFunction():
+                new = self._computed(difference, visit)
+            return _replaced(self.plan.reference[path], exit.slot, args, kwargs, new)
+
+        return ModuleChange(path, before, before=True)
+
+    def _computed(self, difference: Difference, visit: int) -> torch.Tensor:
+        step = difference.ours.step
+        number = step.number if step is not None and difference.exit is None else None
+        root = difference.theirs
+        first = root.step.visit if root.step is not None else 0
+        known: dict[int, Any] = {}
+        with torch._C.DisableTorchFunction():
+            return self._value(root, number, visit - first, known)
+
+    def _value(self, value: Value, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
+        if self._is_kept(value, before):
+            return self._leaf(value)
+        step = value.step
+        assert step is not None
+        if id(step) not in known:
+            there = self.plan.theirs.at(step.place, step.visit + later) or step
+            args, kwargs = (
+                self._filled(mine, other, before, later, known)
+                for mine, other in ((step.args, there.args), (step.kwargs, there.kwargs))
+            )
+            known[id(step)] = self._run(step, args, kwargs)
+        result = known[id(step)]
+        found: torch.Tensor = result[value.piece] if type(result) in (list, tuple) else result
+        return found
+
+    def _run(self, step: Step, args: Any, kwargs: Any) -> Any:
+        if not isinstance(step.place, str):
+            return step.function(*args, **kwargs)
+        path = _Move(self.plan.theirs.frame, self.matching.paths(self.move.after)).path(step.place)
+        if path not in self.plan.candidate:
+            raise NotApplicable(f"the candidate has no module `{path}`")
+        return self.plan.candidate[path](*args, **kwargs)
+
+    def _filled(self, value: Any, there: Any, before: int | None, later: int, known: dict[int, Any]) -> Any:
+        """Arguments with their tensors computed, and the numbers of the same visit."""
+        if isinstance(value, Value):
+            fresh = isinstance(there, Value) and value.step is None and not value.given
+            return there.content.clone() if fresh and self.matching.partner(value) is None else self._value(
+                value, before, later, known
+            ).clone()  # fmt: skip
+        alike = type(there) is type(value) and hasattr(value, "__len__") and len(there) == len(value)
+        if type(value) in (list, tuple):
+            parts = there if alike else value
+            return type(value)(self._filled(v, p, before, later, known) for v, p in zip(value, parts, strict=True))
+        if type(value) is dict:
+            parts = there if alike and there.keys() == value.keys() else value
+            return {k: self._filled(v, parts[k], before, later, known) for k, v in value.items()}
+        return there
+
+    def _leaf(self, value: Value) -> torch.Tensor:
+        ours = self.matching.partner(value)
+        if ours is None or (ours.step is None and not ours.given):
+            return value.content
+        if ours.given.startswith("weight:"):
+            return self._weight(ours)
+        if id(ours) not in self.kept:
+            raise NotApplicable("a value that the reference has not computed yet")
+        return self.kept[id(ours)]
+
+    def _weight(self, ours: Value) -> torch.Tensor:
+        path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")
+        module = self.plan.reference.get(path)
+        tensor = getattr(module, name, None) if module is not None else None
+        if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
+            raise NotApplicable(f"no weight `{path}.{name}`")
+        return tensor.detach()
+
+
+def _replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:
+    """The arguments with another tensor in one slot."""
+    old = dict(inputs(module, args, kwargs)).get(slot)
+    if old is None or not any(value is old for value in [*args, *kwargs.values()]):
+        raise NotApplicable(f"no tensor goes into {slot}")
+    return tuple(new if v is old else v for v in args), {k: new if v is old else v for k, v in kwargs.items()}
+
+
+def joined(first: tuple[Change, ...], second: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Both; an operation that both change is changed by the one and then by the other."""
+    at = {next(iter(c.sites)): c for c in second if isinstance(c, OperationChange)}
+    found: list[Change] = []
+    for change in first:
+        site = next(iter(change.sites)) if isinstance(change, OperationChange) else None
+        other = at.pop(site, None) if site is not None else None
+        found.append(change if other is None else _one_after_the_other(change, other))  # type: ignore[arg-type]
+    return (*found, *[c for c in second if not isinstance(c, OperationChange) or next(iter(c.sites)) in at])
+
+
+def _one_after_the_other(first: OperationChange, second: OperationChange) -> OperationChange:
+    def both(call: Call) -> Any:
+        def once(*args: Any, **kwargs: Any) -> Any:
+            return first.apply(Call(call.function, args, kwargs, call.op, call.values))
+
+        return second.apply(Call(once, call.args, call.kwargs, call.op, call.values))
+
+    return OperationChange(first.sites, both)

@@ -1,0 +1,262 @@
+"""A place where two sides compute different things, as the name of a cause and a sentence."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..edits import PARAMETERS
+from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
+from .graph import Step, Value
+from .matching import Difference, Matching
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
+_ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
+_CASTS = {"to", "type", "float", "half", "bfloat16", "double", "type_as"}
+_SHAPES = {"view", "reshape", "transpose", "permute", "contiguous", "unsqueeze", "squeeze", "flatten", "unflatten",
+           "expand", "clone", "detach", "movedim"} | _CASTS  # fmt: skip
+_SPLITS = {"chunk", "split", "unbind", "tensor_split", "split_with_sizes"}
+_SETTINGS = {
+    **ATTRIBUTE_CAUSES,
+    "dim": "reduced_axes",
+    "diagonal": "causal_mask",
+    "attn_mask": "attention_mask",
+    "align_corners": "upsample_mode",
+    "stride": "stride",
+    "value": "padding_mode",
+    "pad": "padding_sides",
+}
+_EXCHANGED = {
+    frozenset(("add", "sub")): "sign", frozenset(("sub", "rsub")): "operand_order",
+    frozenset(("mul", "div")): "inverse", frozenset(("div", "rdiv")): "operand_order",
+    frozenset(("sin", "cos")): "sin_cos",
+    frozenset(("layer_norm", "rms_norm")): "norm_kind", frozenset(("mean", "amax")): "pooling_kind",
+    frozenset(("mean", "sum")): "pooling_kind", frozenset(("avg_pool2d", "max_pool2d")): "pooling_kind",
+}  # fmt: skip
+LONGEST = 150  # characters of one side
+DEEPEST = 5  # steps shown inside each other
+
+
+@dataclass(frozen=True)
+class Words:
+    """The name of the cause, what is different, and how specific that is."""
+
+    name: str
+    detail: str
+    rank: int = 3
+    mine: tuple[str, ...] = ()  # steps that only the reference takes
+    others: tuple[str, ...] = ()  # steps that only the candidate takes
+
+
+def words_of(matching: Matching, difference: Difference) -> Words:
+    """The simplest true thing to say: a number, an operand, a step too many, else both expressions."""
+    ours, theirs = difference.ours, difference.theirs
+    says = _Says(matching)
+    if difference.exit is None and ours.step is not None and theirs.step is not None:
+        special = _one_step(matching, says, ours.step, theirs.step)
+        if special is not None:
+            return special
+    mine = [] if difference.exit is not None else list(matching.until_shared(ours))
+    others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
+    words = _named(matching, ours, theirs, mine, others, says.both(ours, theirs))
+    steps = [tuple(sorted(s.name for s in steps if s.name not in _SHAPES)) for steps in (mine, others)]
+    return replace(words, mine=steps[0], others=steps[1])
+
+
+def _named(matching: Matching, ours: Value, theirs: Value, mine: list[Step], others: list[Step], shown: str) -> Words:
+    a = Counter(_key(step, matching.paths) for step in mine)
+    b = Counter(_key(step, lambda path: path) for step in others)
+    if not mine and not others:
+        return Words("wrong_operand", shown)
+    if not others:
+        turned = {"sin", "cos"} & {v.step.name for s in mine for v in s.operands() if v.step is not None}
+        return Words("rope_missing" if turned else "left_out", shown)
+    if not mine:
+        top = others[0]
+        twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
+        if {s.name for s in others} <= _CASTS:
+            return Words("precision", shown, rank=2)
+        return Words("call_twice" if twice else "extra_step", shown)
+    if a == b:
+        as_before = [s.name for s in mine] == [s.name for s in others]
+        if sorted(_leaves(matching, mine)) != sorted(_leaves(matching, others)):
+            return Words("wrong_operand", shown)
+        return Words("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
+    if not a - b:
+        return Words("precision" if {name for name, _ in b - a} <= _CASTS else "extra_step", shown)
+    if not b - a:
+        return Words("left_out", shown)
+    return Words("other_computation", shown, rank=4)
+
+
+def _key(step: Step, paths: Callable[[str], str]) -> tuple[str, str]:
+    """What a step is: a module, or an operation with its numbers."""
+    if isinstance(step.place, str):
+        return paths(step.place), ""
+    return step.name, str(sorted((k, _short(v)) for k, v in _plain(step).items()) if step.name not in _SHAPES else "")
+
+
+def _leaves(matching: Matching, steps: list[Step]) -> Iterator[int]:
+    """What both have and these steps take, each by the reference's value."""
+    inside = {id(step) for step in steps}
+    for step in steps:
+        for value in step.operands():
+            if value.step is None or id(value.step) not in inside:
+                partner = value if id(value) in matching._mine else matching.partner(value)
+                yield id(partner) if partner is not None else 0
+
+
+def _takes_parts(steps: list[Step]) -> bool:
+    """True if the steps take several parts of one split."""
+    inside = {id(step) for step in steps}
+    made = [v.step for s in steps for v in s.operands() if v.step is not None and id(v.step) not in inside]
+    splits = Counter(id(step) for step in made if step.name in _SPLITS)
+    return any(count > 1 for count in splits.values())
+
+
+def _one_step(matching: Matching, says: _Says, a: Step, b: Step) -> Words | None:
+    """The same step with another number or operand, or another step with the same operands."""
+    mine, others = a.operands(), b.operands()
+    pairs = list(zip(mine, others, strict=False))
+    equal = len(mine) == len(others) and all(matching.same(x, y) for x, y in pairs)
+    if isinstance(a.place, str) or isinstance(b.place, str):
+        if not equal or isinstance(a.place, str) != isinstance(b.place, str) or matching.paths(a.name) == b.name:
+            return None
+        return Words("wrong_module", says.both(a.values[0], b.values[0]))
+    if a.name == b.name and equal:
+        return _other_setting(a, b)
+    if a.name == b.name and len(mine) == len(others) > 1:
+        left = [(x, y) for x, y in pairs if not matching.same(x, y)]
+        if sorted(map(id, mine)) == sorted(id(matching.partner(y)) for y in others):
+            name = "concat_order" if a.name in ("cat", "stack") else "operand_order"
+            return Words(name, says.both(a.values[0], b.values[0]), rank=2)
+        if len(left) == 1:
+            x, y = left[0]
+            if matching.partner(y) is not None and matching.partner(x) is not None:
+                words = f"`{a.name}` takes {says.both(x, y)}"
+                return Words("wrong_operand", words)
+    if equal and a.name != b.name:
+        names = {a.name, b.name}
+        name = "activation" if names <= _ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
+        return Words(name, says.both(a.values[0], b.values[0]))
+    return None
+
+
+def _other_setting(a: Step, b: Step) -> Words | None:
+    mine, others = _plain(a), _plain(b)
+    differing = [k for k in {**mine, **others} if not _equal(mine.get(k), others.get(k))]
+    if not differing:
+        return None
+    key = differing[0]
+    number = isinstance(mine.get(key), (int, float)) and (key.isdigit() or key == "other")
+    name = "constant" if number else _SETTINGS.get(key, f"setting_{key}" if not key.isdigit() else "other_setting")
+    if a.name == "getitem":
+        name = "wrong_index"
+    shown = " and ".join(
+        f"{'' if k.isdigit() or k == 'other' else k + ' '}{_short(others.get(k))} instead of {_short(mine.get(k))}"
+        for k in differing[:2]
+    )
+    return Words(name, f"{shown} in `{a.name}`", rank=2)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return a is b
+    return bool(a == b) or (a in (None, False) and b in (None, False))
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    """Arguments that are no tensors, by name where the names are known."""
+    names = PARAMETERS.get(step.name, ()) or _names(step.function)
+    found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
+    return {k: v for k, v in found.items() if not _has_value(v)}
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+def _has_value(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(_has_value(item) for item in value)
+    return isinstance(value, Value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, slice):
+        return ":".join("" if v is None else str(v) for v in (value.start, value.stop, value.step))
+    return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}…"
+
+
+class _Says:
+    """Values as expressions, down to what both sides have."""
+
+    def __init__(self, matching: Matching) -> None:
+        self.matching = matching
+        self.shapes = True
+
+    def both(self, ours: Value, theirs: Value) -> str:
+        """The candidate's instead of the reference's; what only changes shapes is left out where more is different."""
+        self.shapes = False
+        short = self._shown(theirs), self._shown(ours)
+        self.shapes = short[0] == short[1]
+        wrong, right = (self._shown(theirs), self._shown(ours)) if self.shapes else short
+        return f"{wrong} instead of {right}"
+
+    def _shown(self, value: Value) -> str:
+        words = self._words(value, 0, top=True)
+        return f"`{words if len(words) <= LONGEST else words[:LONGEST] + '…'}`"
+
+    def _words(self, value: Value, depth: int, top: bool = False) -> str:
+        step = value.step
+        if step is None or (not top and self.matching.is_leaf(value)) or depth >= DEEPEST:
+            return self._name(value, 0)
+        return self._call(step, value, lambda v: self._words(v, depth + 1))
+
+    def _call(self, step: Step, value: Value, say: Any) -> str:
+        if isinstance(step.place, str):
+            return f"{step.place.rpartition('.')[2]}({', '.join(say(v) for v in step.operands())})"
+        if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
+            return str(say(step.operands()[0]))
+        args = [_argument(v, say) for v in step.args]
+        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None]
+        if step.name in _INFIX and len(args) == 2:
+            shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
+        else:
+            shown = f"{step.name}({', '.join(args)})"
+        return f"{shown}[{value.piece}]" if len(step.values) > 1 else shown
+
+    def _name(self, value: Value, depth: int) -> str:
+        """A value that needs no explanation: an argument, a weight, what a module gave, a part of these."""
+        partner = self.matching.partner(value)
+        if id(value) not in self.matching._mine and partner is not None:
+            value = partner
+        step = value.step
+        if step is None:
+            if value.given:
+                return value.given.removeprefix("in.").rpartition(":")[2]
+            return _short(value.content.item()) if value.content.numel() == 1 else "a constant"
+        if isinstance(step.place, str):
+            piece = f"[{value.piece}]" if len(step.values) > 1 else ""
+            return f"{step.place.rpartition('.')[2]}(…){piece}"
+        if depth < 2:
+            return self._call(step, value, lambda v: self._name(v, depth + 1))
+        return f"{step.name}.{step.place.index}"
+
+
+def _argument(value: Any, say: Any) -> str:
+    if isinstance(value, Value):
+        return str(say(value))
+    if type(value) in (list, tuple) and _has_value(value):
+        return f"[{', '.join(_argument(item, say) for item in value)}]"
+    return _short(value)
