@@ -123,11 +123,11 @@ class OtherMean(Pipeline):
     MEAN = 0.5
 
 
-FEW = {"evaluations": 900}  # enough for what is looked for: nothing is found in a control however long it takes
+FEW = {"evaluations": 700}  # enough for what is looked for: nothing is found in a control however long it takes
 
 
 def test_two_steps_of_a_pipeline_in_the_other_order(tmp_path):
-    is_named(of_pipelines(tmp_path, Pipeline(), MeanFirst(), **FEW), "order_exchanged", "add")
+    is_named(of_pipelines(tmp_path, Pipeline(), MeanFirst(), **FEW), "order_exchanged")
 
 
 def test_another_number_is_no_other_order(tmp_path):
@@ -182,13 +182,13 @@ class Rescaled(Pipeline):
 
     def guided(self, x, t):
         v = self.unet(x, t)
-        return v / v.abs().mean(self.axes, keepdim=True)
+        return v * x.abs().mean(self.axes, keepdim=True) / v.abs().mean(self.axes, keepdim=True)
 
 
 class MixedRows(Rescaled):
     def guided(self, x, t):
         v = self.unet(x, t)
-        return v / v.abs().mean()
+        return v * x.abs().mean() / v.abs().mean()
 
 
 class EachChannel(Rescaled):
@@ -203,7 +203,7 @@ def test_a_mean_over_other_axes(tmp_path, other, words):
 class Spread(Rescaled):
     def guided(self, x, t):
         v = self.unet(x, t)
-        return v / v.abs().amax((1, 2, 3), keepdim=True)
+        return v * x.abs().mean((1, 2, 3), keepdim=True) / v.abs().amax((1, 2, 3), keepdim=True)
 
 
 def test_another_statistic_is_no_other_axis(tmp_path):
@@ -359,7 +359,7 @@ class Chunks(nn.Module):
     ("other", "name", "words"),
     [
         (LastDropped, "slice_ends", "[:-1] instead of [1:]"),
-        (OnBothSides, "padding_sides", "on both sides"),
+        (OnBothSides, "padding_sides", "(1, 1, 1, 1, 1, 1) instead of (1, 1, 1, 1, 2, 0)"),
         (FirstRepeated, "padding_mode", "repeated instead of zeros"),
     ],
 )
@@ -409,7 +409,7 @@ class DividedBySpread(Posterior):
 
 def test_divided_by_a_tensor_in_the_place_of_a_product(tmp_path):
     result = of_modules(tmp_path, Posterior(), DividedBySpread(), drawn(3, 6))
-    is_named(result, "inverse", "divided instead of multiplied")
+    is_named(result, "inverse")
 
 
 class Plain(Bent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 import tempfile
 import warnings
@@ -49,9 +50,10 @@ class PipelineFrames(EditFrames):
     """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step
     has the same ones."""
 
-    def __init__(self, places: dict[tuple[Any, ...], int]) -> None:
+    def __init__(self, places: dict[tuple[Any, ...], int], pipeline: Any) -> None:
         super().__init__()
         self.places = places
+        self._outermost = getattr(inspect.unwrap(type(pipeline).__call__), "__code__", None) if pipeline else None
 
     def site(self, op: str) -> Site | None:
         if self.stack and not self.stack[-1][0].startswith("@"):
@@ -59,16 +61,17 @@ class PipelineFrames(EditFrames):
         frame = sys._getframe(2)
         while frame.f_back is not None and _is_foreign(frame.f_globals.get("__name__", "")):
             frame = frame.f_back
-        place = (op, *_line_of_calls(frame))
+        place = (op, *_line_of_calls(frame, self._outermost))
         path = self.stack[-1][0] if self.stack else PIPELINE
         return Site(path, op, self.places.setdefault(place, len(self.places)))
 
 
-def _line_of_calls(frame: Any) -> Iterator[tuple[int, int]]:
-    """Where the code stands, and where it was called from: a helper that is called twice has its operations twice."""
+def _line_of_calls(frame: Any, outermost: Any) -> Iterator[tuple[int, int]]:
+    """Where the code stands, and where it was called from inside of the pipeline: a helper that is called twice has its
+    operations twice."""
     while frame is not None and not _is_foreign(frame.f_globals.get("__name__", "")):
         yield id(frame.f_code), frame.f_lasti
-        frame = frame.f_back
+        frame = frame.f_back if frame.f_code is not outermost else None
 
 
 def _is_foreign(module: str) -> bool:
@@ -114,7 +117,7 @@ class PipelineProbe(Probe):
                 states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
             )
             inside = Edited(modules or live.parts.named_modules(), edits, observe)
-            inside.frames = PipelineFrames(_places(live))
+            inside.frames = PipelineFrames(_places(live), live.parts.pipeline)
             for name, scheduler in live.parts.schedulers.items():
                 arounds = {
                     method: _framed(inside.frames, f"@{name}.{method}", _method_change(edits, name, method))

@@ -177,11 +177,18 @@ def _repeated_edits(survey: Survey, flow: Flow) -> Iterator[Edit]:
             if not row or any(step.site is None for step in row):
                 continue
             if len(row) <= LONGEST and not all(_is_layout(step) for step in row):
-                yield _twice(start, row, flow)
+                if not _is_by_a_number(row, survey):
+                    yield _twice(start, row, flow)
                 if len(row) > 1:
                     yield _left_out(start, row, flow)
             if len(row) <= 2 * LONGEST and len(row) % 2 == 0:
                 yield from _once(row)
+
+
+def _is_by_a_number(row: list[Step], survey: Survey) -> bool:
+    """One operation with a number, twice, is the same with another number: that is said more plainly."""
+    example = survey.sites.get(row[0].site) if len(row) == 1 and row[0].site is not None else None
+    return example is not None and any(isinstance(operand, (int, float)) for operand in example.operands)
 
 
 def _row_words(row: list[Step]) -> str:

@@ -54,9 +54,9 @@ def _axis(parts: list[Any], position: int, rank: int) -> int:
 def _slice(start: int, length: int, size: int) -> str:
     """As a person writes it: `1:`, `:-1`, `2:5`."""
     if start == 0:
-        return f":{length - size}" if length > size // 2 else f":{length}"
+        return f":{length - size}" if 2 * length >= size else f":{length}"
     if start + length == size:
-        return f"{start}:" if length > size // 2 else f"{-length}:"
+        return f"{start}:" if 2 * length >= size else f"{-length}:"
     return f"{start}:{start + length}"
 
 
