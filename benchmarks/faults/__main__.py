@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from . import held_out, outside
+from . import flow, held_out, outside
 from .cases import Outcome, reference, run_case
 from .catalogue import ALL, FIRST
 from .pipeline import STEPS
@@ -24,10 +24,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, and a pipeline of three steps instead of eight")
     parser.add_argument(
-        "--list", choices=("first", "held-out", "outside"), default="first", help="for the work, or for the measurement"
+        "--list",
+        choices=("first", "held-out", "outside", "flow"),
+        default="first",
+        help="for the work, or for the measurement",
     )
     parser.add_argument(
-        "--models", default="unet,dit,vae,clip,pipeline,stages,mmdit,t5,edm,sd_unet,kl,clip_text,euler,rotary"
+        "--models", default="unet,dit,vae,clip,pipeline,stages,mmdit,t5,edm,sd_unet,kl,clip_text,euler,rotary,flux"
     )
     parser.add_argument("--dtypes", default="fp32,bf16")
     parser.add_argument("--seeds", default="", help="numbers, such as 0,1 (default 0,1,2; quick 0)")
@@ -67,7 +70,9 @@ def _wanted(fault: Fault, model: str, dtype: str, only: str) -> bool:
 
 
 def run_model(model: str, dtype: str, seed: int, folder: Path, options: argparse.Namespace) -> list[Outcome]:
-    listed = {"held-out": held_out.ALL, "outside": outside.ALL}.get(options.list, ALL if seed == 0 else FIRST)
+    listed = {"held-out": held_out.ALL, "outside": outside.ALL, "flow": flow.ALL}.get(
+        options.list, ALL if seed == 0 else FIRST
+    )
     cases = [f for f in listed if _wanted(f, model, dtype, options.only)][:: options.every]
     cases = [f for f in cases if (f.name, f.model, dtype, seed) not in options.known]
     if not cases or time.perf_counter() > options.until:
@@ -103,7 +108,9 @@ def _read(line: str) -> Outcome:
     row = json.loads(line)
     model, name, harmless = row.pop("model"), row.pop("fault"), row.pop("harmless")
     fault = next(
-        f for f in [*ALL, *held_out.ALL, *outside.ALL] if (f.model, f.name, f.harmless) == (model, name, harmless)
+        f
+        for f in [*ALL, *held_out.ALL, *outside.ALL, *flow.ALL]
+        if (f.model, f.name, f.harmless) == (model, name, harmless)
     )
     row["baselines"] = {rule: tuple(found) for rule, found in row["baselines"].items()}
     return Outcome(fault, **row)

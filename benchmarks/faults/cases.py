@@ -21,7 +21,7 @@ from lockstep.parity.causes.diagnosis import Live, diagnose
 from lockstep.parity.comparison.results import Standing
 from lockstep.parity.trace.reader import Trace
 
-from . import held_out_models, models, outside_models
+from . import flow, held_out_models, models, outside_models
 from .baselines import flagged, layer_outputs
 from .pipeline import STEPS, pipeline
 from .planting import Fault, instances
@@ -34,7 +34,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "unet": models.UNet, "dit": models.DiT, "vae": models.VAE, "clip": models.CLIP,
     "mmdit": held_out_models.MMDiT, "t5": held_out_models.T5,
     "sd_unet": outside_models.unet, "kl": outside_models.autoencoder, "clip_text": outside_models.text_encoder,
-    "rotary": outside_models.RotaryTransformer,
+    "rotary": outside_models.RotaryTransformer, "flux": flow.model,
 }  # fmt: skip
 PIPELINES: dict[str, Callable[[int], Any]] = {
     "pipeline": pipeline,
@@ -83,6 +83,8 @@ class Outcome:
 
 def inputs(name: str, seed: int, dtype: torch.dtype) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(1000 + seed)
+    if name == "flux":
+        return flow.inputs(generator, dtype)
     if name in ("clip", "t5", "clip_text"):
         ids = torch.randint(0, 98, (2, 12), generator=generator)
         ids[0, 7:], ids[1, 10:] = 99, 99

@@ -60,3 +60,15 @@ def test_a_planted_fault_is_named(reference, port, fault, tmp_path):
     assert answer.verdict == "BUG"
     assert answer.causes, answer.sentence
     assert answer.causes[0] in right, answer.sentence
+
+
+@pytest.mark.parametrize("port", ["numpy", "jax"])
+@pytest.mark.parametrize("fault", ["skip before the input", "gate and value exchanged"])
+def test_what_the_trace_does_not_show_is_named_or_left_open(reference, port, fault, tmp_path):
+    """The trace of these ports does not say what goes into a block: silence is an answer, a wrong name is none."""
+    from benchmarks.ports.unet import PLANTED
+
+    choices, right = PLANTED[fault]
+    answer = told(reference, port, choices, tmp_path)
+    assert answer.verdict == "BUG"
+    assert not answer.causes or answer.causes[0] in right, answer.sentence

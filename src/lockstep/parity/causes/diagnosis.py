@@ -114,6 +114,7 @@ def together(comparison: Comparison, causes: list[Cause], recorded: list[Cause])
     """What the live models prove, else what the recorded values prove, else what fits, else that nothing was found."""
     proven = [c for c in causes if c.standing is Standing.PROVEN]
     behind = causes[len(proven) :] if proven else []
+    recorded = list({c.name: c for c in reversed(recorded)}.values())[::-1]  # not the same thing in other words
     strong = [c for c in recorded if c.standing is Standing.PROVEN]
     if proven:
         if proven[0].name in GENERIC and (telling := [c for c in strong if c.name in TELLING]):

@@ -15,7 +15,11 @@ from .edits import Call, Edit, EditMode
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
 # The model's own operations come through here: what goes wrong in them is not ours.
 _PASSING = {Call.run.__code__, EditMode.__torch_function__.__code__, OperationMode.__torch_function__.__code__}
-_TORCH_INDEX_ERRORS = ("dimension", "index out of range in self")  # Python itself says "tuple index out of range"
+_TORCH_INDEX_ERRORS = (
+    "dimension",
+    "index out of range in self",
+    "used as indices",
+)  # Python itself says "tuple index out of range"
 RUN_AGAIN = "the recorded run once more"
 
 

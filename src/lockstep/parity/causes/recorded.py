@@ -12,7 +12,14 @@ from ..trace.container import Array
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import relative_l2, sketch_error
-from .value_tests import ValueFinding, combination, draw_findings, schedule_findings, value_findings
+from .value_tests import (
+    ValueFinding,
+    combination,
+    draw_findings,
+    loop_part,
+    schedule_findings,
+    value_findings,
+)
 
 MAX_SOURCES = 5
 LATER = 3  # values behind the first one that are looked at
@@ -24,6 +31,9 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
     """Hypotheses about the first bad value, best first; only those that reach the threshold."""
     right = {n.other for n in comparison.nodes if n.other is not None and not n.bad}
     found = _causes_at(node, a, b, right)
+    if (part := loop_part(_timesteps(a), _timesteps(b))) is not None:
+        before = node.error if node.error is not None else float("inf")
+        found = [_cause(part, node, before)]  # everything else follows from it
     if node.other is None and b.exception is not None and a.exception is None:
         what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
         found = [Cause("exception", what, str(node.key), float("inf"), 0.0, None, what, {"accepted": True})]
@@ -36,6 +46,12 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
         if cause.name == "coefficients":  # of a value behind: other inputs make other sums
             cause.standing, cause.evidence["accepted"] = Standing.FITS, False
     return found
+
+
+def _timesteps(trace: Trace) -> list[float]:
+    """What the scheduler's step was given, call by call."""
+    entries = [e for e in trace.entries if e.key.path == "@scheduler.step" and e.key.slot == "in.timestep"]
+    return [float(np.asarray(trace.array(e)).reshape(-1)[0]) for e in entries if e.has_data]
 
 
 def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> list[Cause]:
@@ -279,6 +295,7 @@ def _combination_finding(labels: list[str], a: list[float], b: list[float], resi
 
 # True of the values by themselves, bit for bit or by their number; all others only describe the difference.
 _FACTS = {
+    "step_count",
     "precision",
     "timestep_dtype",
     "timestep_offset",
@@ -314,7 +331,10 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
     size = int(np.prod(node.shape)) if node.shape else 1
     if finding.name == "coefficients":
         return node.key.path.startswith("@")
+    if finding.name == "input_values":  # the prompt; inside of a model numbers that differ are what is to be explained
+        return "." not in node.key.path and not node.key.path.startswith("@")
     few = finding.name in (
+        "step_count",
         "timestep_dtype",
         "timestep_offset",
         "schedule_end",

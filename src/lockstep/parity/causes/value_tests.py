@@ -294,3 +294,20 @@ def combination(value: Array, sources: list[Array]) -> tuple[list[float], float]
     target = value.astype(np.float64).reshape(-1)
     coefficients, *_ = np.linalg.lstsq(columns, target, rcond=None)
     return [float(c) for c in coefficients], relative_l2(target, columns @ coefficients)
+
+
+def loop_part(mine: list[float], theirs: list[float]) -> ValueFinding | None:
+    """A loop that is a part of the other one: it begins later, ends earlier, or makes steps that the other does not."""
+    if not mine or not theirs or len(mine) == len(theirs):
+        return None
+    short, long = sorted((mine, theirs), key=len)
+    begin = next((i for i in range(len(long) - len(short) + 1) if long[i : i + len(short)] == short), None)
+    if begin is None:
+        return None
+    count = f"{len(theirs)} steps instead of {len(mine)}"
+    missing = len(long) - len(short)
+    where = "at its begin" if begin == missing else "at its end" if begin == 0 else "around it"
+    which = f"{', '.join(f'{t:g}' for t in [*long[:begin], *long[begin + len(short) :]][:4])}"
+    words = f"the candidate's loop makes {count}: the timesteps {which} {where} are "
+    words += "left out" if short is theirs else "too many"
+    return ValueFinding("step_count", words, 0.0, 0, "all others are the same")

@@ -413,7 +413,7 @@ def _selection_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         elif isinstance(part, slice) and part.step in (2, None) and part != slice(None):
             for lanes in _other_slices(part):
                 yield edit(
-                    "slice_lanes", f"[{_words(lanes)}] instead of [{_words(part)}]", sites, _at(position, lanes), rank=3
+                    "slice_lanes", f"[{_words(lanes)}] instead of [{_words(part)}]", sites, _at(position, lanes), rank=4
                 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...recording.values import inputs
+from ...recording.values import inputs, leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
 from .graph import Step, Value
 from .matching import Difference, Matching
@@ -101,13 +101,17 @@ class _Made:
         def after(result: Any) -> Any:
             visit = self.visits[place]
             self.visits[place] += 1
-            pieces = list(result) if type(result) in (list, tuple) else [result]
+            pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:
                 if value.piece < len(pieces) and not any(d.ours is value for d in roots):
                     self.kept[id(value)] = pieces[value.piece]
+            if not roots:
+                return result
+            if not isinstance(result, torch.Tensor) and type(result) not in (list, tuple):
+                raise NotApplicable("neither a tensor nor several")
             for difference in roots:
                 pieces[difference.ours.piece] = self._computed(difference, visit)
-            return type(result)(pieces) if type(result) in (list, tuple) else pieces[0]
+            return pieces[0] if isinstance(result, torch.Tensor) else type(result)(pieces)
 
         moved = self.move.place(place)
         if isinstance(moved, Site):
@@ -115,8 +119,6 @@ class _Made:
 
         def on_result(values: dict[str, Any], args: Any, kwargs: Any, result: Any) -> Any:
             with torch._C.DisableTorchFunction():
-                if not isinstance(result, (torch.Tensor, list, tuple)):
-                    raise NotApplicable("neither a tensor nor several")
                 return after(result)
 
         return ModuleChange(moved, on_result)
@@ -187,10 +189,9 @@ class _Made:
     def _filled(self, value: Any, there: Any, before: int | None, later: int, known: dict[int, Any]) -> Any:
         """Arguments with their tensors computed, and the numbers of the same visit."""
         if isinstance(value, Value):
-            fresh = isinstance(there, Value) and value.step is None and not value.given
-            return there.content.clone() if fresh and self.matching.partner(value) is None else self._value(
-                value, before, later, known
-            ).clone()  # fmt: skip
+            if value.step is None and not value.given:  # a constant: the one of this visit
+                return (there if isinstance(there, Value) else value).content.clone()
+            return self._value(value, before, later, known).clone()
         alike = type(there) is type(value) and hasattr(value, "__len__") and len(there) == len(value)
         if type(value) in (list, tuple):
             parts = there if alike else value

@@ -57,9 +57,10 @@ def words_of(matching: Matching, difference: Difference) -> Words:
     """The simplest true thing to say: a number, an operand, a step too many, else both expressions."""
     ours, theirs = difference.ours, difference.theirs
     says = _Says(matching)
+    plain = matching.partner(theirs) is not None  # the candidate goes on with what the reference has, too
     if difference.exit is None and ours.step is not None and theirs.step is not None:
         special = _one_step(matching, says, ours.step, theirs.step)
-        if special is not None:
+        if special is not None and not (plain and ours.step.name != theirs.step.name):
             return special
     mine = [] if difference.exit is not None else list(matching.until_shared(ours))
     others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
@@ -74,8 +75,7 @@ def _named(matching: Matching, ours: Value, theirs: Value, mine: list[Step], oth
     if not mine and not others:
         return Words("wrong_operand", shown)
     if not others:
-        turned = {"sin", "cos"} & {v.step.name for s in mine for v in s.operands() if v.step is not None}
-        return Words("rope_missing" if turned else "left_out", shown)
+        return Words("rope_missing" if any(_turns(v) for s in mine for v in s.operands()) else "left_out", shown)
     if not mine:
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
@@ -92,6 +92,19 @@ def _named(matching: Matching, ours: Value, theirs: Value, mine: list[Step], oth
     if not b - a:
         return Words("left_out", shown)
     return Words("other_computation", shown, rank=4)
+
+
+def _before_shapes(value: Value) -> Value:
+    """What a value is another view of."""
+    while value.step is not None and value.step.name in _SHAPES | {"getitem"} and len(value.step.operands()) == 1:
+        value = value.step.operands()[0]
+    return value
+
+
+def _turns(value: Value) -> bool:
+    """True for the table of a rotation."""
+    name = value.step.name if value.step is not None else value.given
+    return name in ("sin", "cos") or any(part in name for part in ("rotary", "rope", "in.cos", "in.sin", "freqs"))
 
 
 def _key(step: Step, paths: Callable[[str], str]) -> tuple[str, str]:
@@ -114,8 +127,8 @@ def _leaves(matching: Matching, steps: list[Step]) -> Iterator[int]:
 def _takes_parts(steps: list[Step]) -> bool:
     """True if the steps take several parts of one split."""
     inside = {id(step) for step in steps}
-    made = [v.step for s in steps for v in s.operands() if v.step is not None and id(v.step) not in inside]
-    splits = Counter(id(step) for step in made if step.name in _SPLITS)
+    made = [_before_shapes(v) for s in steps for v in s.operands() if v.step is not None and id(v.step) not in inside]
+    splits = Counter(id(v.step) for v in made if v.step is not None and v.step.name in _SPLITS)
     return any(count > 1 for count in splits.values())
 
 
@@ -229,7 +242,7 @@ class _Says:
         if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
-        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None]
+        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None and v is not False]
         if step.name in _INFIX and len(args) == 2:
             shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
         else:
