@@ -89,7 +89,6 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.pipeline.DiffusionPipeline.__init__(parts)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.update_components(parts)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.from_pretrained(parts_and_hub)": BY_BLOCKS,
-    "pipelines.pipeline.ModularPipeline.from_pretrained(options)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.run(*)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.stream(*)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.__getattr__": BY_BLOCKS,
