@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test style quality dist bench clean
+.PHONY: help setup demo test style quality dist bench clean codex claude clean-ai
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,3 +56,18 @@ clean:  ## remove .venv and caches
 	@echo "== removing $(VENV) and caches"
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist src/*.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+codex:  ## link the guides of .ai/ where Codex looks for them
+	@echo "== linking .ai/ for Codex"
+	@mkdir -p .agents && rm -rf .agents/skills
+	@ln -snf .ai/AGENTS.md AGENTS.md && ln -snf ../.ai/skills .agents/skills
+
+claude:  ## link the guides of .ai/ where Claude Code looks for them
+	@echo "== linking .ai/ for Claude Code"
+	@mkdir -p .claude && rm -rf .claude/skills
+	@ln -snf .ai/AGENTS.md CLAUDE.md && ln -snf ../.ai/skills .claude/skills
+
+clean-ai:  ## remove those links
+	@echo "== removing the links to .ai/"
+	@rm -f AGENTS.md CLAUDE.md .agents/skills .claude/skills
+	@rmdir .agents .claude 2>/dev/null || true

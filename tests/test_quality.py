@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tools.quality import __main__ as command
 from tools.quality import blocks, imports, lengths, public_types
-from tools.quality.findings import Finding
 
 import lockstep
 from lockstep.blocks import ComponentSpec, ConfigSpec, LoopSequentialPipelineBlocks, ModularPipelineBlocks, stubs
 from lockstep.blocks.vocabulary import VOCABULARY, Value
+from lockstep.kit.checks.finding import Finding
 
 ROOT = Path(lockstep.__file__).parent
 
@@ -54,6 +54,8 @@ def written(folder, **files):
         ("models__old", "\nentry = pkgutil.resolve_name('lockstep.cli.app:run')\n", "imports lockstep.cli.app"),
         ("models__old", "if TYPE_CHECKING:\n    from ..serve import app\n", "imports lockstep.serve"),
         ("models__old", "def f():\n    import lockstep\n", "imports lockstep as a whole"),
+        ("models__old", "def f():\n    import lockstep.errors\n", "imports lockstep as a whole"),
+        ("models__old", "\nfrom ..__init__ import DiffusionPipeline\n", "imports lockstep as a whole"),
         ("guiders__old", "\nfrom transformers.models import clip\n", "a reference for tests only"),
         ("attic__old", "", "package 'attic' is not in the table"),
     ],
@@ -178,6 +180,68 @@ class ReadsLater(Base):
         return functools.partial(size_of, components)
 
 
+class ReadsOfItsClass(Base):
+    def __call__(self, components, state):
+        return self.of(components)
+
+    @classmethod
+    def of(cls, components):
+        return components.vae
+
+
+class ReadsByAnotherFunction(Base):
+    def __call__(self, components, state):
+        chosen = size_of
+        return chosen(components)
+
+
+@functools.cache
+def size_once(components):
+    return components.vae
+
+
+class ReadsOnce(Base):
+    def __call__(self, components, state):
+        return size_once(components)
+
+
+class Reader:
+    def __init__(self, components):
+        self.vae = components.vae
+
+
+class ReadsInClass(Base):
+    def __call__(self, components, state):
+        return Reader(components)
+
+
+class HidesInList(Base):
+    def __call__(self, components, state):
+        return [one.vae for one in (components,)]
+
+
+class HidesInMap(Base):
+    def __call__(self, components, state):
+        return map(size_of, [components])
+
+
+class HidesInStar(Base):
+    def __call__(self, components, state):
+        return size_of(*[components])
+
+
+class HidesInMatch(Base):
+    def __call__(self, components, state):
+        match components:
+            case other:
+                return other.vae
+
+
+class HidesInDict(Base):
+    def __call__(self, components, state):
+        return {"parts": components}
+
+
 class KeepsComponents(Base):
     def __call__(self, components, state):
         self.parts = components
@@ -205,7 +269,7 @@ class WritesState(Base):
 
 
 GUISES = [ReadsComponent, ReadsInHelper, ReadsInMethod, ReadsInParent, ReadsInCheck, ReadsByAnotherName, Loop]
-HANDED = [ReadsInside, ReadsInLambda, ReadsLater]
+HANDED = [ReadsInside, ReadsInLambda, ReadsLater, ReadsOfItsClass, ReadsByAnotherFunction, ReadsOnce, ReadsInClass]
 
 
 @pytest.mark.parametrize("kind", [*GUISES, ReadsPerhaps, ReadsAtOnce, ReadsWhereNamed, ReadsByItsClass, *HANDED])
@@ -224,10 +288,13 @@ def test_a_block_that_reads_or_writes_an_undeclared_value_is_found():
         assert f"{kind.__name__} writes state.prompt_embeds: add it to outputs" in write.message
 
 
-@pytest.mark.parametrize(("kind", "what"), [(KeepsComponents, "components"), (KeepsState, "state")])
-def test_a_block_that_keeps_a_view_is_found(kind, what):
+HIDDEN = [KeepsComponents, HidesInList, HidesInMap, HidesInStar, HidesInMatch, HidesInDict]
+
+
+@pytest.mark.parametrize(("kind", "what"), [*((kind, "components") for kind in HIDDEN), (KeepsState, "state")])
+def test_a_block_that_hides_a_view_is_found(kind, what):
     (finding,) = blocks.findings([kind])
-    assert f"{kind.__name__} keeps its {what}" in finding.message
+    assert f"{kind.__name__} puts its {what} out of sight" in finding.message
 
 
 def test_what_is_declared_may_be_read():

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import blocks as blocks
     from . import configuration as configuration
     from . import errors as errors
+    from . import extensions as extensions
     from . import files as files
     from . import guiders as guiders
     from . import images as images

@@ -153,7 +153,7 @@ def test_an_entry_point_that_is_no_pipeline_is_refused(tmp_path, monkeypatch):
     (package / "entry_points.txt").write_text("[lockstep.pipelines]\nBaitPipeline = subprocess:Popen\n")
     monkeypatch.syspath_prepend(tmp_path)
     index = parse_index("folder", tmp_path, {"_class_name": "BaitPipeline", "unet": ["diffusers", "X"]})
-    with pytest.raises(UnsupportedError, match="is no pipeline class"):
+    with pytest.raises(UnsupportedError, match="is no pipeline"):
         pipeline_class(index)
 
 

@@ -1,5 +1,7 @@
 """The command as a person or a script uses it: what it prints, what it writes, how it leaves."""
 
+import errno
+import io
 import json
 import subprocess
 import sys
@@ -133,10 +135,24 @@ def test_what_cannot_be_written_is_told_before_anything_is_computed(lockstep, fo
     import torch
 
     monkeypatch.setattr(torch.nn.Module, "__call__", lambda *_, **__: pytest.fail("a model ran"))
-    monkeypatch.setattr("os.access", lambda *_: False)
-    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", "closed/a.png", *QUICK)
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", "/proc/a.png", *QUICK)
     assert code == 2
     assert "cannot be written" in err
+
+
+@pytest.mark.parametrize(("target", "code"), [("| head -1", 0), ("> /dev/full", 6)])
+def test_output_that_ends_early_is_no_bug(target, code):
+    command = f"{sys.executable} -m lockstep schema lockstep/emoji {target}"
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert ("No space left" in ended.stderr) == (code == 6)
+
+
+def test_an_ending_alone_is_no_name(lockstep, folder):
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "-o", ".png", *QUICK)
+    assert code == 2
+    assert "Give it a name: my.png" in err
 
 
 def test_pictures_are_kept_when_a_later_prompt_fails(lockstep, folder, tmp_path, monkeypatch):
@@ -351,3 +367,21 @@ def test_a_picture_in_the_terminal_has_its_colours():
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=20)
     console.print(TerminalPicture(Image.new("RGB", (8, 8), (255, 0, 0)), 8))
     assert "38;2;255;0;0" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["lora", "inspect"], ["convert"]])
+def test_a_file_of_somebody_else_is_told_without_a_traceback(lockstep, command, tmp_path, monkeypatch):
+    closed = tmp_path / "closed.safetensors"
+    closed.write_bytes(b"x" * 100)
+    plain = io.open
+
+    def of_somebody_else(path, *arguments, **named):
+        if str(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain(path, *arguments, **named)
+
+    monkeypatch.setattr("builtins.open", of_somebody_else)
+    monkeypatch.setattr("io.open", of_somebody_else)
+    code, _, err = lockstep(*command, closed, *(["out.safetensors"] if command == ["convert"] else []))
+    assert code == 3
+    assert "closed.safetensors: Permission denied" in err.replace("\n", "")

@@ -75,7 +75,7 @@ def run(script, library, folders):
     return np.stack(list(as_array))
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:In CPU autocast")  # theirs
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:In CPU autocast", "ignore:Already")  # theirs
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_same_picture(script, folders):
     ours, theirs = (run(script, library, folders) for library in ("lockstep", "diffusers"))

@@ -293,3 +293,51 @@ def test_autoguidance_drops_the_part_it_is_told():
     torch.manual_seed(7)
     assert torch.equal(dropped, torch.nn.functional.dropout(plain, p=0.3))
     assert torch.equal(model.blocks[0](values), plain)
+
+
+class PlainBlock(torch.nn.Module):
+    """A block of somebody's own, that calls the attention itself (or none at all)."""
+
+    def __init__(self, attends=True):
+        super().__init__()
+        self.attends = attends
+
+    def forward(self, x):
+        heads = x.unflatten(2, (2, -1))
+        return dispatch_attention_fn(heads, heads, heads).flatten(2) if self.attends else x
+
+
+class PlainStack(torch.nn.Module):
+    def __init__(self, attends=True):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([PlainBlock(attends)])
+
+    def forward(self, x):
+        return self.blocks[0](x)
+
+
+def weakened(guider, model, x):
+    """What the model says in the weakened branch."""
+    guider.set_state(step=5, num_inference_steps=10, timestep=torch.tensor(500))
+    said = []
+    for _ in guider.branches():
+        guider.prepare_models(model)
+        said.append(model(x))
+        guider.cleanup_models(model)
+    return said[-1]
+
+
+def test_attention_that_a_block_calls_itself_is_perturbed():
+    x, model = torch.randn(1, 6, 8), PlainStack()
+    guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=[0], perturbed_guidance_stop=1.0)
+    guider.check_model(model)
+    assert torch.equal(weakened(guider, model, x), x)
+    assert not torch.equal(model(x), x)
+
+
+def test_a_block_in_which_a_guider_could_change_nothing_is_refused():
+    guider = guiders.PerturbedAttentionGuidance(perturbed_guidance_layers=[0], perturbed_guidance_stop=1.0)
+    with pytest.raises(InputError, match="PlainBlock has no call of dispatch_attention_fn"):
+        weakened(guider, PlainStack(attends=False), torch.randn(1, 6, 8))
+    with pytest.raises(InputError, match="PlainBlock has no attention module with a projection 'to_q'"):
+        guiders.SmoothedEnergyGuidance(seg_guidance_layers=[0]).check_model(PlainStack())

@@ -10,6 +10,7 @@ import torch
 from lockstep import guiders
 from lockstep.configuration import config_defaults
 from lockstep.errors import ConfigError, InputError
+from lockstep.models.unets.unet_2d_blocks import Attention
 
 WEAKENING = {
     "AutoGuidance": {"auto_guidance_layers": 0, "dropout": 1.0},
@@ -106,11 +107,11 @@ def test_nothing_is_rescaled_unless_asked():
 
 
 class Stack(torch.nn.Module):
-    """A model whose stack of blocks has one block, without any layer."""
+    """A model whose stack of blocks has one block, of attention."""
 
     def __init__(self):
         super().__init__()
-        self.blocks = torch.nn.ModuleList([torch.nn.Identity()])
+        self.blocks = torch.nn.ModuleList([Attention(8, 2, None, False)])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -79,9 +79,25 @@ def test_several_videos_and_their_default_names(brighten, tmp_path):
     assert [one.name for one in (tmp_path / "there").iterdir()] == ["video-0.mp4"]
 
 
+def test_a_contact_sheet_beside_a_video(brighten, tmp_path):
+    VIDEOS.write(clip(5), tmp_path / "in.mkv", fps=8)
+    words = ["generate", "sun", "--video", "in.mkv", "-n", 2, "-o", "out.mkv", "--sheet", "look.png", "--json"]
+    code, told, err = told_json(brighten(*words))
+    assert code == 0, err
+    assert [entry["sheet"] for entry in told["videos"]] == ["look-0.png", "look-1.png"]
+    made = VIDEOS.load(tmp_path / told["videos"][0]["path"])
+    assert np.array_equal(Image.open(tmp_path / "look-0.png"), VIDEOS.preview(made))
+    code, _, err = brighten("generate", "sun", "-o", "out.png")
+    assert code == 2
+    assert ".gif, a folder" in err
+    assert brighten("generate", "sun", "--sheet", "look.mp4")[0] == 2
+
+
 def test_a_picture_has_no_frames_per_second(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--fps", 8, *QUICK)
     assert (code, "'fps' has no meaning for a picture" in err) == (2, True)
+    code, _, err = lockstep("generate", "cat", "-m", folder, "--sheet", "look.png")
+    assert (code, "--sheet is for videos" in err) == (2, True)
 
 
 def test_without_pyav_it_is_said_before_anything_runs(brighten, monkeypatch):
@@ -98,6 +114,16 @@ def test_without_pyav_it_is_said_before_anything_runs(brighten, monkeypatch):
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
 def test_pictures_in_every_format_are_replayed(lockstep, folder, suffix):
     assert lockstep("generate", "a cat", "-m", folder, "--seed", 3, "-o", f"cat{suffix}", *QUICK)[0] == 0
+    code, told, _ = told_json(lockstep("replay", f"cat{suffix}", "--json"))
+    assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
+def test_pictures_that_were_saved_by_their_own_method_are_replayed(lockstep, folder, tmp_path, suffix):
+    from lockstep import DiffusionPipeline
+
+    pipe = DiffusionPipeline.from_pretrained(folder)
+    pipe("a cat", height=32, width=32, num_inference_steps=2, seed=3).images[0].save(tmp_path / f"cat{suffix}")
     code, told, _ = told_json(lockstep("replay", f"cat{suffix}", "--json"))
     assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
 

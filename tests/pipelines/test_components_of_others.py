@@ -69,6 +69,11 @@ def test_their_pipeline_takes_our_components(theirs, ours):
     assert picture.shape == (1, 8 * factor, 8 * factor, 3)
 
 
+def test_attentions_are_counted_as_there(theirs, ours):
+    for name in ("unet", "vae"):
+        assert list(getattr(ours, name).attn_processors) == list(getattr(theirs, name).attn_processors)
+
+
 def test_a_scheduler_of_theirs_keeps_its_options(theirs, ours):
     ours.scheduler = diffusers.DPMSolverMultistepScheduler.from_config(theirs.scheduler.config, use_karras_sigmas=True)
     assert isinstance(ours.scheduler, lockstep.DPMSolverMultistepScheduler)

@@ -112,3 +112,31 @@ def test_heun_runs_on_a_grid_of_two_steps(folder):
         latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
         made.append(pipe(PROMPT, latents=latents, num_inference_steps=2, output_type="latent").images)
     assert torch.linalg.norm(made[0] - made[1]) < 1e-5 * torch.linalg.norm(made[1])
+
+
+def test_pictures_of_several_nets_for_several_prompts(folder):
+    """A list in the list belongs to a prompt, not to a net."""
+    given = [[picture(1)[0], picture(2)[0]], [picture(3)[0], picture(4)[0]]]
+    small = {"conditioning_embedding_out_channels": (8, 16)}
+    mine = [tiny.randomize(lockstep.ControlNetModel.from_unet(tiny.unet(), **small), seed) for seed in (8, 9)]
+    made = []
+    for library in (lockstep, diffusers):
+        nets = mine
+        if library is diffusers:
+            nets = [diffusers.ControlNetModel.from_config(dict(net.config)) for net in mine]
+            for net, own in zip(nets, mine, strict=True):
+                net.load_state_dict(own.state_dict())
+        pipe = loaded(library.StableDiffusionControlNetPipeline, folder, controlnet=nets, safety_checker=None)
+        latents = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+        call = {"latents": latents, "num_inference_steps": 2, "output_type": "latent"}
+        made.append(pipe(["a cat", "a dog"], image=given, **call).images)
+    assert torch.linalg.norm(made[0] - made[1]) < 1e-5 * torch.linalg.norm(made[1])
+    pipe = loaded(lockstep.StableDiffusionControlNetPipeline, folder, controlnet=mine)
+    with pytest.raises(InputError, match="for each of 2 ControlNets for each prompt, got 1"):
+        pipe(["a cat", "a dog"], image=[given[0][:1], given[1]])
+
+
+def test_latents_cannot_be_masked(folder):
+    pipe = loaded(lockstep.StableDiffusionInpaintPipeline, folder)
+    with pytest.raises(InputError, match="give 'masked_image_latents' too"):
+        pipe(PROMPT, image=torch.randn(1, 4, 8, 8), mask_image=Image.new("L", (16, 16), 255), height=16, width=16)

@@ -284,6 +284,8 @@ def test_previews_are_small_pictures(pipe):
     events = list(pipe.stream("a cat", preview=True, height=128, width=80, num_inference_steps=2))
     previews = [event.value for event in events if event.kind == "preview"]
     assert [shown[0].size for shown in previews] == [(40, 64)] * 2
+    with torch.enable_grad():
+        assert pipe.preview(torch.randn(1, 4, 8, 8))[0].size == (16, 16)
 
 
 @pytest.mark.parametrize("more", [{}, {"image": Image.new("RGB", (16, 16))}])

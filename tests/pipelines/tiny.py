@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import torch
-
 import lockstep
+from lockstep.kit.testing.closeness import randomized as randomize
 
 WORDS = [
     "a",
@@ -29,19 +28,6 @@ WORDS = [
     "noise",
     "quality",
 ]
-
-
-def randomize(model: torch.nn.Module, seed: int) -> torch.nn.Module:
-    """Every tensor random, so that no part is at its neutral start value."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.ndim > 1:
-                parameter.copy_(noise / max(parameter[0].numel(), 1) ** 0.5)
-            else:
-                parameter.copy_((1.0 if name.endswith("weight") else 0.0) + 0.1 * noise)
-    return model.eval()
 
 
 def tokenizer() -> lockstep.CLIPTokenizer:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lockstep
+from lockstep.kit.checks.finding import Finding
 
 from . import imports, lengths, public_types
-from .findings import Finding
 
 ROOT, HERE = Path(lockstep.__file__).parent, Path(__file__).parent
 

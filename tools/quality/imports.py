@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from .findings import Finding
+from lockstep.kit.checks.finding import Finding
 
 PACKAGE = "lockstep"
-BASE = {"errors", "configuration", "files", "notes", "outputs", "randomness", "images", "__init__"}
+BASE = {"errors", "configuration", "extensions", "files", "notes", "outputs", "randomness", "images", "__init__"}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
@@ -43,7 +43,9 @@ ALLOWED: dict[str, set[str] | None] = {
         "embedded",
         "parity",
         "serve",
+        "kit",
     },
+    "kit": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "parity"},
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
@@ -65,12 +67,13 @@ def findings(root: Path) -> list[Finding]:
 
 
 def _in_file(path: Path, root: Path) -> Iterator[Finding]:
+    families = {folder.parent.name for folder in (root / FAMILIES).glob("*/pipeline.py")}
     parts = path.relative_to(root).parts
     own = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     for line, name in imported_names(path, root):
         whole = name == PACKAGE and "/".join(parts) not in WHOLE
         asks = f"imports {PACKAGE} as a whole: import the module that defines the name" if whole else None
-        problem = asks or _problem(own, name) or _problem_in_family(parts, name)
+        problem = asks or _problem(own, name) or _problem_in_family(parts, name, families)
         if problem:
             yield Finding(path, line, problem)
 
@@ -93,12 +96,14 @@ def _problem(own: str, name: str) -> str | None:
     return f"imports {name}, but {own} may import only: {', '.join(sorted(allowed)) or 'the base'}"
 
 
-def _problem_in_family(parts: tuple[str, ...], name: str) -> str | None:
-    """A family that imports another one; what two of them need lives in the common room."""
+def _problem_in_family(parts: tuple[str, ...], name: str, families: set[str]) -> str | None:
+    """A family that imports another one, or what all of them share that imports one; two of them meet in `common`."""
     prefix = f"{PACKAGE}.{FAMILIES}."
-    if len(parts) < 3 or parts[0] != FAMILIES or not name.startswith(prefix):
+    if parts[0] != FAMILIES or not name.startswith(prefix):
         return None
-    own, other = parts[1], name.removeprefix(prefix).partition(".")[0]
+    own, other = parts[1].removesuffix(".py"), name.removeprefix(prefix).partition(".")[0]
+    if len(parts) < 3:
+        return f"imports {name}: what all families share may know none of them" if other in families else None
     return None if other in {own} | NEIGHBOURS else f"imports {name}: {own} may not know {other}"
 
 
@@ -108,14 +113,15 @@ def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
     names, tree = [], ast.parse(path.read_text(encoding="utf-8"))
     by_text = BY_TEXT | {alias.asname for alias in _aliases(tree) if alias.name in BY_TEXT and alias.asname}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):  # without `as`, `import a.b` binds `a`
             names += [(node.lineno, alias.name) for alias in node.names]
+            names += [(node.lineno, PACKAGE) for alias in node.names if _binds_the_package(alias)]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             rooms = (PACKAGE, f"{PACKAGE}.{FAMILIES}")  # whose names are packages: `from .. import flux`
             inner = [f"{module}.{alias.name}" for alias in node.names] if module in rooms else [module]
-            names += [(node.lineno, name) for name in inner]
+            names += [(node.lineno, name.removesuffix(".__init__")) for name in inner]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in by_text:
             texts = [
                 _text(node, place, names_of) for place, names_of in enumerate((("name", "mod_name"), ("package",)))
@@ -124,6 +130,10 @@ def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
                 start = texts[1].split(".") if texts[1] else package
                 names.append((node.lineno, _absolute(texts[0].partition(":")[0], start)))
     return names
+
+
+def _binds_the_package(alias: ast.alias) -> bool:
+    return alias.asname is None and alias.name.startswith(f"{PACKAGE}.")
 
 
 def _aliases(tree: ast.AST) -> list[ast.alias]:

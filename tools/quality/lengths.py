@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from .findings import Finding
+from lockstep.kit.checks.finding import Finding
 
 MOST_LINES = 500
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lockstep
+from lockstep.kit.checks.finding import Finding
 
-from .findings import Finding
 from .public_types_exceptions import EXCEPTIONS
 
 SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__getattr__")
 # modules that people import from besides the package itself: what they list in `__all__` is public
-ROOMS = ("attention", "blocks", "guiders", "media", "schedulers", "tokenizers")
+ROOMS = ("attention", "blocks", "guiders", "media", "parity", "schedulers", "tokenizers")
 GIVEN = {"PipelineOutput": "blocks.output", "Part": "blocks.output"}  # what people get without naming it
 WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired", "Optional", "Annotated", "Union")
 

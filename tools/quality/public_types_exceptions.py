@@ -12,6 +12,7 @@ INDEX = "any of the values that the run made, chosen by its name"
 MEDIUM = "one medium, or the output that holds several: each kind has classes of its own for them"
 WRITING = "options of a kind's files (fps of a video), checked by name before anything is written"
 
+RUN = "whatever can be run and watched: a module, a pipeline or a function of any library"
 EXCEPTIONS: dict[str, str] = {
     "blocks.params.*.type_hint": TYPES,
     "blocks.params.*.default": VALUE,
@@ -109,5 +110,15 @@ EXCEPTIONS: dict[str, str] = {
     "models.vision.safety_checker.StableDiffusionSafetyChecker.forward(images)": "whatever holds pictures by index",
     "loaders.single_file.load_single_file(overrides)": CONFIG,
     "blocks.compose.CompositeBlocks.get_execution_blocks(given)": VALUE,
+    "parity.*(target)": RUN,
+    "parity.causes.live.Live.target": RUN,
+    "parity.causes.live.Live.run": "what the target gives, whatever it is",
+    "parity.causes.diagnosis.diagnose(reference)": RUN,
+    "parity.causes.diagnosis.diagnose(candidate)": RUN,
+    "parity.causes.diagnosis.diagnose(map)": "as align_traces takes it: a word, a file, a table or a function",
+    "parity.locate.stages.run_stages(*)": RUN,
+    "parity.recording.recorder.Recorder.callback(*)": "called by pipelines of any library, with what they give",
+    "parity.trace.writer.TraceWriter.put*(event)": "further fields of the trace's line, each of its own JSON type",
+    "parity.trace.writer.TraceWriter.note(fields)": "further fields of the trace's line, each of its own JSON type",
     "tokenizers.clip.CLIPTokenizer.published(settings)": "special tokens by name beside the settings of the class",
 }

@@ -10,6 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from ..errors import BackendError, UnknownNameError
+from ..extensions import brought, brought_names
 from . import kernels
 from .kernels import AttentionCall, records_gradient
 
@@ -108,18 +109,18 @@ def register_backend(backend: AttentionBackend, aliases: tuple[str, ...] = ()) -
 
 
 def backend_names() -> list[str]:
-    """Every registered name, installed or not."""
-    return sorted(_REGISTRY)
+    """Every registered name, installed or not, and those that installed packages bring."""
+    return sorted({*_REGISTRY, *brought_names("attention backend")})
 
 
 def available_backends() -> list[str]:
     """The names that can run on this machine."""
-    return [name for name in backend_names() if _REGISTRY[name].missing() is None]
+    return [name for name in backend_names() if (backend := _known(name)) is not None and backend.missing() is None]
 
 
 def get_backend(name: str) -> AttentionBackend:
     """The backend of that name or alias, if this machine can run it."""
-    backend = _REGISTRY.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
+    backend = _known(name) if isinstance(name, str) else None
     if backend is None:
         raise UnknownNameError("attention backend", name, backend_names())
     if backend.name not in _USABLE:
@@ -129,6 +130,15 @@ def get_backend(name: str) -> AttentionBackend:
             raise BackendError(f"Attention backend {name!r} cannot be used: {reason}. Available here: {here}.")
         _USABLE.add(backend.name)
     return backend
+
+
+def _known(name: str) -> AttentionBackend | None:
+    """The backend of that name or alias; one that a package brings is registered when it is first asked for."""
+    own = _REGISTRY.get(_ALIASES.get(name, name))
+    if own is not None:
+        return own
+    found: AttentionBackend | None = brought("attention backend", name, AttentionBackend)
+    return None if found is None else register_backend(found)
 
 
 register_backend(AttentionBackend("native", kernels.run_native, "torch's own choice of kernel"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -27,7 +27,7 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     try:
         kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
-        wrapper = spec.wrapper_of(component)
+        wrapper = _wrapper_of(spec, component)
         if wrapper is not None:
             say_once(f"{shown(component)} has no class here: it is used as it is, as the component {spec.name!r}.")
             return wrapper(component)
@@ -47,6 +47,12 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:  # a tokenizer, or a reader of pictures: its files are its config
         component.save_pretrained(folder)
         return kind.from_pretrained(folder)
+
+
+def _wrapper_of(spec: ComponentSpec, component: Any) -> Any:
+    """The class among those of a spec that uses another library's component as it is, by what it does."""
+    wrappers = (hint for hint in get_args(spec.type_hint) if hasattr(hint, "wraps"))
+    return next((kind for kind in wrappers if kind.wraps(component)), None)
 
 
 def config_of(component: Any) -> dict[str, Any]:

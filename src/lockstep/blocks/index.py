@@ -16,6 +16,9 @@ from typing import Any
 from .. import __version__, files
 from ..configuration import ConfigMixin, describe_type
 from ..errors import FileFormatError, LoadError, NotFoundError, UnknownNameError
+from ..extensions import brought
+from ..guiders import BaseGuidance
+from ..schedulers import SchedulerMixin
 from .block import ModularPipelineBlocks
 from .params import ComponentSpec, public_class
 
@@ -51,6 +54,7 @@ class Index:
                 f"{self.source!r} was saved with the blocks {self.blocks_name}, which are not part of Lockstep. Give "
                 f"them: from_pretrained(…, blocks={self.blocks_name}())."
             ) from None
+        return found
 
     def locate(self, spec: ComponentSpec) -> ComponentSpec | None:
         """The spec with the class and the place that the index names; None where the index has none for it."""
@@ -61,7 +65,7 @@ class Index:
         named = OLD_NAMES.get(named, named)
         found = spec.class_named(named)
         if found is None and entry[0] not in LIBRARIES:
-            found = imported_class(entry[0], entry[1], spec)
+            found = imported_class(entry[0], entry[1], spec) or brought_component(entry[1])
         found = found or public_class(named, f"component {spec.name!r} in {self.source}")
         if not spec.takes(found):
             raise LoadError(
@@ -172,3 +176,10 @@ def imported_class(module: str | None, name: str, spec: ComponentSpec) -> type |
     if not isinstance(found, type) or found.__module__ != module or not issubclass(found, ConfigMixin):
         return None
     return found if spec.names_classes and spec.takes(found) else None
+
+
+def brought_component(name: str) -> type | None:
+    """A scheduler or a guider that an installed package declares under the name of its class."""
+    wanted = {"scheduler": SchedulerMixin, "guider": BaseGuidance}
+    found = (brought(kind, name, base) for kind, base in wanted.items())
+    return next((kind for kind in found if kind is not None), None)

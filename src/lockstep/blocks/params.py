@@ -236,11 +236,6 @@ class ComponentSpec:
         hints = get_args(self.type_hint) or (self.type_hint,)
         return next((hint for hint in hints if isinstance(hint, type) and hint.__name__ == name), None)
 
-    def wrapper_of(self, component: Any) -> Any:
-        """The class among those of the spec that uses another library's component as it is, by what it does."""
-        wrappers = (hint for hint in get_args(self.type_hint) if hasattr(hint, "wraps"))
-        return next((kind for kind in wrappers if kind.wraps(component)), None)
-
     def gathered(self, parts: Iterable[Any]) -> Any:
         """Several components as the one that stands for them, where the spec has a class for that."""
         kind = next((hint for hint in get_args(self.type_hint) if getattr(hint, "gathers_several", False)), None)

@@ -26,12 +26,14 @@ from .stub_types import Types
 from .vocabulary import VOCABULARY
 
 PACKAGE = __package__.partition(".")[0]
+PARITY = f"{PACKAGE}.parity"
 PROGRAMS = (
     "cli",
     "training",
     "finetuning",
     "serve",
     "embedded",
+    "kit",
 )  # run, not imported: a user's type checker need not read them
 HEADER = """\
 \"\"\"Written by `python -m lockstep.blocks.stubs`; do not edit.\"\"\"
@@ -152,10 +154,22 @@ def values_stub() -> str:
     return "\n".join([HEADER, *hints.imports(), "", "class NamedValues:", "    __slots__ = ()", *lines, ""])
 
 
+def room_stub(module: str) -> str:
+    """The stub of a module whose names are resolved on first use: each from where it is defined."""
+    room = importlib.import_module(module)
+    homes = {name: getattr(room, name).__module__.removeprefix(module) for name in room.__all__}
+    lines = [f"from {homes[name]} import {name} as {name}" for name in sorted(homes)]
+    rooms = sorted({home.split(".")[1] for home in homes.values()} - set(homes))
+    listed = textwrap.fill(", ".join(f'"{name}"' for name in room.__all__), 114)
+    lines = [*(f"from . import {name} as {name}" for name in rooms), *lines]
+    return "\n".join([HEADER, *lines, "", "__all__ = [", textwrap.indent(listed, "    "), "]", ""])
+
+
 def every_stub() -> dict[str, str]:
     """Module -> the stub that it has to have."""
     return {
         PACKAGE: package_stub(),
+        PARITY: room_stub(PARITY),
         NamedValues.__module__: values_stub(),
         **{name: stub_for(name) for name in pipeline_modules()},
     }

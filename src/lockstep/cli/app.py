@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import warnings
 from typing import Annotated, Protocol, runtime_checkable
@@ -10,6 +12,8 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
+from .check import EXAMPLES as CHECK_EXAMPLES
+from .check import check
 from .client import app as client
 from .console import err, fail, print_json, show_warning
 from .convert import EXAMPLES as CONVERT_EXAMPLES
@@ -23,7 +27,10 @@ from .generate import EXAMPLES, PipelineCommand, generate
 from .inspect import EXAMPLES as INSPECT_EXAMPLES
 from .inspect import inspect
 from .lora import lora
+from .new import app as new
 from .parity import app as parity
+from .port import EXAMPLES as PORT_EXAMPLES
+from .port import port
 from .replay import replay
 from .schedulers import schedulers
 from .schema import blocks, schema
@@ -73,7 +80,10 @@ app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
 app.command(epilog=SERVE_EXAMPLES)(serve)
+app.command(epilog=CHECK_EXAMPLES)(check)
+app.command(epilog=PORT_EXAMPLES)(port)
 app.add_typer(client)
+app.add_typer(new)
 app.add_typer(parity)
 app.add_typer(train, name="train")
 app.add_typer(lora, name="lora")
@@ -87,12 +97,20 @@ def run(arguments: list[str] | None = None) -> None:
             with warnings.catch_warnings():
                 warnings.showwarning = show_warning
                 code = app(words, standalone_mode=False, prog_name="lockstep")
+            sys.stdout.flush()
             if code == ExitCode.INTERRUPTED:  # the parser takes ctrl-C for itself
                 raise KeyboardInterrupt
         except LockstepError as problem:
             fail(problem, as_json="--json" in words)
     except typer.Exit as leave:
         code = leave.exit_code
+    except PermissionError as problem:
+        err.print(f"[bold red]error[/] {problem.filename}: {problem.strerror}. Is it yours to read or write?")
+        code = ExitCode.NOT_LOADED
+    except OSError as problem:
+        if not _is_of_the_output(problem):
+            raise
+        code = _output_ended(problem)
     except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
         code = ExitCode.INTERRUPTED
@@ -105,3 +123,17 @@ def run(arguments: list[str] | None = None) -> None:
         else:
             problem.show()
     sys.exit(code or 0)
+
+
+def _is_of_the_output(problem: OSError) -> bool:
+    """Whether it is standard output that cannot be written; errors of files have their own."""
+    return isinstance(problem, BrokenPipeError) or (problem.errno == errno.ENOSPC and problem.filename is None)
+
+
+def _output_ended(problem: OSError) -> ExitCode:
+    """Nobody reads on (`| head`), which is no failure; or where the output goes is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush has somewhere to go
+    if isinstance(problem, BrokenPipeError):
+        return ExitCode.DONE
+    err.print(f"[bold red]error[/] standard output cannot be written: {problem.strerror}")
+    return ExitCode.UNSUPPORTED

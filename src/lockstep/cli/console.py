@@ -12,7 +12,15 @@ from rich.console import Console
 from .. import errors
 from .exit_codes import exit_code_of
 
-out = Console()  # what the person asked for
+
+class Output(Console):
+    """Standard output; that nobody reads on is told to the command as Python tells it."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = Output()  # what the person asked for
 err = Console(stderr=True)  # everything else: progress, hints, errors
 
 

@@ -38,6 +38,7 @@ class ExitCode(IntEnum):
     DIFFERENT = 15, "configs, weights or files that should agree do not"
     FAULT_MISSED = 16, "a planted fault was not found at its place"
     RAISED = 17, "proof: RAISED, a side ended with an exception"
+    CHECK_FAILED = 18, "the checklist of an integration has open points"
     INTERRUPTED = 130, "interrupted, by ctrl-C or SIGTERM"
 
 

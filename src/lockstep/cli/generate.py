@@ -106,6 +106,9 @@ def generate(
     ] = None,
     overwrite: Overwrite = False,
     fps: Annotated[float | None, typer.Option(help="Frames per second of a video.")] = None,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Also write frames of a video as one picture, a contact sheet: sheet.png.")
+    ] = None,
     count: Annotated[
         int, typer.Option("-n", "--count", min=1, help="Pictures or videos per prompt; number k has seed + k.")
     ] = 1,
@@ -182,7 +185,9 @@ def generate(
         count = inputs.pop(kind.count_input)
     options = _without_none({"fps": fps})
     kind.check_options(options)
-    targets = Targets(output or Path(kind.default_name), kind, max(len(prompts), 1) * count, overwrite)
+    total = max(len(prompts), 1) * count
+    targets = Targets(output or Path(kind.default_name), kind, total, overwrite)
+    sheets = None if sheet is None else sheet_targets(sheet, kind, total, overwrite)
     started = time.perf_counter()
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
@@ -197,13 +202,14 @@ def generate(
     for text in prompts or NO_PROMPT:
         given = {"prompt": text, "seed": seed, "workflow": workflow, kind.count_input: count if count > 1 else None}
         result = pipe(**inputs, **_without_none(given))
-        made += save(result, targets, text, shown, options)  # at once: what is done stays, whatever comes
+        made += save(result, targets, text, shown, options, sheets)  # at once: what is done stays, whatever comes
     times = {"load_seconds": ready - started, "run_seconds": time.perf_counter() - ready}
     if json:
         print_json({f"{kind.name}s": made, **{name: round(value, 3) for name, value in times.items()}})
         return
     for entry in made:
-        out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]", highlight=False)
+        drawn = f"  [dim]contact sheet[/] {entry['sheet']}" if "sheet" in entry else ""
+        out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]{drawn}", highlight=False)
     if not quiet:
         err.print(f"[dim]loaded in {times['load_seconds']:.1f} s, made in {times['run_seconds']:.1f} s[/]")
 
@@ -247,8 +253,24 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def sheet_targets(sheet: Path, kind: MediaKind, total: int, overwrite: bool) -> Targets:
+    """Where contact sheets go."""
+    from ..media import kind_named
+
+    if kind.name != "video":
+        raise InputError(
+            f"--sheet is for videos; this pipeline makes a {kind.name}, which is seen whole: leave it out."
+        )
+    return Targets(sheet, kind_named("picture"), total, overwrite)
+
+
 def save(
-    result: Any, targets: Targets, prompt: str | None, show: bool, options: dict[str, Any]
+    result: Any,
+    targets: Targets,
+    prompt: str | None,
+    show: bool,
+    options: dict[str, Any],
+    sheets: Targets | None = None,
 ) -> list[dict[str, Any]]:
     """Write the pictures or videos of one run; where each is, and its seed."""
     from .preview import TerminalPicture, can_show
@@ -258,6 +280,8 @@ def save(
     for index, part in enumerate(result.parts()):
         path = part.write(targets.next(), **options)
         made.append({"path": str(path), "prompt": prompt, "seed": seeds[index] if index < len(seeds) else None})
+        if sheets is not None:
+            made[-1]["sheet"] = str(sheets.kind.write(part.preview(), sheets.next()))
         if show and can_show(out):
             out.print(TerminalPicture(part.preview(), 48))
     return made

@@ -50,8 +50,10 @@ def loaded(
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
-    steps = find_scheduler(scheduler) if scheduler else None  # a mistyped name is told before weights are read
-    guidance = make_guider(guider) if guider else None
+    steps = (
+        find_scheduler(scheduler) if scheduler is not None else None
+    )  # a mistyped name is told before weights are read
+    guidance = make_guider(guider) if guider is not None else None
     options = {"dtype": dtype, "device": device, "workflow": workflow, "variant": variant, **file_options}
     pipe = DiffusionPipeline.from_pretrained(model, **options)
     if steps is not None:
@@ -115,10 +117,12 @@ def make_guider(text: str) -> Any:
     """`ClassifierFreeGuidance`, or with settings: `AdaptiveProjectedGuidance:eta=0.5,guidance_scale=6`."""
     from .. import guiders
     from ..configuration import config_defaults, config_types
+    from ..extensions import all_brought
     from .inputs import _as, _kinds
 
     name, _, settings = text.partition(":")
-    known = {n: getattr(guiders, n) for n in guiders.__all__ if n.endswith("Guidance") and n != "BaseGuidance"}
+    own = {n: getattr(guiders, n) for n in guiders.__all__ if n.endswith("Guidance") and n != "BaseGuidance"}
+    known = all_brought("guider", guiders.BaseGuidance) | own
     kind = known.get(name) or next((k for n, k in known.items() if _plain(n) == _plain(f"{name}Guidance")), None)
     if kind is None:
         raise UnknownNameError("guider", name, known)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ class Targets:
 
     def __init__(self, output: Path, kind: MediaKind, total: int, overwrite: bool) -> None:
         self.output, self.kind, self.total, self.overwrite = output, kind, total, overwrite
+        if any(output.name.lower() == ending for format in kind.formats for ending in format.suffixes):
+            raise InputError(f"{output} has an ending alone. Give it a name: my{output.name}.")
         first = kind.target_for(output, 0, total)
         self._numbered = first != output
         self._next = 0 if overwrite or not self._numbered else _after_the_last(first)
@@ -47,8 +49,13 @@ def check_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InputError(f"The folder {folder} cannot be made: {problem.strerror}. Choose another --output.") from None
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"The folder {folder} cannot be written to. Choose another --output.")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise InputError(
+            f"The folder {folder} cannot be written to: {problem.strerror}. Choose another --output."
+        ) from None
 
 
 def _free(path: Path) -> Path:

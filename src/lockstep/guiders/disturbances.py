@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -121,6 +122,7 @@ class Disturbances:
             if config.skip_attention and config.skip_ff:
                 self.replace_output(block, lambda output, given: _drop(output, given, config.dropout))
                 continue
+            before = len(self._handles)
             for module in block.modules():
                 if _is_self_attention(module) and config.skip_attention_scores:
                     self.replace_attention(module)
@@ -128,11 +130,17 @@ class Disturbances:
                     _is_feed_forward(module) and config.skip_ff
                 ):
                     self.replace_output(module, lambda output, given: _drop(output, given, config.dropout))
+            if len(self._handles) == before and config.skip_attention_scores:
+                self.replace_attention(block)  # one whose forward calls dispatch_attention_fn itself
+            elif len(self._handles) == before:
+                raise _nothing_in(block, "attention or feed-forward module")
 
     def blur_queries(
         self, model: nn.Module, config: SmoothedEnergyGuidanceConfig, smooth: Callable[[Tensor], Tensor]
     ) -> None:
         for block in chosen_blocks(model, config):
+            if not any(map(_is_self_attention, block.modules())):
+                raise _nothing_in(block, "attention module with a projection 'to_q'")
             for module in block.modules():
                 if _is_self_attention(module):
                     if not isinstance(getattr(module, "to_q", None), nn.Module):
@@ -154,14 +162,23 @@ class Disturbances:
     def replace_attention(self, module: nn.Module) -> None:
         """While the module runs, each token attends to itself alone: the values pass through."""
 
+        reached = False
+
+        def values_alone(call: AttentionCall) -> Tensor | None:
+            nonlocal reached
+            reached = True
+            return call.value if call.query.shape[1] == call.value.shape[1] else None
+
         def enter(*_: Any) -> None:
             if threading.get_ident() == self._thread:
-                self._entered.append(attention_replaced_by(_values_alone))
+                self._entered.append(attention_replaced_by(values_alone))
                 self._entered[-1].__enter__()
 
         def leave(*_: Any) -> None:
             if threading.get_ident() == self._thread:
                 self._entered.pop().__exit__(None, None, None)
+                if not reached and sys.exc_info()[0] is None:
+                    raise _nothing_in(module, "call of dispatch_attention_fn")
 
         self._handles.append(module.register_forward_pre_hook(enter))
         self._handles.append(module.register_forward_hook(leave, always_call=True))
@@ -172,8 +189,11 @@ class Disturbances:
         self._handles.clear()
 
 
-def _values_alone(call: AttentionCall) -> Tensor | None:
-    return call.value if call.query.shape[1] == call.value.shape[1] else None
+def _nothing_in(block: nn.Module, wanted: str) -> InputError:
+    return InputError(
+        f"{type(block).__name__} has no {wanted} that this guider could change. Attention modules derive from "
+        "AttentionModuleMixin; SkipLayerGuidance leaves out whole layers of any kind."
+    )
 
 
 def _passing(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -121,6 +121,14 @@ class BaseGuidance(ConfigMixin):
             values[key] = value
         return SimpleNamespace(**values, **{self._identifier_key: name})
 
+    def check_places(self, places: int) -> None:
+        """Refuse conditions with fewer places than this guider has kinds of branches."""
+        if any(which >= places for _, which in self.branches()):
+            raise InputError(
+                f"{type(self).__name__} compares runs with and without the picture that is edited; this pipeline has "
+                "branches with and without the prompt alone. Use ClassifierFreeGuidance or a relative of it."
+            )
+
     def check_model(self, denoiser: torch.nn.Module) -> None:
         """Refuse a model that lacks what this guider reaches into; called before anything is computed."""
 

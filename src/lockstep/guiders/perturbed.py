@@ -14,7 +14,6 @@ from .disturbances import (
     Disturbances,
     LayerSkipConfig,
     SmoothedEnergyGuidanceConfig,
-    chosen_blocks,
     gaussian_blur,
     mean_blur,
     read_configs,
@@ -45,8 +44,11 @@ class WeakeningGuidance(ScaledGuidance):
             disturbances.skip_layers(denoiser, config)
 
     def check_model(self, denoiser: nn.Module) -> None:
-        for config in self.layers:
-            chosen_blocks(denoiser, config)
+        tried = Disturbances()
+        try:
+            self.disturb(tried, denoiser)
+        finally:
+            tried.remove()
 
     def prepare_models(self, denoiser: nn.Module) -> None:
         super().prepare_models(denoiser)

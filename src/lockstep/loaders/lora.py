@@ -15,13 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
+from ..errors import FileFormatError, InputError, NotFoundError, UnknownNameError, WeightsError
 from ..models.weights import DTYPES, open_weights, read_tensors
 from . import operations
 from .header import container_of
 from .lora_algorithms import ALGORITHMS, COMPANIONS, Change, algorithm_of
 from .lora_names import Absent, LayerNames, Piece, dialect_of, part_sizes, split_name, unread_reason
 
+ARGUMENTS = ("adapter_name", "hotswap", "weight_name", "strength", "component", "load_into_transformer_2")
+WITHOUT_MEANING = ("low_cpu_mem_usage", "use_safetensors", "proxies", "user_agent")  # of scripts, about how to load
 WEIGHTS_NAME = "pytorch_lora_weights.safetensors"
 PEFT_NAMES = ("adapter_model.safetensors", "adapter_config.json")
 METADATA = "lora_adapter_metadata"  # JSON of the training's settings, as peft files carry them
@@ -75,10 +77,18 @@ class Lora:
         return list(dict.fromkeys(component for component, _ in self.changes))
 
 
+def check_fetching(owner: str, arguments: Mapping[str, object]) -> None:
+    """Refuse what says nothing about where a file comes from."""
+    known = {*files.HUB_ARGUMENTS, "subfolder", *WITHOUT_MEANING}
+    for unknown in arguments.keys() - known:
+        raise UnknownNameError(f"argument of {owner}", unknown, [*ARGUMENTS, *known])
+
+
 def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: Unpack[files.HubArguments]) -> Path:
     """The file itself, or the one in a folder or on the hub."""
     if not isinstance(name_or_path, (str, os.PathLike)) or not str(name_or_path):
         raise InputError(f"A LoRA is named by a file, a folder or a hub id, got {name_or_path!r}.")
+    where: Any = {key: value for key, value in hub.items() if key not in WITHOUT_MEANING}
     path = Path(name_or_path)
     if path.is_file():
         return path
@@ -90,7 +100,7 @@ def find_lora(name_or_path: str | Path, weight_name: str | None = None, **hub: U
         return there[0]
     if path.suffix and not path.is_dir() and not files.looks_like_hub_id(str(name_or_path)):
         raise NotFoundError(f"There is no LoRA file {path}.")
-    return files.resolve_file(name_or_path, weight_name or WEIGHTS_NAME, **hub)
+    return files.resolve_file(name_or_path, weight_name or WEIGHTS_NAME, **where)
 
 
 # ---- reading ----
@@ -205,18 +215,22 @@ def open_lora(source: Path | Mapping[str, Tensor]) -> LoraFile:
 
 
 def read_lora(
-    source: Path | Mapping[str, Tensor], models: Mapping[str, nn.Module], denoiser: str | None = "unet"
+    source: Path | Mapping[str, Tensor],
+    models: Mapping[str, nn.Module],
+    denoiser: str | None = "unet",
+    instead_of: str | None = None,
 ) -> Lora:
     """A file fitted to models: each layer checked against the one that it changes.
 
-    Names without a component are the denoiser's. Only the models that the file changes are asked for. What has no
-    place is in the report; a file of which nothing has one is refused, and so is one whose shapes do not fit.
+    Names without a component are the denoiser's, and so are those of the model that it is asked for `instead_of`. Only
+    the models that the file changes are asked for. What has no place is in the report; a file of which nothing has one
+    is refused, and so is one whose shapes do not fit.
     """
     file = open_lora(source)
     lora = Lora(file.source, file.sha256, file.dialect, LoraReport(file.source, file.total), words=file.words)
     for key in file.foreign:
         lora.report.leave(unread_reason(key), [key])
-    names = LayerNames(models, denoiser)
+    names = LayerNames(models, denoiser, instead_of)
     found = {layer: names.find(layer) for layer in file.layers}
     for own, copies in _spelled_twice(found):
         for other in copies:

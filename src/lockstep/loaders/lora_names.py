@@ -151,10 +151,13 @@ class Absent:
 class LayerNames:
     """Finds the layers that a file's name means among the layers of the models."""
 
-    def __init__(self, models: Mapping[str, nn.Module], denoiser: str | None = "unet") -> None:
+    def __init__(
+        self, models: Mapping[str, nn.Module], denoiser: str | None = "unet", instead_of: str | None = None
+    ) -> None:
         self.models, self.denoiser = models, denoiser
         known = {begin: self._component(name) for begin, name in BEGINNINGS.items()}
-        known |= {f"{name}.": name for name in models} | {f"lora_{name}_": name for name in models}
+        meant = {name: denoiser if denoiser and name == instead_of else name for name in models}
+        known |= {f"{name}.": to for name, to in meant.items()} | {f"lora_{name}_": to for name, to in meant.items()}
         self.beginnings = dict(sorted(known.items(), key=lambda pair: -len(pair[0])))
         self._aliases: dict[str, dict[str, list[Piece]]] = {}
 

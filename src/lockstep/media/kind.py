@@ -108,7 +108,7 @@ class MediaKind(ABC):
         suffix = "" if path.is_dir() and suffix not in self.suffixes else suffix
         found = next((format for format in self.formats if suffix in format.suffixes), None)
         if found is None:
-            known = ", ".join(filter(None, self.suffixes))
+            known = ", ".join(suffix or "a folder" for suffix in self.suffixes)
             raise InputError(f"A {self.name} is written as {known}, which carry the manifest; got {path.name!r}.")
         return found
 

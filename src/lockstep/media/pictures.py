@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -25,6 +25,7 @@ UNREADABLE = (  # what PIL raises for a damaged file
     struct.error,
 )  # fmt: skip
 EXIF_IFD, USER_COMMENT, ASCII = 0x8769, 0x9286, b"ASCII\0\0\0"
+QUALITY = {"quality", "subsampling", "lossless", "exact", "qtables", "method"}  # a caller's own say on the encoding
 MAX_EXIF = 65_000  # a JPEG keeps it in one segment, whose length has 16 bits
 
 
@@ -56,6 +57,8 @@ class MadePicture(Image.Image):
         embed = EMBED.get(name.upper())
         if embed is not None and not params.keys() & {"pnginfo", "exif"}:  # what the caller gives goes in unchanged
             params |= embed(to_text(self.record(path.parent if path else Path())))
+            usual = next(one.settings for one in Pictures.formats if one.name == name.upper())
+            params = {**usual, **params} if not params.keys() & QUALITY else params
         super().save(fp, format, **params)
 
     def copy(self) -> MadePicture:
@@ -200,7 +203,7 @@ class Pictures(MediaKind):
 
     name, place = "picture", "image"
     count_input = "num_images_per_prompt"
-    formats = (
+    formats: ClassVar[tuple[PictureFormat, ...]] = (
         PNG,
         PictureFormat("WEBP", (".webp",), 0.0, lossless=True, exact=True),
         PictureFormat("JPEG", (".jpg", ".jpeg"), 3.0, quality=95, subsampling=0),

@@ -58,7 +58,9 @@ class AttentionSwitches(nn.Module):
             getattr(module, method)()
 
     def _attentions(self) -> dict[str, Any]:
-        return {path: m for path, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
+        """By path, those of a middle block last: scripts number them so, and files of adapters do."""
+        found = {path: m for path, m in self.named_modules() if isinstance(m, attention.AttentionModuleMixin)}
+        return dict(sorted(found.items(), key=lambda pair: pair[0].startswith("mid_block.")))
 
     @property
     def attn_processors(self) -> dict[str, Any]:

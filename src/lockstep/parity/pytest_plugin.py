@@ -126,10 +126,10 @@ class Parity:
         live = None if golden is not None else _side(ref, inputs, self.dtype)
         if golden is not None and fresh is not None and self._config.getoption("--parity-mode") == "fresh":
             live, golden = _side(fresh, inputs, self.dtype), None
-        reference = golden if golden is not None else self._run(live, folder / "ref.trace", "ref")
+        reference = golden if golden is not None else self._run(live, folder / "ref.trace", "ref", "module+ops")
         self._reference = _opened(reference)
         candidate = _side(cand, inputs, self.dtype, self._reference)
-        trace = self._run(candidate, folder / "cand.trace", "cand")
+        trace = self._run(candidate, folder / "cand.trace", "cand", self._reference.meta.get("level", "module"))
         measured = self._floor(floor, reference, live, trace, candidate, folder)
         result = compare(reference, trace, floor=measured, map=map)
         if explain:
@@ -152,10 +152,10 @@ class Parity:
 
         if golden.is_dir():
             shutil.rmtree(golden)
-        self._run(side, golden, "ref")
+        self._run(side, golden, "ref", "module")  # without operations: small enough to be committed
         floor(side.target, golden, call=side.call, name=side.name)
 
-    def _run(self, side: _Side | None, path: Path, name: str) -> Path:
+    def _run(self, side: _Side | None, path: Path, name: str, level: str) -> Path:
         from .recording.node_alone import node_options
         from .recording.recorder import record
         from .trace.names import Key
@@ -167,9 +167,9 @@ class Parity:
             )
         if side.trace is not None:
             return side.trace
-        options: dict[str, Any] = {"steps": self.steps}
+        options: dict[str, Any] = {"steps": self.steps, "level": level}
         if self._config.getoption("--parity-at"):
-            options = node_options(Key.parse(self._config.getoption("--parity-at")))
+            options = {"level": level, **node_options(Key.parse(self._config.getoption("--parity-at")))}
         with record(side.target, path, side=name, name=side.name, **options):
             side.call()
         return path

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..errors import InputError, LockstepError, NonFiniteError, UnknownNameError, UnsupportedError, WeightsError
 from ..files import HubArguments
 from ..loaders.embeddings import read_words
-from ..loaders.lora import METADATA, WEIGHTS_NAME, Lora, LoraReport, Place, find_lora, read_lora
+from ..loaders.lora import METADATA, WEIGHTS_NAME, Lora, LoraReport, Place, check_fetching, find_lora, read_lora
 from ..loaders.lora_algorithms import Change, merged_weight
 from ..models.lora_layers import Strength, as_placed, check_parts, check_strength, strength_at
 from ..models.weights import save_tensors
@@ -270,9 +270,10 @@ class LoraMixin:
         component = "transformer_2" if load_into_transformer_2 else component
         if component is not None and component not in models:
             raise UnknownNameError("component", component, models)
-        denoiser = component or next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
+        check_fetching("load_lora_weights", hub)
+        first = next(iter(self.assembly.players.get("denoiser", [])), None)  # type: ignore[attr-defined]
         given = name_or_path if isinstance(name_or_path, Mapping) else find_lora(name_or_path, weight_name, **hub)
-        lora = read_lora(given, models, denoiser)
+        lora = read_lora(given, models, component or first, instead_of=first)
         if hotswap:
             self._words.remove(None, list(self._words.vocabularies.values()), owner=name)  # type: ignore[attr-defined]
         adapters.add(name, lora, models, float(strength))
@@ -420,13 +421,13 @@ class LoraMixin:
         return self._adapters.describe()
 
     def use_lora_scale(self, values: Mapping[str, Any]) -> None:
-        """Merge for a run as its `cross_attention_kwargs={"scale": …}` asks; refused while another runs otherwise."""
+        """Merge for a run as its `…attention_kwargs={"scale": …}` asks; refused while another runs otherwise."""
         scale = lora_scale_of(values)
         if not self._adapters.loras or scale == self._adapters.scale:
             return
         if self._runs:  # type: ignore[attr-defined]
             raise InputError(
-                f"cross_attention_kwargs['scale'] is {scale:g}, and a run with {self._adapters.scale:g} is under way: "
+                f"The attention's 'scale' is {scale:g}, and a run with {self._adapters.scale:g} is under way: "
                 "both use the same weights. Wait for it, or use another pipeline."
             )
         self._adapters.rescale(scale)
@@ -478,7 +479,10 @@ def _write(
 
 def lora_scale_of(values: Mapping[str, Any]) -> float:
     """The factor that a call asks for on top of all strengths."""
-    scale = (values.get("cross_attention_kwargs") or {}).get("scale", 1.0)
+    kwargs = [
+        values.get(name) or {} for name in ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
+    ]
+    scale = next((given["scale"] for given in kwargs if "scale" in given), 1.0)
     check_strength(scale)
     return float(scale)
 

@@ -20,7 +20,8 @@ ALIASES = {
     "denoised": "latents",
 }
 CONTROL = "control_pixels"  # what `image` or `control_image` mean to a callback of a pipeline with a ControlNet
-# values that a callback sees with those of the branch without the prompt before them, while guidance is on
+# values that a callback sees with those of the branch without the prompt before them, while guidance is on, where a
+# pipeline's published form runs both branches as one batch
 PAIRED = ("prompt_embeds", "pooled_prompt_embeds", "add_time_ids")
 SETTABLE = ("_interrupt", "_guidance_scale")
 
@@ -38,13 +39,13 @@ def value_behind(name: str, values: Any) -> str:
     return ALIASES.get(name, name)
 
 
-def shown(name: str, values: Any, guided: bool) -> Any:
+def shown(name: str, values: Any, paired: bool) -> Any:
     """A value as a callback sees it."""
     own = value_behind(name, values)
     value = getattr(values, own, None)
     if own == CONTROL and isinstance(value, list) and len(value) == 1:
         return value[0]
-    negative = getattr(values, f"negative_{own}", None) if guided and own in PAIRED else None
+    negative = getattr(values, f"negative_{own}", None) if paired and own in PAIRED else None
     return value if negative is None or value is None else torch.cat([negative, value])
 
 
@@ -63,8 +64,8 @@ def taken(name: str, value: Any, values: Any) -> dict[str, Any]:
 def all_shown(run: Any, names: Iterable[str], values: Any) -> dict[str, Any]:
     """The values that a callback asked for."""
     guider = run.components.own.get("guider")
-    guided = guider is not None and guider.needs_unconditional
-    return {name: shown(name, values, guided) for name in names}
+    paired = run.pipe.pairs_for_callbacks and guider is not None and guider.needs_unconditional
+    return {name: shown(name, values, paired) for name in names}
 
 
 def all_taken(changed: Mapping[str, Any], values: Any) -> dict[str, Any]:

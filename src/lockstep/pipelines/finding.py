@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
 from ..blocks import index as index_files
 from ..blocks.params import public_class
 from ..errors import UnsupportedError, did_you_mean
+from ..extensions import GROUPS, brought
 from .published.table import MODULAR
 
 if TYPE_CHECKING:
     from .pipeline import DiffusionPipeline
 
 PACKAGE = __package__.partition(".")[0]
-ENTRY_POINTS = "lockstep.pipelines"  # the group under which a package offers its pipelines
+ENTRY_POINTS = GROUPS["pipeline"]
 
 
 def pipeline_class(found: index_files.Index) -> type[DiffusionPipeline]:
@@ -48,12 +48,5 @@ def brought_class(name: str) -> type[DiffusionPipeline] | None:
         if not own and (name == kind.__name__ or name in kind.index_names):
             return kind
         waiting += kind.__subclasses__()
-    entry = next(iter(importlib.metadata.entry_points(group=ENTRY_POINTS, name=name)), None)
-    if entry is None:
-        return None
-    found = entry.load()
-    if not isinstance(found, type) or not issubclass(found, DiffusionPipeline):
-        raise UnsupportedError(
-            f"The entry point [{ENTRY_POINTS}] {name} = {entry.value} is no pipeline class: {found!r}."
-        )
+    found: type[DiffusionPipeline] | None = brought("pipeline", name, DiffusionPipeline)
     return found

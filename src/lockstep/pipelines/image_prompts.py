@@ -54,6 +54,8 @@ class ImagePromptMixin:
         """
         self._require_no_run("load an IP-Adapter")  # type: ignore[attr-defined]
         unet, specs = self._image_prompt_unet(), self.component_specs  # type: ignore[attr-defined]
+        if ENCODER not in specs:
+            raise UnsupportedError(f"{type(self).__name__} has no block that reads pictures for IP-Adapters.")
         for name in hub:
             if name not in HUB_ARGUMENTS:
                 raise UnknownNameError(
@@ -178,8 +180,6 @@ class ImagePromptMixin:
 
     def _image_prompt_unet(self) -> IPAdapterMixin:
         found: IPAdapterMixin = self._denoiser("IP-Adapters (arXiv:2308.06721) cannot be used", IPAdapterMixin)
-        if ENCODER not in self.component_specs:  # type: ignore[attr-defined]
-            raise UnsupportedError(f"{type(self).__name__} has no block that reads pictures for IP-Adapters.")
         return found
 
 

@@ -77,6 +77,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
     index_names: ClassVar[tuple[str, ...]] = ()  # further class names in index files that mean this class
+    pairs_for_callbacks: ClassVar[bool] = True  # see callbacks.PAIRED
     _optional_components: ClassVar[list[str]] = []  # those that scripts may set to None
 
     __call__ = _DerivedCall()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..configuration import config_defaults
 from ..errors import InputError, UnknownNameError
+from ..extensions import all_brought
 
 
 class Choice(NamedTuple):
@@ -35,10 +36,11 @@ GRIDS = {grid: f"use_{grid}_sigmas" for grid in ("karras", "exponential", "beta"
 
 
 def classes() -> dict[str, Any]:
-    """Every scheduler by the name of its class."""
+    """Every scheduler by the name of its class: ours, and those that installed packages bring."""
     from .. import schedulers
 
-    return {name: getattr(schedulers, name) for name in schedulers.__all__ if name.endswith("Scheduler")}
+    own = {name: getattr(schedulers, name) for name in schedulers.__all__ if name.endswith("Scheduler")}
+    return all_brought("scheduler", schedulers.SchedulerMixin) | own
 
 
 def short_names() -> dict[str, Choice]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...tokenizers.known_words import WORD, KnownWords
+from ...tokenizers.known_words import WORD, KnownWords, is_sign
 from .data import ItemTable, load_items
 from .data.concepts import read_words
 from .tokenizer import VECTORS
@@ -29,7 +29,7 @@ def build_known_words(work: Path, tiers: tuple[int, ...] = (1, 2)) -> KnownWords
     words = {
         part
         for word in (*meanings_of(table, tiers), *grammar_words(table, tiers), *read_words()["plain"])
-        for part in WORD.findall(word.lower())
+        for part in (*WORD.findall(word.lower()), *filter(is_sign, word))
     }
     names = names_of_things(table, tiers)
     return KnownWords(frozenset(words), frozenset(names), near_words(work / VECTORS, words, names))

@@ -18,9 +18,9 @@ ASKED = ("scaling_factor", "latent_channels", "block_out_channels")  # of its co
 class AutoencoderOfOthers(AutoencoderMixin, nn.Module):
     """It encodes, it decodes, and its config says how many pixels a latent has and on which scale."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model = model
         self.config = FrozenDict(dict(self.model.config))
 
     @staticmethod

@@ -165,9 +165,9 @@ class SD3MultiControlNetModel(SideBySide):
         hidden_states: Tensor,
         controlnet_cond: Sequence[Tensor],
         conditioning_scale: Sequence[float],
-        **shared: Any,
+        **shared: Tensor | dict[str, Any] | None,
     ) -> tuple[list[Tensor] | None]:
         """The sum of all residuals: picture k and scale k go to net k."""
         given = zip(self.nets, controlnet_cond, conditioning_scale, strict=True)
-        options = {**shared, "return_dict": False}
+        options: dict[str, Any] = {**shared, "return_dict": False}
         return (summed([net(hidden_states, picture, scale, **options)[0] for net, picture, scale in given]),)

@@ -6,6 +6,8 @@ calls.py           which recorded call a value belongs to
 goals.py           what a hypothesis has to reproduce
 probe.py           one module run again with one thing changed; pipeline_probe.py: the code between modules
 edits.py           one thing changed, and given back; examples.py: what is there to change
+flow.py            which step takes what which other step gave
+in_place.py        what is written into while somebody still needs it
 remembered.py      what need not be run again
 hypotheses/        what other implementations do differently
 rounding.py        causes of what lies inside the floor

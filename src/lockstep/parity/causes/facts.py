@@ -5,24 +5,19 @@ Each becomes one edit that is tried on the whole run: a fact that changes nothin
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..comparison.results import Comparison
-from .edits import Call, Edit, OperationChange, ParameterChange, Site
-from .failures import noted
+from .edits import Edit, ParameterChange
 from .hypotheses.call_counts import call_count_edits
 from .hypotheses.state import state_edits
 from .hypotheses.weights import weight_words
+from .in_place import written_in_place
 from .judgement import Judgement, trial_of
-from .pipeline_probe import PipelineProbe
 
 MOST = 6  # facts tried on the whole run
 
@@ -99,81 +94,3 @@ def _common(paths: list[str]) -> str:
             break
         shared.append(parts[0])
     return ".".join(shared)
-
-
-@dataclass(frozen=True)
-class _Write:
-    """One operation that changed a tensor which something else had made."""
-
-    site: Site
-    index: int
-    maker: str
-
-
-def written_in_place(search: Any) -> Iterator[Edit]:
-    """Operations that write into their own input, done on a copy instead: all of a kind at once, then one by one."""
-    writes = _writes(search)
-    side = "candidate" if search.turned else "reference"
-    groups: dict[Any, list[_Write]] = defaultdict(list)
-    for write in writes:
-        groups[type(search.modules.get(write.site.path)).__name__, write.site.op, write.site.index].append(write)
-    for members in groups.values():
-        first = members[0]
-        changes = tuple(OperationChange(frozenset([w.site]), _on_copy(w.index)) for w in members)
-        words = f"`{first.site}` writes into {first.maker}, which is used again" + (
-            f" (in {len(members)} places)" if len(members) > 1 else ""
-        )
-        undone = f"`{first.site}` on a copy of its input"
-        yield Edit("in_place", undone, changes, rank=1, fault=f"{words}, in the {side}")
-
-
-def _writes(search: Any) -> list[_Write]:
-    """Seen by a run that only looks: a version counter that moved, of a tensor that was not made in the same breath."""
-    found: dict[Site, _Write] = {}
-    makers: dict[int, tuple[torch.Tensor, str, int]] = {}
-
-    def observe(site: Site, call: Call, result: Any) -> None:
-        for index, value in enumerate(call.args):
-            if not isinstance(value, torch.Tensor):
-                continue
-            known = makers.get(id(value))
-            version = _version(value)
-            if known is not None and known[0] is value and version > known[2]:
-                if known[1] != "fresh":
-                    found.setdefault(site, _Write(site, index, known[1]))
-                makers[id(value)] = (value, known[1], version)
-        if isinstance(result, torch.Tensor) and id(result) not in makers:
-            makers[id(result)] = (result, "fresh", _version(result))
-
-    def seen(path: str, what: str) -> Any:
-        def hook(module: nn.Module, args: Any, *more: Any) -> None:
-            values = args if what == "input" else more[-1:]
-            for value in values:
-                if isinstance(value, torch.Tensor):
-                    known = makers.get(id(value))
-                    name = known[1] if known is not None and known[0] is value and known[1] != "fresh" else ""
-                    words = name or (f"the input of `{path}`" if what == "input" else f"the result of `{path}`")
-                    makers[id(value)] = (value, words, _version(value))
-
-        return hook
-
-    with ExitStack() as stack, warnings.catch_warnings(), torch.no_grad(), noted(search.log, search.held, "the run"):
-        warnings.simplefilter("ignore")
-        for path, module in search.modules.items():
-            stack.callback(module.register_forward_pre_hook(seen(path, "input")).remove)
-            stack.callback(module.register_forward_hook(seen(path, "result")).remove)
-        with PipelineProbe.edited(search.live, search.held, observe):
-            search.live.run(search.own)
-    search.log.spent += search.whole.cost
-    return list(found.values())
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _on_copy(index: int) -> Any:
-    def apply(call: Call) -> Any:
-        return call.operand(index, call.args[index].clone())
-
-    return apply

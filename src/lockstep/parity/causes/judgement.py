@@ -63,7 +63,7 @@ def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -
         trial = trial_of(search, seen.edit, comparison, closing)
         if trial is None:
             continue
-        if closing.closes:
+        if closing.closes and trial.accepted:  # names that are moved about may hide a value that is still wrong
             return Judgement(trial, closing, True)
         further = closing.reach > before and trial.accepted and _leaves(seen.edit.owner, closing)
         if found is None or (further and found.closing is not None and closing.reach > found.closing.reach):
@@ -84,6 +84,8 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
     if observed is None or seen is None or (judgement.closing is not None and judgement.alike):
         return judgement if observed is None or not observed.stands else observed
     trial, closed = judgement.chosen, judgement.closing is not None and judgement.closing.closes
+    if observed.stands and trial is not None and trial.edit.name == seen.edit.name:
+        return observed  # the same, with the line where it stands
     if trial is not None and judgement.stands and closed and not trial.fitted and _says_more(trial.edit, seen):
         return judgement
     if observed.stands or not judgement.stands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 import tempfile
 import warnings
@@ -23,6 +24,7 @@ from ..trace.names import Key, literal
 from ..trace.reader import Trace
 from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
 from .examples import example_of
+from .flow import Flow
 from .goals import Goal
 from .hypotheses.code_numbers import NumberChange, set_number
 from .hypotheses.method_calls import MethodChange
@@ -48,9 +50,10 @@ class PipelineFrames(EditFrames):
     """Operations of the pipeline and its schedulers are told apart by where they stand in the code, so every step
     has the same ones."""
 
-    def __init__(self, places: dict[tuple[int, int, str], int]) -> None:
+    def __init__(self, places: dict[tuple[Any, ...], int], pipeline: Any) -> None:
         super().__init__()
         self.places = places
+        self._outermost = getattr(inspect.unwrap(type(pipeline).__call__), "__code__", None) if pipeline else None
 
     def site(self, op: str) -> Site | None:
         if self.stack and not self.stack[-1][0].startswith("@"):
@@ -58,9 +61,17 @@ class PipelineFrames(EditFrames):
         frame = sys._getframe(2)
         while frame.f_back is not None and _is_foreign(frame.f_globals.get("__name__", "")):
             frame = frame.f_back
-        place = (id(frame.f_code), frame.f_lasti, op)
+        place = (op, *_line_of_calls(frame, self._outermost))
         path = self.stack[-1][0] if self.stack else PIPELINE
         return Site(path, op, self.places.setdefault(place, len(self.places)))
+
+
+def _line_of_calls(frame: Any, outermost: Any) -> Iterator[tuple[int, int]]:
+    """Where the code stands, and where it was called from inside of the pipeline: a helper that is called twice has its
+    operations twice."""
+    while frame is not None and not _is_foreign(frame.f_globals.get("__name__", "")):
+        yield id(frame.f_code), frame.f_lasti
+        frame = frame.f_back if frame.f_code is not outermost else None
 
 
 def _is_foreign(module: str) -> bool:
@@ -106,7 +117,7 @@ class PipelineProbe(Probe):
                 states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
             )
             inside = Edited(modules or live.parts.named_modules(), edits, observe)
-            inside.frames = PipelineFrames(_places(live))
+            inside.frames = PipelineFrames(_places(live), live.parts.pipeline)
             for name, scheduler in live.parts.schedulers.items():
                 arounds = {
                     method: _framed(inside.frames, f"@{name}.{method}", _method_change(edits, name, method))
@@ -185,12 +196,13 @@ class PipelineProbe(Probe):
 
     def survey(self) -> Survey:
         """Operations of the pipeline and its schedulers; `everywhere` also those inside the models."""
-        survey, self.everywhere = Survey(), Survey()
+        survey, self.everywhere = Survey(flow=Flow(PIPELINE, self.live.parts.modules)), Survey()
         makers: dict[int, str] = {}
         counter = iter(range(1 << 30))
 
         def observe(site: Site, call: Call, result: Any) -> None:
             self.everywhere.sites.setdefault(site, example_of(call, result, makers))
+            survey.follow(site, call, result)
             if site.path.startswith("@"):
                 survey.sites.setdefault(site, example_of(call, result, makers))
                 survey.note(site, result, next(counter))
@@ -199,7 +211,7 @@ class PipelineProbe(Probe):
         return survey
 
 
-def _places(live: Any) -> dict[tuple[int, int, str], int]:
+def _places(live: Any) -> dict[tuple[Any, ...], int]:
     return live.__dict__.setdefault("_places", {})
 
 

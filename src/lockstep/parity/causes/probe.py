@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 from ..comparison.results import SearchLog
-from ..recording.values import inputs, outputs
+from ..recording.values import inputs, map_tensors, outputs
 from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
 from .failures import noted
+from .flow import Flow
 from .goals import Goal
 from .remembered import Remembered
 
@@ -126,6 +127,11 @@ class Survey:
     )  # label -> (order, shape), own frame only
     order: dict[Site, int] = field(default_factory=dict)  # of every operation of the own frame, whatever it gives
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
+    flow: Flow | None = None
+
+    def follow(self, site: Site, call: Call, result: Any) -> None:
+        if self.flow is not None:
+            self.flow.note(site, call, result)
 
     def note(self, site: Site, result: Any, place: int) -> None:
         """An operation of the own frame, and its result if that is a value which another place may take."""
@@ -170,8 +176,11 @@ class Probe:
         return self.modules[self.owner]
 
     def _run(self, edited: Edited) -> Any:
-        """The module, or a method of it such as `decode`."""
-        args, kwargs = with_own_generators((self._args, self._kwargs))
+        """The module, or a method of it such as `decode`; what one run writes into its arguments the next does not
+        see."""
+        copies: dict[int, torch.Tensor] = {}
+        given = with_own_generators((self._args, self._kwargs))
+        args, kwargs = map_tensors(given, lambda tensor: _copied(tensor, copies))
         if not self.method:
             return self.module(*args, **kwargs)
         edited.frames.push(self.path)
@@ -231,13 +240,14 @@ class Probe:
 
     def survey(self) -> Survey:
         """Operations, values and children of the probed call."""
-        survey = Survey()
+        survey = Survey(flow=Flow(self.path, self.children))
         makers: dict[int, str] = {}
         kept: list[torch.Tensor] = []
         counter = iter(range(1 << 30))
 
         def observe(site: Site, call: Call, result: Any) -> None:
             survey.sites.setdefault(site, example_of(call, result, makers))
+            survey.follow(site, call, result)
             if isinstance(result, torch.Tensor) and call.op in ("sin", "cos"):
                 kept.append(result)  # alive, so that its identity stays its own
                 makers[id(result)] = call.op
@@ -374,6 +384,13 @@ class Probe:
             value = self._tried(given)
             found.append(self.goal.difference(value) if value is not None else None)
         return found
+
+
+def _copied(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tensor:
+    """The same copy wherever a tensor is given."""
+    if id(tensor) not in copies:
+        copies[id(tensor)] = tensor.clone()
+    return copies[id(tensor)]
 
 
 def with_own_generators(value: Any) -> Any:

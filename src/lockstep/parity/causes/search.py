@@ -29,6 +29,7 @@ from .hypotheses.catalogue import (
     own_frame_edits,
     rotary_edits,
 )
+from .hypotheses.chains import chain_edits
 from .hypotheses.code_numbers import number_edits
 from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .hypotheses.orders import order_edits, resized_edits
@@ -264,7 +265,7 @@ class CauseSearch(RecordedCalls):
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
             yield number_edits(self.live.parts.schedulers)
-            yield own_frame_edits(probe, survey, focus)
+            yield chain(chain_edits(probe, survey), own_frame_edits(probe, survey, focus))
             yield root_edits(probe)
             if self.brief:
                 return
@@ -280,7 +281,7 @@ class CauseSearch(RecordedCalls):
         own = own_frame_edits(probe, survey, focus, self._unseen(survey))
         yield chain(sines_and_cosines(probe, survey), own)
         yield chain(order_edits(probe, survey), input_edits(probe), rotary_edits(probe, survey))
-        yield chain(several_edits(probe, survey), resized_edits(probe, survey))
+        yield chain(several_edits(probe, survey), chain_edits(probe, survey), resized_edits(probe, survey))
         if self.brief:
             return
         yield self._fitted_scales(probe, survey)

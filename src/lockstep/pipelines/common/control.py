@@ -65,7 +65,7 @@ class PrepareControl(ModularPipelineBlocks):
     def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
         """What each net sees; the first picture decides on the size."""
         nets = len(nets_of(components.controlnet))
-        pictures = pictures_for_each(state.control_image, nets, "control_image", "ControlNet")
+        pictures = pictures_for_each(by_net(state.control_image, nets), nets, "control_image", "ControlNet")
         processor = picture_processor(components, "control_image_processor", do_normalize=self.normalized)
         size = given_size(state) if LATER in (state.height, state.width) else self.size(components, state)
         first = processor.preprocess(pictures[0], height=size[0], width=size[1]).float()
@@ -79,6 +79,18 @@ class PrepareControl(ModularPipelineBlocks):
     def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
         """The size to bring it to; its own where nothing is said."""
         return state.height, state.width
+
+
+def by_net(given: Any, nets: int) -> Any:
+    """Pictures of several nets for several prompts, given as a list of one for each net for each prompt, as batches;
+    others as they are."""
+    rows = given if isinstance(given, (list, tuple)) else []
+    if nets == 1 or not rows or not all(isinstance(row, (list, tuple)) for row in rows):
+        return given
+    odd = next((len(row) for row in rows if len(row) != nets), None)
+    if odd is not None:
+        raise InputError(f"'control_image' wants a picture for each of {nets} ControlNets for each prompt, got {odd}.")
+    return [list(batch) for batch in zip(*rows, strict=True)]
 
 
 class EncodeControl(PrepareControl):

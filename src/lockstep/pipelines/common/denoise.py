@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -42,11 +42,14 @@ class Predict(ModularPipelineBlocks):
         *foretelling.READS,
     ]
     outputs = ["noise_pred", *foretelling.MAKES]
+    num_places: ClassVar[int] = 2  # of a condition: with the prompt, without it
 
     def check(self, components: Components, inputs: BlockView) -> None:
         foretelling.check(components.scheduler, inputs.foretell)
         if isinstance(components.guider, BaseGuidance):
-            components.guider.check_model(components.denoiser)
+            components.guider.check_places(self.num_places)
+            if components.denoiser is not None:  # a second expert may be left out
+                components.guider.check_model(components.denoiser)
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         told = foretelling.foretell(components.scheduler, state, i, t)
@@ -87,6 +90,13 @@ class Predict(ModularPipelineBlocks):
     def sample(self, state: BlockView, inputs: dict[str, Tensor], repeats: int) -> Tensor:
         """What the denoiser sees of the picture, once for each branch."""
         return torch.cat([state.model_input] * repeats)
+
+
+def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
+    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
+        return kwargs
+    return {key: value for key, value in kwargs.items() if key != "scale"}
 
 
 def with_prompt(conditions: Mapping[str, Condition]) -> dict[str, Tensor]:

@@ -58,6 +58,7 @@ class PredictEdited(PredictBeside):
     """The UNet's prediction with text and picture, with the picture alone and with neither, and the guider's mix."""
 
     inputs = [*PredictBeside.inputs, *needs("image_latents")]
+    num_places = 3
 
     def beside(self, state: BlockView) -> Condition:
         picture = state.image_latents

@@ -24,7 +24,7 @@ PREVIEW_SIDE = 32  # latents along the longer side of a preview
 class Processor:
     """What makes tensors of pictures: the pipeline's own, or one that is put in its place; None gives its own back."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, **options: Any) -> None:
         self.options = options
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -73,6 +73,7 @@ class PicturePipeline(DiffusionPipeline):
     mask_processor = Processor(do_normalize=False, do_binarize=True, do_convert_grayscale=True)
     control_image_processor = Processor(do_normalize=False, do_convert_rgb=True)
 
+    @torch.no_grad()
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
         vae, latents = self._autoencoder, self._unpacked(latents)

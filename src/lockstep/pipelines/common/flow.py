@@ -59,6 +59,12 @@ class SetFlowTimestepsByStrength(SetFlowTimesteps, SetTimestepsByStrength):
         return int(max(steps - min(steps * strength, steps), 0))
 
 
+class SetFlowTimestepsForPainting(SetFlowTimestepsByStrength):
+    """The end of the grid; painting starts from pure noise unless told otherwise."""
+
+    inputs = [*SetFlowTimesteps.inputs, InputParam.template("strength", default=1.0)]
+
+
 class SetTrueGuidance(ModularPipelineBlocks):
     """Gives the guider of this run its scale, for models that were taught a guidance scale of their own beside it."""
 

@@ -76,10 +76,16 @@ class PreparePainting(ModularPipelineBlocks):
             state.image_latents = packed(components.denoiser, to_latents(components, pixels, state))
         self.start(components, state)
         given = state.masked_image_latents
-        masked = given if given is not None else pixels * (mask < 0.5)
+        masked = given if given is not None else self.masked(components, pixels, mask)
         state.masked_image_latents = packed(components.denoiser, to_latents(components, masked, state))
         rows = repeated(self.small(components, mask, state), len(state.latents), "mask_image")
         state.mask = packed(components.denoiser, rows).to(state.latents)
+
+    def masked(self, components: Components, pixels: Tensor, mask: Tensor) -> Tensor:
+        """The picture without what is painted."""
+        if pixels.shape[1] == components.autoencoder.latent_channels:
+            raise InputError("A picture that is given as latents cannot be masked: give 'masked_image_latents' too.")
+        return pixels * (mask < 0.5)
 
     def encodes_picture(self, components: Components, state: BlockView) -> bool:
         """Whether what stays is needed as latents: not by a denoiser that sees it and starts from pure noise."""

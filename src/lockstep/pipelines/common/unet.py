@@ -21,7 +21,7 @@ from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .adapter import ADAPTER_FEATURES, AutoAdapter, features_at
 from .control import CONTROL, CONTROLNET, AutoControl, check_control, control_scales
 from .decode import Decode
-from .denoise import DenoiseOrPaint, Predict
+from .denoise import DenoiseOrPaint, Predict, without_lora_scale
 from .guidance import SetGuidance
 from .image_prompt import IMAGE_PROMPTS, WITH, WITHOUT, AutoImagePrompt, require_no_adapters
 from .painting import AutoPasteCrop
@@ -65,13 +65,6 @@ def guidance_embedding(scale: Tensor, width: int) -> Tensor:
     frequencies = torch.exp(torch.arange(half) * -(torch.log(torch.tensor(10000.0)) / (half - 1)))
     angles = (scale * 1000.0)[:, None] * frequencies[None]
     return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
-
-
-def without_lora_scale(denoiser: Any, kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Where LoRAs are merged, the weights have their scale already; elsewhere the denoiser says that it has none."""
-    if not kwargs or getattr(denoiser, "merged_loras", None) is None:
-        return kwargs
-    return {key: value for key, value in kwargs.items() if key != "scale"}
 
 
 class PredictWithUNet(Predict):

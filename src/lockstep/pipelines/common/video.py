@@ -229,6 +229,8 @@ def joined(parts: list[Any]) -> Any:
 class VideoPipeline(PicturePipeline):
     """A pipeline whose result is videos."""
 
+    pairs_for_callbacks = False
+
     def preview(self, latents: Tensor) -> list[Image]:
         """The first frame of latents on their way."""
         vae = self._autoencoder

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
-from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep
+from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep, without_lora_scale
 from ..common.painting import AppendMask
 from ..common.parts import Components
 from ..common.start import reads_more
@@ -45,7 +45,7 @@ class PredictFlux(PredictWithPooled):
             "guidance": scale if model.config.guidance_embeds else None,
             "txt_ids": text.new_zeros(text.shape[1], 3),
             "img_ids": state.img_ids,
-            "joint_attention_kwargs": state.joint_attention_kwargs,
+            "joint_attention_kwargs": without_lora_scale(model, state.joint_attention_kwargs),
         }
 
     def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:

@@ -19,6 +19,8 @@ STEPS = {"num_inference_steps": 28}
 class FluxPipeline(PicturePipeline):
     """FLUX.1 (Black Forest Labs), dev, schnell and Fill."""
 
+    pairs_for_callbacks = False
+
     default_blocks: ClassVar[Any] = FluxBlocks
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds"]
     face = Face((*BEFORE_SIZE, *SIZE_AND_STEPS), defaults=STEPS)

@@ -9,7 +9,7 @@ import torch
 
 from ...blocks import BlockView, ModularPipelineBlocks, needs, randn_tensor
 from ..common.chunks import ChunkLoop, FinishChunk, SetChunkTimesteps, made_input
-from ..common.denoise import Denoise, Predict
+from ..common.denoise import Denoise, Predict, without_lora_scale
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
 from ..common.pyramid import shift_for
 from ..common.video import VideoComponents
@@ -76,7 +76,7 @@ class PredictChunk(Predict):
             inputs["encoder_hidden_states"].to(dtype),
             **past,
             **self.places(state, sample),
-            attention_kwargs=state.attention_kwargs,
+            attention_kwargs=without_lora_scale(components.denoiser, state.attention_kwargs),
             return_dict=False,
         )[0]
 

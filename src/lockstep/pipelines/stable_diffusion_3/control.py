@@ -10,6 +10,7 @@ from ...blocks import BlockView, ComponentSpec, InputParam
 from ...models.controlnets.controlnet_flux import summed
 from ...models.controlnets.controlnet_sd3 import SD3ControlNetModel, SD3MultiControlNetModel
 from ..common.control import CONTROL, AutoControl, EncodeControl, check_control, control_scales
+from ..common.denoise import without_lora_scale
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.several import nets_of
 from ..common.start import to_latents
@@ -48,7 +49,7 @@ class PredictSD3WithControl(PredictSD3):
     ) -> dict[str, Any]:
         steps, repeats = len(state.timesteps), len(sample) // len(state.model_input)
         scales = control_scales(components, state, components.guider.get_state()["step"], steps)
-        kwargs = state.joint_attention_kwargs
+        kwargs = without_lora_scale(components.denoiser, state.joint_attention_kwargs)
         found = []
         for net, rows, scale in zip(nets_of(components.controlnet), state.control_pixels, scales, strict=True):
             told = {"timestep": t.expand(len(sample)), "pooled_projections": self.pooled(net, state, repeats, inputs)}

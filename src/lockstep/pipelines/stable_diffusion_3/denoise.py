@@ -9,7 +9,7 @@ import torch
 from ...blocks import BlockView, InputParam
 from ...errors import InputError
 from ...guiders import GuiderOutput
-from ..common.denoise import PredictWithPooled, with_prompt
+from ..common.denoise import PredictWithPooled, with_prompt, without_lora_scale
 from ..common.parts import Components
 
 Tensor = torch.Tensor
@@ -60,7 +60,7 @@ class PredictSD3(PredictWithPooled):
         skip_layers: list[int] | None = None,
     ) -> Tensor:
         sample = torch.cat([state.model_input] * repeats)
-        kwargs = state.joint_attention_kwargs
+        kwargs = without_lora_scale(components.denoiser, state.joint_attention_kwargs)
         more = {"joint_attention_kwargs": kwargs, "skip_layers": skip_layers, "return_dict": False}
         more |= self.residuals(components, state, t, sample, inputs)
         return components.denoiser(sample, timestep=t.expand(len(sample)), **inputs, **more)[0]

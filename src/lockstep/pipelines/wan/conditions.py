@@ -69,6 +69,14 @@ class EncodeImageTokens(ModularPipelineBlocks):
             if inputs.image_embeds is not None:
                 raise InputError("'image_embeds' are for denoisers with an image_dim in their config; this has none.")
             return
+        knows_both = components.denoiser.config.pos_embed_seq_len is not None
+        if knows_both != (inputs.last_image is not None):
+            asks = (
+                "a first and a last frame: give 'last_image'"
+                if knows_both
+                else "a first frame: leave 'last_image' away"
+            )
+            raise InputError(f"This denoiser was taught the tokens of {asks}.")
         missing = [name for name in (ENCODER, READER) if getattr(components, name) is None]
         if missing and inputs.image_embeds is None:
             raise InputError(

@@ -20,7 +20,7 @@ from ...blocks import (
 from ...errors import InputError
 from ...models.transformers.transformer_wan import WanTransformer3DModel
 from ...notes import say_once
-from ..common.denoise import Predict, ScaleModelInput, SchedulerStep
+from ..common.denoise import Predict, ScaleModelInput, SchedulerStep, without_lora_scale
 from ..common.parts import GUIDER, SCHEDULER, Components
 from .conditions import EXPAND
 
@@ -39,6 +39,9 @@ class SetBoundary(ModularPipelineBlocks):
     outputs = ["boundary_timestep"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        ratio = components.boundary_ratio
+        if ratio is not None and (not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1):
+            raise InputError(f"'boundary_ratio' wants a number from 0 to 1, or None for one denoiser, got {ratio!r}.")
         if inputs.guidance_scale_2 is None:
             return
         if components.boundary_ratio is None:
@@ -51,6 +54,10 @@ class SetBoundary(ModularPipelineBlocks):
         if ratio is not None and components.transformer_2 is None:
             say_once(f"boundary_ratio is {ratio}, but there is no 'transformer_2': one denoiser makes every step.")
             ratio = None
+        if ratio is None and components.transformer_2 is not None:
+            say_once(
+                "There is a 'transformer_2', but no 'boundary_ratio' that says when it takes over: it is not used."
+            )
         trained = components.scheduler.config.num_train_timesteps
         state.boundary_timestep = None if ratio is None else ratio * trained
 
@@ -71,7 +78,7 @@ class PredictVideo(Predict):
             self.times(components, state, t, sample),
             inputs["encoder_hidden_states"].to(dtype),
             **self.image_tokens(state, repeats, dtype),
-            attention_kwargs=state.attention_kwargs,
+            attention_kwargs=without_lora_scale(components.denoiser, state.attention_kwargs),
             return_dict=False,
         )[0]
 

@@ -15,8 +15,11 @@ from ..edits import AttributeChange, Call, Edit, ModuleChange, NotApplicable, Op
 from ..examples import Example
 from ..probe import Probe, Survey
 from .attention import attention_edits
+from .axes import axis_edits
+from .ends import end_edits
 from .layers import ACTIVATIONS, activation_edits, convolution_edits, embedding_edits, linear_edits, norm_edits
 from .layouts import FEW, layout_edits, precision_edits
+from .reductions import reduction_edits
 from .tensors import (
     arithmetic_edits,
     index_edits,
@@ -37,7 +40,10 @@ _MAKERS = (
     join_edits,
     trigonometry_edits,
     resize_edits,
+    end_edits,
     index_edits,
+    reduction_edits,
+    axis_edits,
     arithmetic_edits,
     layout_edits,
     precision_edits,
@@ -75,7 +81,7 @@ def _same_shapes(sites: list[Site], survey: Survey) -> list[list[Site]]:
     found: dict[Any, list[Site]] = defaultdict(list)
     for site in sites:
         example = survey.sites[site]
-        found[example.op, str(example.shape), str(example.pieces)].append(site)
+        found[example.op, str(example.shape), str(example.pieces), _index_of(example)].append(site)
     return [group for group in found.values() if len(group) > 1]
 
 
@@ -116,7 +122,14 @@ def alike(sites: dict[Site, Example]) -> list[list[Site]]:
 def alike_setting(example: Example) -> str:
     """What an operation was told, as far as that makes it another kind."""
     shown = ("eps", "approximate", "scale", "mode", "is_causal")
+    if example.op == "getitem":
+        return _index_of(example)
     return ", ".join(f"{k}={example.settings[k]}" for k in shown if k in example.settings)
+
+
+def _index_of(example: Example) -> str:
+    """What is picked out: another place of the same shape is another matter."""
+    return str(example.operands[1:]) if example.op == "getitem" else ""
 
 
 def attribute_edits(probe: Probe, differing: list[dict[str, Any]]) -> Iterator[Edit]:

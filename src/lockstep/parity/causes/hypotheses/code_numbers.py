@@ -30,14 +30,15 @@ def number_edits(schedulers: Mapping[str, Any]) -> Iterator[Edit]:
     """Every number, a few others in its place each; the best of them is fitted."""
     found = [(part, *where) for part, scheduler in schedulers.items() for where in _numbers(scheduler)]
     for part, method, name, number in found[:MOST]:
-        for value in dict.fromkeys((number + 1, number - 1, 2 * number, number / 2, 10 * number, number / 10)):
+        tried = (number + 1, number - 1, 2 * number, number / 2, 10 * number, number / 10, number**2, 1.0)
+        for value in dict.fromkeys(tried):
             if value != number:
                 yield _edit(part, method, name, number, value)
 
 
 def _numbers(scheduler: Any) -> Iterator[tuple[str, str, float]]:
     for name, value in vars(scheduler).items():
-        if isinstance(value, float) and value and not name.startswith("_"):
+        if isinstance(value, float) and value:
             yield "", name, value
     for method, function in _methods(type(scheduler)).items():
         for number in dict.fromkeys(function.__code__.co_consts):
@@ -57,10 +58,12 @@ def _methods(cls: type) -> dict[str, types.FunctionType]:
 
 
 def _edit(part: str, method: str, name: str, before: float, value: float) -> Edit:
+    of_it = " (its square: done twice)" if value == before**2 else ""
     where = f"in the code of `{part}.{method}`" if method else f"as `{part}.{name}`"
+    words = f"{value:.6g}{of_it} instead of {before:.6g} {where}"
     return Edit(
-        "constant", f"{value:.6g} instead of {before:.6g} {where}", (NumberChange(part, method, name, before, value),),  # type: ignore[arg-type]
-        rank=4, parameter=value, refit=lambda v: _edit(part, method, name, before, v),
+        "constant", words, (NumberChange(part, method, name, before, value),), rank=4,  # type: ignore[arg-type]
+        parameter=value, refit=lambda v: _edit(part, method, name, before, v),
     )  # fmt: skip
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..edits import Call, Change, Edit, ModuleChange, NotApplicable, OperationChange, Site
+from ..edits import Call, Edit, ModuleChange, NotApplicable, OperationChange, Site
 from ..examples import Example
 from ..probe import Probe, Survey
 from .tensors import ARITHMETIC
@@ -27,9 +26,7 @@ def own_sites(probe: Probe, survey: Survey) -> list[Site]:
 
 def several_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     """Hypotheses that change more than one place."""
-    yield from _other_order(probe, survey)
     yield from _order_with_children(probe, survey)
-    yield from _norms_moved(probe, survey)
     yield from _operands_before(probe, survey)
 
 
@@ -42,35 +39,6 @@ def sines_and_cosines(probe: Probe, survey: Survey) -> Iterator[Edit]:
             OperationChange(cosines, lambda call: torch.sin(call.args[0])),
         )
         yield Edit("sin_cos", "sines and cosines exchanged", changes, rank=2)
-
-
-def _other_order(probe: Probe, survey: Survey) -> Iterator[Edit]:
-    """Two operations in a row done in the other order."""
-    own = [s for s in own_sites(probe, survey) if s.op in _MOVABLE and survey.sites[s].floating]
-    for i, first in enumerate(own):
-        for second in own[i + 1 : i + 3]:
-            a, b = survey.sites[first], survey.sites[second]
-            if first.op != second.op and a.operands and b.operands and b.operands[0] == a.shape:
-                yield _exchanged(first, second)
-
-
-def _exchanged(first: Site, second: Site) -> Edit:
-    """At the first place nothing is done; at the second both, the second one first."""
-    waiting: list[Call] = []
-
-    def skip(call: Call) -> Any:
-        waiting.clear()
-        waiting.append(call)
-        return call.args[0]
-
-    def both(call: Call) -> Any:
-        if not waiting or call.args[0] is not waiting[0].args[0]:
-            raise NotApplicable("the second does not take what the first gives")
-        return waiting[0].operand(0, call.run())
-
-    changes = (OperationChange(frozenset([first]), skip), OperationChange(frozenset([second]), both))
-    words = f"`{second.op}.{second.index}` before `{first.op}.{first.index}`"
-    return Edit("order_exchanged", words, changes, rank=3)
 
 
 def _order_with_children(probe: Probe, survey: Survey) -> Iterator[Edit]:
@@ -100,34 +68,6 @@ def _behind_child(site: Site, path: str, name: str) -> Edit:
 
     changes = (OperationChange(frozenset([site]), skip), ModuleChange(path, behind))
     return Edit("order_exchanged", f"`{site.op}` behind `{name}` instead of before it", changes, rank=3)
-
-
-def _norms_moved(probe: Probe, survey: Survey) -> Iterator[Edit]:
-    """Norms of the query and the key behind the sums of a rotation instead of before it, all at once."""
-    norms: dict[str, list[str]] = defaultdict(list)
-    for path in survey.children:
-        module = probe.modules[path]
-        if "norm" in type(module).__name__.lower():
-            shapes = [tuple(p.shape) for p in module.parameters(recurse=False)]
-            norms[f"{type(module).__name__}{shapes}"].append(path)
-    sums: dict[Any, list[Site]] = defaultdict(list)
-    for site in own_sites(probe, survey):
-        if site.op == "add":
-            sums[survey.sites[site].shape].append(site)
-    for paths in norms.values():
-        for sites in sums.values():
-            if 1 < len(paths) == len(sites):
-                yield _all_behind(probe, paths, sites)
-
-
-def _all_behind(probe: Probe, paths: list[str], sites: list[Site]) -> Edit:
-    changes: list[Change] = []
-    for path, site in zip(paths, sites, strict=True):
-        module = probe.modules[path]
-        changes.append(ModuleChange(path, lambda values, args, kwargs, result: args[0]))
-        changes.append(OperationChange(frozenset([site]), lambda call, m=module: m.forward(call.run())))
-    names = " and ".join(f"`{path[len(probe.owner) + 1 :]}`" for path in paths)
-    return Edit("norm_placement", f"{names} after the sums instead of before them", tuple(changes), rank=3)
 
 
 def _operands_before(probe: Probe, survey: Survey) -> Iterator[Edit]:

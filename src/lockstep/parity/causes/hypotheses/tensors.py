@@ -67,7 +67,17 @@ def _two_tensor_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         yield edit("residual_scale", "sum divided by sqrt(2)", sites, lambda call: call.run() / math.sqrt(2), rank=4)
     if example.op == "sub":
         yield edit("sign", "added instead of subtracted", sites, lambda call: call.args[0] + call.args[1], rank=3)
+    if example.op in ("mul", "div"):
+        divides = example.op == "div"
+        words = (
+            "multiplied instead of divided by the tensor" if divides else "divided instead of multiplied by the tensor"
+        )
+        turn = (lambda c: c.args[0] * c.args[1]) if divides else (lambda c: c.args[0] / c.args[1])
+        yield edit("inverse", words, sites, turn, rank=2)
     if example.op == "mul":
+        yield edit(
+            "inverse", "divided by the first tensor, not multiplied", sites, lambda c: c.args[1] / c.args[0], rank=3
+        )
         for i in (0, 1):
             yield edit(
                 "modulation",
@@ -294,8 +304,6 @@ def index_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     elif example.op == "getitem" and len(example.operands) > 1:
         yield from _pooling_edits(example, sites)
         yield from _selection_edits(example, sites)
-    elif example.op in _REDUCTIONS:
-        yield from _reduction_edits(example, sites)
     elif example.op in _CAN_BE_LEFT_OUT:
         if example.operands and example.operands[0] == example.shape:
             yield edit(
@@ -322,8 +330,6 @@ _LEFT_OUT = {
     "dropout": "dropout",
     "neg": "sign",
 }
-_REDUCTIONS = {"mean", "amax", "sum", "var", "std", "norm"}
-_POOLED = {"mean", "amax", "sum"}
 _MASKED = (float("-inf"), -1e4, -1e9, -100.0, -1.0, 0.0)
 
 
@@ -371,50 +377,6 @@ def _pooling_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 
 
 _CAN_BE_LEFT_OUT = {*_LEFT_OUT, "round", "floor", "ceil", "where", "repeat_interleave"}
-
-
-def _reduction_edits(example: Example, sites: Sites) -> Iterator[Edit]:
-    dim = example.settings.get("dim", example.operands[1] if len(example.operands) > 1 else None)
-    if not isinstance(dim, int) or not isinstance(example.operands[0], tuple):
-        return
-    keep = len(example.shape) == len(example.operands[0])
-    others = {
-        "the first element": lambda x: x.narrow(dim, 0, 1),
-        "the last element": lambda x: x.narrow(dim, x.shape[dim] - 1, 1),
-        "the maximum": lambda x: x.amax(dim, keepdim=True),
-        "the mean": lambda x: x.mean(dim, keepdim=True),
-        "the sum": lambda x: x.sum(dim, keepdim=True),
-    }
-    for words, function in others.items() if example.op in _POOLED else ():
-        if words != f"the {example.op}":
-            yield edit(
-                "pooling_kind",
-                f"{words} instead of the {example.op}",
-                sites,
-                lambda c, f=function: f(c.args[0]) if keep else f(c.args[0]).squeeze(dim),
-                rank=2,
-            )
-    yield from _axes_edits(example, dim, keep, sites)
-
-
-def _axes_edits(example: Example, dim: int, keep: bool, sites: Sites) -> Iterator[Edit]:
-    """Over other axes, alone or together with the one it is; without `keepdim` only where the shape stays."""
-    shape = example.operands[0]
-    rank = len(shape)
-    now = dim % rank
-    others = [a for a in range(1, rank) if a != now]
-    tried: list[tuple[int, ...]] = [(a,) for a in others if keep or shape[a] == shape[now]]
-    if keep:
-        tried += [tuple(sorted((now, a))) for a in others] + [tuple(range(1, rank)), tuple(range(rank))]
-    for axes in dict.fromkeys(tried):
-        if axes != (now,):
-            words = f"`{example.op}` over axes {', '.join(map(str, axes))} instead of {now}"
-            yield edit("reduced_axes", words, sites, lambda c, a=axes: _reduced(c, a, keep), rank=3)
-
-
-def _reduced(call: Call, axes: tuple[int, ...], keep: bool) -> torch.Tensor:
-    result: torch.Tensor = getattr(call.args[0], call.op)(axes if len(axes) > 1 else axes[0], keepdim=keep)
-    return result
 
 
 def _tiled(call: Call) -> torch.Tensor:

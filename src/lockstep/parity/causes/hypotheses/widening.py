@@ -16,6 +16,7 @@ from torch import nn
 from ...trace.reader import Trace
 from ..edits import AttributeChange, Call, Change, Edit, OperationChange, Site
 from ..examples import Example, example_of
+from ..flow import Flow
 from ..live import Live
 from ..pipeline_probe import PipelineProbe
 from ..probe import Probe, Read, Survey, children_of, note_child
@@ -28,6 +29,7 @@ from .catalogue import (  # fmt: skip
     own_frame_edits,
     rotary_edits,
 )
+from .chains import chain_edits
 from .frames import repeated_children, several_edits, sines_and_cosines
 from .weights import swapped_weights
 
@@ -40,6 +42,8 @@ def everywhere_alike(
 ) -> Edit | None:
     """At every operation of the whole model with the same setting; a setting in every module that has it otherwise."""
     if len(edit.changes) != 1 or edit.needs or edit.elsewhere is not None:
+        return None
+    if edit.fault:  # what undoes a fault is done where the fault was seen
         return None
     change = edit.changes[0]
     if isinstance(change, AttributeChange):
@@ -143,6 +147,7 @@ def _made_again(edit: Edit, probe: Probe, path: str, live: Live, own: Trace) -> 
         input_edits(there),
         rotary_edits(there, looked.survey),
         several_edits(there, looked.survey),
+        chain_edits(there, looked.survey),
         operand_edits(there, looked.survey),
         swapped_weights(there),
     )
@@ -164,7 +169,7 @@ class _Looked:
 
 def _looked_at(path: str, live: Live, own: Trace) -> _Looked | None:
     modules = {p: m for p, m in live.parts.named_modules().items() if p == path or p.startswith(f"{path}.")}
-    looked = _Looked()
+    looked = _Looked(survey=Survey(flow=Flow(path, children_of(modules, path))))
     state = {"begun": False, "done": False}
     counter: Iterator[int] = iter(range(1 << 30))
 
@@ -181,6 +186,7 @@ def _looked_at(path: str, live: Live, own: Trace) -> _Looked | None:
     def observe(site: Site, call: Call, result: Any) -> None:
         if state["begun"] and not state["done"] and (site.path == path or site.path.startswith(f"{path}.")):
             looked.survey.sites.setdefault(site, example_of(call, result, {}))
+            looked.survey.follow(site, call, result)
             if site.path == path:
                 looked.survey.note(site, result, next(counter))
 

@@ -1,4 +1,4 @@
-"""What a check finds: a place, and what to do there."""
+"""What a check finds: a place, what is wrong there, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ class Finding:
     path: Path
     line: int
     message: str
+    remedy: str = ""
+    rule: str = ""
+    pitfall: int = 0  # its number in docs/pitfalls.md, where it is one of those
 
     def __str__(self) -> str:
         path = self.path.relative_to(Path.cwd()) if self.path.is_relative_to(Path.cwd()) else self.path

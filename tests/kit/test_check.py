@@ -1,0 +1,140 @@
+"""`lockstep check`: a family as the kit writes it passes, and every rule finds a planted break at its line."""
+
+import json
+
+import pytest
+
+from kit.scaffold import edited, importable, written
+from lockstep.cli.exit_codes import ExitCode
+from lockstep.errors import NotFoundError
+from lockstep.kit.checks.checklist import check_family, rules
+from lockstep.kit.checks.source import family_in
+from lockstep.kit.results import save_result
+
+STAGES = {"encode": "PASS", "decode": "PASS", "denoise": "PASS"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = written(tmp_path_factory.mktemp("checked") / "dusk-models", ("pipeline", "dusk"), ("scheduler", "tide"))
+    save_result(family_in("dusk", home), "reference", "port", STAGES)
+    return home
+
+
+def findings(home, name="dusk", run=False):
+    return [one for of_rule in check_family(family_in(name, home), run).values() for one in of_rule]
+
+
+def test_a_family_as_it_is_written_passes_whole(home, lockstep):
+    with importable(home):
+        code, out, _ = lockstep("check", "dusk", "--package", home.root)
+    assert code == 0, out
+    assert out.count("✓") == len(rules())
+    code, out, _ = lockstep("check", "tide", "--package", home.root, "--no-run")
+    assert code == 0, out
+
+
+BREAKS = {  # rule -> the file, the text that breaks it, and what the finding says
+    "layer calls are visible in forward": (
+        "model",
+        (
+            ("        mixed = self.attn(self.norm1", "        mixed = self.helped(self.norm1"),
+            ("    def forward(self, hidden_states: Tensor, temb_BD", "    def helped(self, x, rotary):\n        return self.attn(x, rotary)\n\n    def forward(self, hidden_states: Tensor, temb_BD"),
+        ),
+        "helped calls the layer 'attn'",
+    ),
+    "forward is torch alone": (
+        "model", (("        tokens = torch.cat([text, picture], dim=1)\n", "        tokens = torch.cat([text, picture], dim=1)\n        np.abs(text.numpy())\n"),),
+        "breaks the graph",
+    ),
+    "attention is dispatched": (
+        "model", (("dispatch_attention_fn(\n", "F.scaled_dot_product_attention(\n"),), "does not call dispatch_attention_fn",
+    ),
+    "processors are declared": (
+        "model", (("    _default_processor_cls = DuskAttnProcessor\n", ""),), "does not declare _default_processor_cls",
+    ),
+    "draws follow the generator": ("decoders", (("        return Vae", "        torch.randn(3)\n        return Vae"),), "global random"),
+    "nothing is left to the next run": (
+        "decoders", (("        return Vae", "        global LAST\n        return Vae"),), "changes `LAST`",
+    ),
+    "nothing lies in a temporary folder": ("reference", (("CONFIG = {", 'FOLDER = "/tmp/x"\nCONFIG = {'),), "restart"),
+    "pipelines stand alone": (
+        "pipeline", (("class DuskPipeline(PicturePipeline)", "class DuskPipeline(FluxPipeline)"),), "made from FluxPipeline",
+    ),
+    "names are registered": ("project", (("DuskPipeline = ", "DuskPipelin = "),), "DuskPipeline is no entry point"),
+    "packages are imported lazily": ("family", (('"""Dusk: text to image."""\n', '"""Dusk: text to image."""\n\nimport torch\n'),), "import torch"),
+    "models are tested by the mixins": ("test", (("    MemoryTesterMixin,\n    AttentionTesterMixin,\n    LoraTesterMixin,\n    TrainingTesterMixin,\n    TorchCompileTesterMixin,\n):", "    MemoryTesterMixin,\n):"),), "AttentionTesterMixin"),
+    "there is a page": ("page", (("`DuskPipeline`", "It"), ("`DuskTransformer2DModel`", "it")), "no page names"),
+    "the proof is fresh": ("denoise", (("        timestep = t", "        timestep = 1 * t"),), "stale"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", list(BREAKS))
+def test_a_broken_rule_is_found_with_its_line_and_a_remedy(home, rule):
+    part, changes, message = BREAKS[rule]
+    path = home.root / "pyproject.toml" if part == "project" else home.file(part, "dusk")
+    with edited(path, *changes):
+        found = [one for one in findings(home) if one.rule == rule]
+        assert found, f"{rule} was not found"
+        assert any(message in one.message for one in found), found
+        text = found[0].path.read_text().splitlines() if found[0].path.exists() else [""]
+    assert 1 <= found[0].line <= len(text)
+    assert all(one.remedy for one in found)
+    assert findings(home) == []
+
+
+def test_a_missing_proof_and_one_that_did_not_pass_are_told(home):
+    family, result = family_in("dusk", home), home.file("result", "dusk")
+    before = result.read_text()
+    try:
+        save_result(family, "r.py:build", "p.py:build", {"encode": "BUG"})
+        (found,) = findings(home)
+        assert "did not pass: encode BUG" in found.message
+        assert "lockstep parity stages r.py:build p.py:build --family dusk" in found.remedy
+        result.unlink()
+        (found,) = findings(home)
+        assert "no saved result" in found.message
+    finally:
+        result.write_text(before)
+
+
+@pytest.mark.parametrize(
+    ("rule", "part", "change", "message"),
+    [
+        ("gradient checkpointing saves memory", "model", ("checkpointed(self, block, tokens, temb, rotary)", "block(tokens, temb, rotary)"), "gradient checkpointing"),
+        ("the model is the reference's", "model", ("nn.LayerNorm(width, eps=norm_eps)", "nn.LayerNorm(width, eps=0.1)"), "relative L2"),
+        ("LoRA finds its layers", "test", ('    """All that every model is asked for."""', '    lora_targets = ("no_such_layer",)'), "no_such_layer"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_only_a_run_tells(home, monkeypatch, rule, part, change, message):
+    from lockstep.kit.checks import running
+
+    monkeypatch.setattr(running, "BY_MIXIN", {rule: running.BY_MIXIN[rule]})
+    with edited(home.file(part, "dusk"), change), importable(home):
+        (found,) = running.mixins_pass(family_in("dusk", home))
+    assert found.rule == rule
+    assert message in found.message
+
+
+def test_a_family_that_cannot_be_imported_is_a_finding_at_its_line(home):
+    from lockstep.kit.checks import running
+
+    with (
+        edited(home.file("decoders", "dusk"), ("from torch import Tensor\n", "from torch import Tensr\n")),
+        importable(home),
+    ):
+        (found,) = running.blocks_read_what_they_declare(family_in("dusk", home))
+    assert found.path == home.file("decoders", "dusk")
+    assert "Tensr" in found.message
+
+
+def test_the_command_leaves_with_its_code_and_lists_findings_as_json(home, lockstep):
+    with edited(home.file("page", "dusk"), ("`DuskPipeline`", "It"), ("`DuskTransformer2DModel`", "it")):
+        code, out, _ = lockstep("check", "dusk", "--package", home.root, "--no-run", "--json")
+    assert code == ExitCode.CHECK_FAILED
+    assert {one["rule"] for one in json.loads(out)["findings"]} == {"there is a page"}
+
+
+def test_what_is_not_there_is_told_with_where_it_was_looked_for(home):
+    with pytest.raises(NotFoundError, match=r"transformer_dawn\.py"):
+        family_in("dawn", home)
