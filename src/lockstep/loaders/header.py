@@ -14,6 +14,7 @@ from .gguf_header import read_gguf_header
 
 PICKLE_ENDINGS = (".ckpt", ".pt", ".pth", ".bin")
 ENDINGS = (".safetensors", ".sft", ".gguf", *PICKLE_ENDINGS)
+ORIGINAL_SHAPE = "comfy.gguf.orig_shape."  # for tensors with more axes than the format has
 SAMPLE = 512  # bytes in which text is told from data
 
 
@@ -28,7 +29,8 @@ class Header:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: info.shape for name, info in self.tensors.items()}
+        said = {name: self.metadata.get(ORIGINAL_SHAPE + name) for name in self.tensors}
+        return {n: tuple(said[n]) if isinstance(said[n], list) else info.shape for n, info in self.tensors.items()}
 
 
 def is_checkpoint(name: str | Path) -> bool:
