@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import lockstep
+from helpers import assert_close
 from loaders import checkpoints as files
 from loaders.test_maps_against_diffusers import random, same
 from loaders.test_single_file import same_weights
@@ -67,6 +68,14 @@ def run(pipe, kind):
     return pipe(prompt="a red cat", num_inference_steps=2, seed=3, output_type="latent", **CALLS[kind])[0]
 
 
+def alike(one, other, kind):
+    """The same weights to the last bit; results to rounding, because parts of a fused matrix lie at other addresses."""
+    for name, part in one.components.items():
+        if isinstance(part, torch.nn.Module):
+            same(part.state_dict(), other.components[name].state_dict())
+    assert_close(run(one, kind), run(other, kind), 1e-5)
+
+
 def test_whole_pipelines_there_and_back(pair, tmp_path):
     kind, folder, file = pair
     assert NAMES[kind] <= set(read_safetensors_header(file)[0])
@@ -78,14 +87,14 @@ def test_whole_pipelines_there_and_back(pair, tmp_path):
         assert json.loads((tmp_path / "again" / path.relative_to(folder)).read_text()) == json.loads(path.read_text())
     whole, single = (lockstep.DiffusionPipeline.from_pretrained(one) for one in (folder, file))
     assert type(whole) is type(single)
-    assert torch.equal(run(single, kind), run(whole, kind))
+    alike(single, whole, kind)
 
 
 def test_without_the_header_and_with_a_folder_of_configs(pair, tmp_path):
     kind, folder, file = pair
     save_file(load_file(file), tmp_path / "bare.safetensors")
     single = lockstep.DiffusionPipeline.from_single_file(tmp_path / "bare.safetensors", config=folder)
-    assert torch.equal(run(single, kind), run(lockstep.DiffusionPipeline.from_pretrained(folder), kind))
+    alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), kind)
     with pytest.raises(FileFormatError, match=r"whose T5 has a vocabulary that no single file carries.*config=…"):
         SingleFile(tmp_path / "bare.safetensors").tokenizer(
             {"flux": "tokenizer_2", "sd3": "tokenizer_3"}.get(kind, "tokenizer")
@@ -101,7 +110,7 @@ def test_the_transformer_alone_wants_the_rest(pair, tmp_path):
     whole = lockstep.DiffusionPipeline.from_pretrained(folder)
     rest = {name: part for name, part in whole.components.items() if name not in ("transformer", "scheduler", "guider")}
     single = type(whole).from_single_file(tmp_path / "one.safetensors", config=folder, **rest)
-    assert torch.equal(run(single, kind), run(whole, kind))
+    alike(single, whole, kind)
 
 
 def test_stable_diffusion_3_without_t5(tmp_path):
@@ -117,7 +126,7 @@ def test_stable_diffusion_3_without_t5(tmp_path):
     file = SingleFile(tmp_path / "clips.safetensors")
     assert file.index()["text_encoder_3"] == file.index()["tokenizer_3"] == [None, None]
     single = lockstep.DiffusionPipeline.from_single_file(tmp_path / "clips.safetensors", config=folder)
-    assert torch.equal(run(single, "sd3"), run(lockstep.DiffusionPipeline.from_pretrained(folder), "sd3"))
+    alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "sd3")
 
 
 @pytest.mark.parametrize("kind", ["sd3", "wan"])

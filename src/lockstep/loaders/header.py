@@ -29,8 +29,11 @@ class Header:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        said = {name: self.metadata.get(ORIGINAL_SHAPE + name) for name in self.tensors}
-        return {n: tuple(said[n]) if isinstance(said[n], list) else info.shape for n, info in self.tensors.items()}
+        return {name: self._shape(name, info) for name, info in self.tensors.items()}
+
+    def _shape(self, name: str, info: TensorInfo) -> tuple[int, ...]:
+        said = self.metadata.get(ORIGINAL_SHAPE + name)
+        return tuple(said) if isinstance(said, list) else info.shape
 
 
 def is_checkpoint(name: str | Path) -> bool:

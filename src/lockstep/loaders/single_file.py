@@ -241,7 +241,7 @@ class SingleFile:
             return kind.stored_tensors(held)
         projects = kind.__name__.endswith("WithProjection")
         ours = weight_map(part, config, projects).to_ours(held, self.opened)
-        width = config.get("projection_dim")
+        width = int(config.get("projection_dim") or 0)
         if projects and PROJECTION not in ours and part.layout == "clip" and width == config.get("hidden_size"):
             like = next(iter(held.values()))  # files of Stable Diffusion 3 leave it out where it does nothing
             empty = torch.empty(width, width, dtype=DTYPES[like.info.dtype], device="meta")
