@@ -450,7 +450,7 @@ def test_damaged_tensors_and_strangers(tmp_path, caplog):
         lambda: lockstep.UNet2DConditionModel.from_single_file(tmp_path / "int.safetensors"),
     ):
         with pytest.raises(
-            WeightsError, match=r"Quantised without a scale \(1 are I8\): mid_block.attentions.0.proj_in"
+            WeightsError, match=r"Quantised without a scale \(1 are I8\): 'mid_block.attentions.0.proj_in"
         ):
             load()
     assert not (tmp_path / "out").exists()

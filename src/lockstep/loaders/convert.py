@@ -14,20 +14,24 @@ import torch
 from .. import files
 from ..errors import InputError, LoadError, UnsupportedError, WeightsError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
+from ..models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
 from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
+from ..models.transformers.transformer_wan import WanTransformer3DModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
 from ..models.weights import MappedFiles, StoredTensor, check_tensors, open_folder, parse_size
 from ..tokenizers import CLIPTokenizer
 from ..tokenizers.clip import published_merges
 from .checkpoint import open_checkpoint
+from .detect import known_families
 from .folder_files import FOLDER_KEY
 from .header import container_of, is_checkpoint
-from .parts import Part
+from .parts import DENOISERS, ROLES, Part
 from .single_file import CLASSES, TOKENIZER_FILES, SingleFile, component_of, weight_map
 from .streaming import Report, num_bytes, write_safetensors, write_weights
 
@@ -42,22 +46,12 @@ MODELS: dict[str, type[ModelMixin]] = {
         AutoencoderTiny,
         FluxTransformer2DModel,
         SD3Transformer2DModel,
+        WanTransformer3DModel,
+        AutoencoderKLWan,
+        T5EncoderModel,
+        UMT5EncoderModel,
     )
 }
-# family -> component -> (layout, prefix) in its all-in-one files
-PLACES: dict[str, dict[str, tuple[str, str]]] = {
-    "sd1": {"text_encoder": ("clip", "cond_stage_model.transformer.")},
-    "sd2": {"text_encoder": ("open_clip", "cond_stage_model.model.")},
-    "sdxl": {
-        "text_encoder": ("clip", "conditioner.embedders.0.transformer."),
-        "text_encoder_2": ("open_clip", "conditioner.embedders.1.model."),
-    },
-    "refiner": {
-        "text_encoder": ("open_clip", "conditioner.embedders.0.model."),
-        "text_encoder_2": ("open_clip", "conditioner.embedders.0.model."),
-    },
-}
-COMMON = {"unet": ("original", "model.diffusion_model."), "vae": ("original", "first_stage_model.")}
 LONE = {
     "UNet2DConditionModel": ("unet", "original", ""),
     "AutoencoderKL": ("vae", "original", ""),
@@ -67,12 +61,15 @@ LONE = {
     "SD3Transformer2DModel": ("sd3", "original", "model.diffusion_model."),
     "CLIPTextModel": ("text", "clip", ""),
     "CLIPTextModelWithProjection": ("text", "open_clip", ""),
+    "WanTransformer3DModel": ("wan", "original", ""),
+    "AutoencoderKLWan": ("wan_vae", "original", ""),
+    "T5EncoderModel": ("t5", "published", ""),
+    "UMT5EncoderModel": ("umt5", "published", ""),
 }
-ARCHITECTURE = {
-    "sd1": "stable-diffusion-v1",
-    "sd2": "stable-diffusion-v2",
-    "sdxl": "stable-diffusion-xl-v1-base",
-    "refiner": "stable-diffusion-xl-v1-refiner",
+FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines are written in
+    "FluxTransformer2DModel": "flux",
+    "SD3Transformer2DModel": "sd3",
+    "WanTransformer3DModel": "wan",
 }
 SHARD_SIZE = "10GB"
 MAX_SMALL_FILE = 16 * 2**20
@@ -162,16 +159,15 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
     if index.is_file():
         models = {name: model_of(job.source / name) for name in component_names(job.source, files.read_json(index))}
         family = family_of(models)
-        places = {**COMMON, **PLACES[family]}
+        known = known_families()[family]
         for name, (kind, config) in models.items():
-            if name not in places or kind.__name__ != _class_at(family, name):
-                advice = " Convert it by itself, and the others with the full VAE." * (kind is AutoencoderTiny)
+            if name not in known["places"] or kind.__name__ not in _classes_at(known, name):
                 raise UnsupportedError(
-                    f"The original layout of {family} has no place for the component {name!r} ({kind.__name__})."
-                    f"{advice}"
+                    f"The original layout of {family} has no place for the component {name!r} ({kind.__name__}). "
+                    f"Convert it by itself (lockstep convert {job.source / name} …), and the others without it."
                 )
-            layout, prefix = places[name]
-            part = Part("text" if name.startswith("text") else name, layout, prefix, {})
+            layout, prefix = known["places"][name]
+            part = Part(LONE[kind.__name__][0], layout, prefix, {})
             stored |= original_tensors(job.source / name, kind, config, part, variant, opened)
         small = small_files(job.source)
         for name in component_names(job.source, files.read_json(index), known=False):
@@ -179,26 +175,34 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
             job.notes.append(f"left out: {name} ({said}), which the original layout has no place for")
             small = {key: text for key, text in small.items() if not key.startswith(f"{name}/")}
             small[index.name] = json.dumps({**json.loads(small[index.name]), name: [None, None]}, indent=2) + "\n"
-        metadata = {"modelspec.architecture": ARCHITECTURE[family], FOLDER_KEY: json.dumps(small)}
-        scheduler = job.source / "scheduler" / "scheduler_config.json"
-        prediction = files.read_json(scheduler).get("prediction_type", "epsilon") if scheduler.is_file() else "epsilon"
-        metadata["modelspec.prediction_type"] = {"v_prediction": "v"}.get(str(prediction), str(prediction))
+        metadata = {"modelspec.architecture": known["architecture"], FOLDER_KEY: json.dumps(small)}
+        if "unet" in models:  # what flow matching predicts needs no telling
+            metadata["modelspec.prediction_type"] = told_prediction(job.source)
     else:
         kind, config = model_of(job.source)
         if kind.__name__ not in LONE:
             raise UnsupportedError(f"There is no single-file layout for {kind.__name__}.")
         part = Part(*LONE[kind.__name__], {})
         stored = original_tensors(job.source, kind, config, part, variant, opened)
-        component = next(name for name, known in CLASSES.items() if known == kind.__name__)
+        component = ROLES.get(part.kind, part.kind)
+        component += "_2" if kind is CLIPTextModelWithProjection else ""
         metadata = {FOLDER_KEY: json.dumps({f"{component}/{n}": text for n, text in small_files(job.source).items()})}
     job.expect(stored)
     write_safetensors(job.target, stored, dtype=job.dtype, metadata=metadata, report=job.progress())
 
 
-def _class_at(family: str, component: str) -> str:
-    if family == "refiner" and component == "text_encoder":
-        return "CLIPTextModelWithProjection"
-    return CLASSES[component]
+def told_prediction(folder: Path) -> str:
+    """What a folder's scheduler says that the denoiser predicts, as the metadata of single files call it."""
+    scheduler = folder / "scheduler" / "scheduler_config.json"
+    said = files.read_json(scheduler).get("prediction_type", "epsilon") if scheduler.is_file() else "epsilon"
+    return {"v_prediction": "v"}.get(str(said), str(said))
+
+
+def _classes_at(family: Mapping[str, Any], component: str) -> list[str]:
+    """The classes that a component of a family may have."""
+    said = family.get("classes", {}).get(component)
+    role = component.rstrip("_0123456789")
+    return [said] if said else [name for kind, name in CLASSES.items() if ROLES.get(kind, kind) == role]
 
 
 def original_tensors(
@@ -212,6 +216,8 @@ def original_tensors(
     """The weights of a folder in the original layout, under their prefix, none of them read yet."""
     ours = kind.stored_tensors(open_folder(folder, kind.weights_name, variant))
     full = dict(kind.on_meta(config).config)
+    if part.layout == "published":
+        return {part.prefix + name: tensor for name, tensor in ours.items()}
     theirs = weight_map(part, full, kind is CLIPTextModelWithProjection).to_theirs(ours, opened)
     return {part.prefix + name: tensor for name, tensor in theirs.items()}
 
@@ -239,8 +245,15 @@ def model_of(folder: Path) -> tuple[type[ModelMixin], dict[str, Any]]:
 
 def family_of(models: Mapping[str, tuple[type[ModelMixin], Mapping[str, Any]]]) -> str:
     """Which original layout a pipeline's folder goes to."""
+    if "transformer_2" in models:
+        raise UnsupportedError(
+            "The original layout has a file for each of two experts: convert the folders transformer and "
+            "transformer_2 by themselves."
+        )
+    if "transformer" in models and models["transformer"][0].__name__ in FAMILY_OF:
+        return FAMILY_OF[models["transformer"][0].__name__]
     if "unet" not in models:
-        raise LoadError(f"A single file wants a UNet; the folder has: {', '.join(models) or 'no model'}.")
+        raise LoadError(f"A single file wants a denoiser; the folder has: {', '.join(models) or 'no model'}.")
     config = models["unet"][1]
     if config.get("addition_embed_type") == "text_time":
         return "sdxl" if {"text_encoder", "text_encoder_2"} <= set(models) else "refiner"
@@ -289,7 +302,8 @@ def file_to_file(job: Conversion, allow_pickle: bool) -> None:
 
 def single_to_folder(job: Conversion, file: SingleFile) -> None:
     """A single file as a pipeline's folder, or as one model's where it holds one."""
-    if "unet" in file.found.components and (file.found.kind == "checkpoint" or file.declared("model_index.json")):
+    has_denoiser = any(name in file.found.components for name in DENOISERS)
+    if has_denoiser and (file.found.kind == "checkpoint" or file.declared("model_index.json")):
         index = file.index()
         models = {
             name: MODELS[entry[1]] for name, entry in index.items() if isinstance(entry, list) and entry[1] in MODELS
@@ -330,19 +344,10 @@ def single_to_folder(job: Conversion, file: SingleFile) -> None:
 
 
 def _lone_model(file: SingleFile) -> dict[str, type[ModelMixin]]:
-    kinds = {
-        "unet": "UNet2DConditionModel",
-        "controlnet": "ControlNetModel",
-        "vae": "AutoencoderKL",
-        "tiny": "AutoencoderTiny",
-        "text": "CLIPTextModel",
-        "flux": "FluxTransformer2DModel",
-        "sd3": "SD3Transformer2DModel",
-    }
     part = file.found.parts[0]
-    if part.kind not in kinds or len(file.found.parts) != 1:
+    if CLASSES.get(part.kind) not in MODELS or len(file.found.parts) != 1:
         raise UnsupportedError(f"{file.path} ({file.found.title}) has no folder layout that is written here.")
-    name = kinds[part.kind]
+    name = CLASSES[part.kind]
     if part.kind == "text" and any(one.startswith("text_projection") for one in part.shapes):
         name = "CLIPTextModelWithProjection"
     kind = MODELS[name]
@@ -355,7 +360,7 @@ def write_small(folder: Path, file: SingleFile, index: Mapping[str, Any]) -> Non
         file.write_small_files(folder)
         return
     for name, entry in index.items():
-        if isinstance(entry, list) and entry[1] == "CLIPTokenizer":
+        if isinstance(entry, list) and "Tokenizer" in str(entry[1]):
             file.tokenizer(name).save_pretrained(folder / name)
     scheduler = file.scheduler_config()
     files.write_text(

@@ -7,15 +7,16 @@ named as such, and a file that fits none gets an error that lists what was looke
 from __future__ import annotations
 
 import functools
-import struct
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError, UnknownNameError, UnsupportedError
 from .header import Header
-from .parts import TITLES, Part, Shapes, find_parts
+from .parts import DENOISERS, TITLES, Part, Shapes, find_parts
+from .prediction import find_prediction
 from .tell_tales import (
     BUFFERS,
     EDM_MARKS,
@@ -47,8 +48,6 @@ ARCHITECTURES = {  # what `modelspec.architecture` and GGUF's `general.architect
     "sdxl": "sdxl",
 }
 WIDTHS = {768: ("sd1", "CLIP ViT-L"), 1024: ("sd2", "OpenCLIP ViT-H"), 2048: ("sdxl", "CLIP ViT-L and OpenCLIP bigG")}
-V_NORM = "output_blocks.11.1.transformer_blocks.0.norm1.bias"
-V_SPREAD = 0.09  # above this the norm belongs to a model of velocities
 NARROWEST_WORD = 8  # values of a vector, below which it is no word of any text encoder
 ENOUGH = 2  # points that make a family sure where no other has as many
 
@@ -118,7 +117,7 @@ class Detection:
             raise UnsupportedError(
                 f"{self.path} is {self.best}: recognised, but Lockstep does not load it yet. {self._why()}"
             )
-        denoisers = [part for part in self.parts if part.kind == "unet"]
+        denoisers = [part for part in self.parts if part.role in DENOISERS]
         if len(denoisers) > 1:
             where = ", ".join(repr(part.prefix) for part in denoisers)
             raise FileFormatError(
@@ -172,7 +171,7 @@ def detect(header: Header, family: str | None = None) -> Detection:
         _rank_unets(header, found, family)
     _sort_leftovers(shapes, found)
     _name_parts(found)
-    _find_prediction(header, found)
+    find_prediction(header, found)
     if not found.guesses and not found.parts:
         examples = ", ".join(repr(name) for name in list(shapes)[:4])
         found.notes.append(f"its names begin with {examples}")
@@ -208,7 +207,9 @@ def _name_other_families(shapes: Shapes, found: Detection) -> None:
     if named is None:
         return
     tell, guess = named
+    left = known_families().get(tell.family, {}).get("not_loaded", ())
     guess.supported = guess.supported or any(part.kind == tell.family for part in found.parts)
+    guess.supported = guess.supported and guess.variant not in left
     found.kind = tell.kind if tell.kind != "denoiser" else "checkpoint" if _has_company(found) else "model"
     found.guesses = [guess]
     _add_size(tell, shapes, found)
@@ -233,7 +234,7 @@ def _told_by_name(shapes: Shapes) -> tuple[TellTale, Guess] | None:
 
 
 def _has_company(found: Detection) -> bool:
-    return any(part.kind in ("vae", "text") for part in found.parts)
+    return any(part.role in ("vae", "text_encoder") for part in found.parts)
 
 
 def _add_size(tell: TellTale, shapes: Shapes, found: Detection) -> None:
@@ -344,7 +345,8 @@ def _vote_by_shapes(denoiser: Part, vote: Any) -> None:
         vote("sd2", 1, "proj_in is linear")
     channels = tuple(config["block_out_channels"])
     for name, known in known_families().items():
-        if channels == tuple(known["unet"]["block_out_channels"]) and name not in ("sd1", "sd2"):
+        widths = known.get("unet", {}).get("block_out_channels", ())
+        if channels == tuple(widths) and name not in ("sd1", "sd2"):
             vote(name, 1, f"block_out_channels {list(channels)}")
 
 
@@ -368,8 +370,8 @@ def _vote_by_company(parts: list[Part], vote: Any) -> None:
 def _guess_lone_part(found: Detection) -> None:
     """A file with a VAE, a text encoder or a T2I-Adapter alone."""
     part = found.parts[0]
-    kinds = {"vae": "autoencoder", "tiny": "autoencoder", "text": "text encoder", "t2i_adapter": "adapter"}
-    found.kind = kinds[part.kind]
+    kinds = {"vae": "autoencoder", "tiny": "autoencoder", "text_encoder": "text encoder", "t2i_adapter": "adapter"}
+    found.kind = kinds[part.role]
     latents = part.config.get("latent_channels")
     name = found.path.name.lower()
     if part.kind == "vae" and latents == 4:
@@ -436,60 +438,25 @@ def _name_parts(found: Detection) -> None:
     family = known_families().get(found.best.family) if found.best and found.best.supported else None
     if family is None:
         return
-    by_kind = {part.kind: part for part in reversed(found.parts) if part.kind in ("unet", "vae", "controlnet")}
-    found.components = {kind: by_kind[kind] for kind in ("unet", "vae", "controlnet") if kind in by_kind}
-    texts = sorted((part for part in found.parts if part.kind == "text"), key=lambda part: part.prefix)
-    slots = [name for name in family["components"] if name.startswith("text_encoder")]
-    if len(texts) > 1 or len(slots) == 1:
-        found.components |= dict(zip(slots, texts, strict=False))
-    elif texts:  # SDXL with one of two: OpenCLIP is the second
-        found.components[slots[1] if texts[0].layout == "open_clip" else slots[0]] = texts[0]
-    if found.kind in ("checkpoint", "model") and "unet" in found.components:
+    by_role = {part.role: part for part in reversed(found.parts)}
+    found.components = {role: by_role[role] for role in (*DENOISERS, "vae", "controlnet") if role in by_role}
+    found.components |= _text_encoders(found.parts, family)
+    if found.kind in ("checkpoint", "model") and any(role in found.components for role in DENOISERS):
         found.missing = [name for name in family["components"] if name not in found.components]
 
 
-def _find_prediction(header: Header, found: Detection) -> None:
-    """What the denoiser predicts, where anything tells."""
-    if "unet" not in found.components or found.best is None:
-        return
-    marks = [mark for mark in V_PREDICTION_MARKS if any(n == mark or n.endswith(f".{mark}") for n in header.tensors)]
-    said = str(header.metadata.get("modelspec.prediction_type", ""))
-    spread = _norm_spread(header, found.components["unet"]) if found.best.family == "sd2" else None
-    if marks:
-        found.prediction_type, why = "v_prediction", f"it holds the marker {marks[0]!r}"
-    elif any(mark in header.tensors for mark in EDM_MARKS):
-        why = "it holds EDM markers (Playground): give the scheduler yourself"
-    elif said:
-        found.prediction_type, why = (
-            "v_prediction" if said.startswith("v") else "epsilon",
-            f"its metadata says {said!r}",
-        )
-    elif found.best.family == "upscaler":
-        found.prediction_type, why = "v_prediction", "x4 upscalers do"
-    elif spread is not None:
-        found.prediction_type = "v_prediction" if spread > V_SPREAD else "epsilon"
-        why = f"the spread of one norm's bias is {spread:.3f} (above {V_SPREAD} in models of velocities)"
-    elif found.best.family == "sd2":
-        why = "nothing in the file tells: SD 2.x exists in both kinds, give prediction_type=…"
-    else:
-        found.prediction_type, why = "epsilon", "nothing in the file says otherwise"
-    found.notes.append(f"prediction_type {found.prediction_type or 'unknown'}: {why}")
-    if ZERO_SNR_MARK in header.tensors:
-        found.notes.append("trained with zero terminal SNR (marker 'ztsnr'): rescale_betas_zero_snr")
-
-
-def _norm_spread(header: Header, unet: Part) -> float | None:
-    """The standard deviation of one small tensor; the only values that detection reads."""
-    name = unet.prefix + V_NORM
-    info = header.tensors.get(name)
-    forms = {"F32": "f", "F16": "e", "BF16": "H"}
-    if info is None or unet.config["in_channels"] != 4 or info.dtype not in forms or len(info.shape) != 1:
-        return None
-    with header.path.open("rb") as file:
-        file.seek(info.start)
-        raw = file.read(info.end - info.start)
-    values = struct.unpack(f"<{info.shape[0]}{forms[info.dtype]}", raw)
-    if info.dtype == "BF16":
-        values = struct.unpack(f"<{len(values)}f", b"".join(struct.pack("<I", value << 16) for value in values))
-    mean = sum(values) / max(len(values), 1)
-    return (sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)) ** 0.5
+def _text_encoders(parts: list[Part], family: Mapping[str, Any]) -> dict[str, Part]:
+    """The text encoders by the names that a pipeline gives them: by their place in the file, else by their order."""
+    slots = [name for name in family["components"] if name.startswith("text_encoder")]
+    of_t5 = [name for name in slots if "T5" in family.get("classes", {}).get(name, "")]
+    slots = [name for name in slots if name not in of_t5]
+    found = dict(zip(of_t5, (part for part in parts if part.kind in ("t5", "umt5")), strict=False))
+    texts = sorted((part for part in parts if part.kind == "text"), key=lambda part: part.prefix)
+    places = {prefix: name for name, (_, prefix) in family.get("places", {}).items() if name in slots}
+    if texts and all(part.prefix in places for part in texts):
+        return found | {places[part.prefix]: part for part in texts}
+    if len(texts) > 1 or len(slots) == 1:
+        return found | dict(zip(slots, texts, strict=False))
+    if texts:  # SDXL with one of two: OpenCLIP is the second
+        found[slots[1] if texts[0].layout == "open_clip" else slots[0]] = texts[0]
+    return found

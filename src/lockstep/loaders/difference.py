@@ -136,10 +136,8 @@ def by_component(path: Path, allow_pickle: bool) -> dict[str, StoredTensor]:
     stored: dict[str, StoredTensor] = {}
     if path.is_file():
         file = SingleFile(path, allow_pickle=allow_pickle)
-        kinds = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL", "controlnet": "ControlNetModel",
-                 "text_encoder": "CLIPTextModel", "text_encoder_2": "CLIPTextModelWithProjection"}  # fmt: skip
         for name in file.found.components:
-            kind = MODELS[kinds[name]]
+            kind = MODELS[file.class_name(name)]
             found = file.stored(name, kind, dict(kind.on_meta(file.config(name)).config))
             stored |= {f"{name}/{key}": tensor for key, tensor in found.items()}
         return stored

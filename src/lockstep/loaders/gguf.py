@@ -10,13 +10,12 @@ import torch
 from ..errors import FileFormatError, UnsupportedError
 from ..files import TensorInfo
 from ..models.weights import MadeTensor, StoredTensor
-from .header import Header
+from .header import ORIGINAL_SHAPE, Header
 
 PLAIN = {
     "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64,
     "I8": torch.int8, "I16": torch.int16, "I32": torch.int32, "I64": torch.int64,
 }  # fmt: skip
-ORIGINAL_SHAPE = "comfy.gguf.orig_shape."  # for tensors with more axes than the format has
 
 
 def open_gguf(header: Header) -> dict[str, StoredTensor]:

@@ -16,6 +16,7 @@ from ..files import TensorInfo
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
+LOST_AXIS = ("modulation", "pos_embed", "emb_pos")  # begin with an axis of one, which some quantisers leave out
 MAX_AXES, MAX_ALIGNMENT, MAX_KEPT = 8, 2**20, 64  # longer arrays (vocabularies) are passed over
 # number of a type -> (name, elements in a block, bytes of a block)
 TYPES = {
@@ -106,8 +107,10 @@ def _entry(reader: _Reader) -> tuple[str, tuple[int, ...], int, int]:
     name, axes = reader.text(), reader.take("I")
     if axes > MAX_AXES:
         raise FileFormatError(f"{reader.path} is a damaged GGUF file: tensor {name!r} claims {axes} axes.")
-    shape = tuple(reader.take("Q") for _ in range(axes))
-    return name, shape[::-1], reader.take("I"), reader.take("Q")
+    shape = tuple(reader.take("Q") for _ in range(axes))[::-1]
+    if axes == 2 and name.rpartition(".")[2] in LOST_AXIS:
+        shape = (1, *shape)
+    return name, shape, reader.take("I"), reader.take("Q")
 
 
 def _placed(

@@ -14,6 +14,7 @@ from .gguf_header import read_gguf_header
 
 PICKLE_ENDINGS = (".ckpt", ".pt", ".pth", ".bin")
 ENDINGS = (".safetensors", ".sft", ".gguf", *PICKLE_ENDINGS)
+ORIGINAL_SHAPE = "comfy.gguf.orig_shape."  # for tensors with more axes than the format has
 SAMPLE = 512  # bytes in which text is told from data
 
 
@@ -28,7 +29,11 @@ class Header:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: info.shape for name, info in self.tensors.items()}
+        return {name: self._shape(name, info) for name, info in self.tensors.items()}
+
+    def _shape(self, name: str, info: TensorInfo) -> tuple[int, ...]:
+        said = self.metadata.get(ORIGINAL_SHAPE + name)
+        return tuple(said) if isinstance(said, list) else info.shape
 
 
 def is_checkpoint(name: str | Path) -> bool:

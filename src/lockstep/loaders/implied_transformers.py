@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from .implied import Shapes, numbers
@@ -92,4 +93,145 @@ def sd3_config(shapes: Shapes, layout: str) -> dict[str, Any]:
         "pos_embed_max_size": math.isqrt(shapes[names["positions"]][1]),
         "dual_attention_layers": tuple(b for b in blocks if f"{names['blocks']}.{b}.{names['dual']}" in shapes),
         "qk_norm": "rms_norm" if names["norm"] in shapes else None,
+    }
+
+
+WAN_NAMES = {
+    "original": {
+        "text": "text_embedding.0.weight",
+        "time": "time_embedding.0.weight",
+        "ffn": "blocks.0.ffn.0.weight",
+        "out": "head.head.weight",
+        "image": "img_emb.proj.1.weight",
+        "keys": "blocks.0.cross_attn.k_img.weight",
+        "positions": "img_emb.emb_pos",
+        "norm": "blocks.0.norm3.weight",
+    },
+    "published": {
+        "text": "condition_embedder.text_embedder.linear_1.weight",
+        "time": "condition_embedder.time_embedder.linear_1.weight",
+        "ffn": "blocks.0.ffn.net.0.proj.weight",
+        "out": "proj_out.weight",
+        "image": "condition_embedder.image_embedder.ff.net.0.proj.weight",
+        "keys": "blocks.0.attn2.add_k_proj.weight",
+        "positions": "condition_embedder.image_embedder.pos_embed",
+        "norm": "blocks.0.norm2.weight",
+    },
+}
+WAN_HEAD_WIDTH = 128  # of every published one; no tensor tells
+
+
+def wan_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of a Wan transformer."""
+    names = WAN_NAMES[layout]
+    width, read, *patch = shapes["patch_embedding.weight"]
+    heads = {}
+    if width % WAN_HEAD_WIDTH == 0:
+        heads = {"attention_head_dim": WAN_HEAD_WIDTH, "num_attention_heads": width // WAN_HEAD_WIDTH}
+    return {
+        **heads,
+        "in_channels": read,
+        "out_channels": shapes[names["out"]][0] // math.prod(patch),
+        "patch_size": tuple(patch),
+        "text_dim": shapes[names["text"]][1],
+        "freq_dim": shapes[names["time"]][1],
+        "ffn_dim": shapes[names["ffn"]][0],
+        "num_layers": len(numbers(shapes, r"blocks\.(\d+)\.")),
+        "cross_attn_norm": names["norm"] in shapes,
+        "image_dim": shapes[names["image"]][1] if names["image"] in shapes else None,
+        "added_kv_proj_dim": shapes[names["keys"]][1] if names["keys"] in shapes else None,
+        "pos_embed_seq_len": shapes[names["positions"]][1] if names["positions"] in shapes else None,
+    }
+
+
+def wan_autoencoder_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of Wan's autoencoder: stages end with a sampler, and those that halve time have a convolution for it."""
+    original = layout == "original"
+    inner, latents = ("conv1", "conv2") if original else ("conv_in", "post_quant_conv")
+    out = shapes["decoder.head.2.weight" if original else "decoder.conv_out.weight"]
+    start = "encoder.downsamples" if original else "encoder.down_blocks"
+    convolution = "residual.2.weight" if original else "conv1.weight"
+    residual = any(re.match(rf"{start}\.\d+\.(downsamples|resnets)\.", name) for name in shapes)
+    stages = _grouped_stages(shapes, start) if residual else _counted_stages(shapes, start)
+    base, pixels = shapes[f"encoder.{inner}.weight"][:2]
+    widths = [next(shapes[f"{place}.{convolution}"][0] for place in stage) for stage, _ in stages]
+    sizes: dict[str, Any] = {
+        "base_dim": base,
+        "z_dim": shapes[f"{latents}.weight"][0],
+        "dim_mult": [width // base for width in widths],
+        "num_res_blocks": len(stages[0][0]),
+        "temperal_downsample": [in_time for _, in_time in stages[:-1]],
+        "is_residual": residual,
+        "in_channels": pixels,
+        "out_channels": out[0],
+    }
+    if pixels != 3:
+        sizes |= {"patch_size": math.isqrt(pixels // 3), "scale_factor_spatial": 8 * math.isqrt(pixels // 3)}
+    return sizes | ({"decoder_base_dim": out[1]} if residual or out[1] != base else {})
+
+
+Stage = tuple[list[str], bool]  # the places of its residual blocks, and whether its sampler halves time
+
+
+def _counted_stages(shapes: Shapes, start: str) -> list[Stage]:
+    stages: list[Stage] = [([], False)]
+    for number in numbers(shapes, rf"{re.escape(start)}\.(\d+)\."):
+        place = f"{start}.{number}"
+        if f"{place}.resample.1.weight" in shapes:
+            stages[-1] = (stages[-1][0], f"{place}.time_conv.weight" in shapes)
+            stages.append(([], False))
+        else:
+            stages[-1][0].append(place)
+    return stages
+
+
+def _grouped_stages(shapes: Shapes, start: str) -> list[Stage]:
+    stages: list[Stage] = []
+    for number in numbers(shapes, rf"{re.escape(start)}\.(\d+)\."):
+        inside = next(part for part in ("downsamples", "resnets") if _has(shapes, f"{start}.{number}.{part}."))
+        layers = numbers(shapes, rf"{re.escape(start)}\.{number}\.{inside}\.(\d+)\.(?:residual|conv1|norm1)")
+        in_time = any(name.startswith(f"{start}.{number}.") and ".time_conv." in name for name in shapes)
+        stages.append(([f"{start}.{number}.{inside}.{layer}" for layer in layers], in_time))
+    return stages
+
+
+def _has(shapes: Shapes, start: str) -> bool:
+    return any(name.startswith(start) for name in shapes)
+
+
+T5_NAMES = {
+    "published": {
+        "words": ("shared.weight", "encoder.embed_tokens.weight"),
+        "bias": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "query": "encoder.block.0.layer.0.SelfAttention.q.weight",
+        "gated": "encoder.block.0.layer.1.DenseReluDense.wi_0.weight",
+        "plain": "encoder.block.0.layer.1.DenseReluDense.wi.weight",
+        "layers": r"encoder\.block\.(\d+)\.",
+    },
+    "llama": {
+        "words": ("token_embd.weight",),
+        "bias": "enc.blk.0.attn_rel_b.weight",
+        "query": "enc.blk.0.attn_q.weight",
+        "gated": "enc.blk.0.ffn_gate.weight",
+        "plain": "enc.blk.0.ffn_up.weight",
+        "layers": r"enc\.blk\.(\d+)\.",
+    },
+}
+
+
+def t5_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of a T5 or UMT5 encoder."""
+    names: Any = T5_NAMES[layout]
+    vocabulary, width = next(shapes[name] for name in names["words"] if name in shapes)
+    buckets, heads = shapes[names["bias"]]
+    gated = names["gated"] in shapes
+    return {
+        "vocab_size": vocabulary,
+        "d_model": width,
+        "d_kv": shapes[names["query"]][0] // heads,
+        "num_heads": heads,
+        "relative_attention_num_buckets": buckets,
+        "d_ff": shapes[names["gated" if gated else "plain"]][0],
+        "num_layers": len(numbers(shapes, names["layers"])),
+        "feed_forward_proj": "gated-gelu" if gated else "relu",
     }

@@ -15,6 +15,7 @@ from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor, pars
 from .convert import MODELS, Conversion, check_target, component_names, file_to_file, folder_to_folder, model_of
 from .lora import LoraReport, Place, find_lora, read_lora
 from .lora_algorithms import Change, merged_weight
+from .parts import DENOISERS, ROLES
 from .single_file import CLASSES, SingleFile, weight_map
 from .weight_map import moved
 
@@ -30,7 +31,7 @@ class Merging:
         self.opened = MappedFiles(copies=True)
         for path, strength in loras:
             check_strength(strength)
-            lora = read_lora(path, models)
+            lora = read_lora(path, models, next((name for name in DENOISERS if name in models), "unet"))
             if lora.words:
                 lora.report.leave("words belong to a tokenizer (load_textual_inversion)", list(lora.words))
             self.reports.append(lora.report)
@@ -90,11 +91,12 @@ def _merge_folder(job: Conversion, loras: Sequence[tuple[Path, float]], variant:
 
 
 def _component(class_name: str) -> str:
-    return next((name for name, known in CLASSES.items() if known == class_name), "unet")
+    kind = next((kind for kind, known in CLASSES.items() if known == class_name), "unet")
+    return ROLES.get(kind, kind)
 
 
 def _merge_file(job: Conversion, loras: Sequence[tuple[Path, float]], file: SingleFile) -> list[LoraReport]:
-    kinds = {name: MODELS[CLASSES[name]] for name in file.found.components if name in CLASSES}
+    kinds = {name: MODELS[file.class_name(name)] for name in file.found.components}
     configs = {name: dict(kind.on_meta(file.config(name)).config) for name, kind in kinds.items()}
     merging = Merging({name: kind.on_meta(configs[name]) for name, kind in kinds.items()}, loras)
     changed: dict[str, StoredTensor] = {}

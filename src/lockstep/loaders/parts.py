@@ -26,6 +26,7 @@ class PartKind:
     stem: str = ""  # what of the anchor's own path still belongs to the prefix where it is there
 
 
+T5_BLOCK = "encoder.block.{}.layer.0.SelfAttention"
 KINDS = (
     PartKind("t2i_adapter", "published", "adapter.body.0.resnets.0.block1.weight", implied.t2i_adapter_config),
     PartKind("t2i_adapter", "original", "body.0.body.0.block1.weight", implied.t2i_adapter_config),
@@ -38,6 +39,18 @@ KINDS = (
     PartKind("flux", "published", "single_transformer_blocks.0.proj_mlp.weight", implied_transformers.flux_config),
     PartKind("sd3", "original", "joint_blocks.0.context_block.attn.qkv.weight", implied_transformers.sd3_config),
     PartKind("sd3", "published", "pos_embed.pos_embed", implied_transformers.sd3_config),
+    PartKind("wan", "original", "blocks.0.self_attn.norm_q.weight", implied_transformers.wan_config),
+    PartKind("wan", "published", "condition_embedder.time_proj.weight", implied_transformers.wan_config),
+    PartKind("wan_vae", "original", "decoder.middle.0.residual.0.gamma", implied_transformers.wan_autoencoder_config),
+    PartKind(
+        "wan_vae", "published", "decoder.mid_block.resnets.0.norm1.gamma", implied_transformers.wan_autoencoder_config
+    ),
+    PartKind(
+        "umt5", "published", f"{T5_BLOCK.format(1)}.relative_attention_bias.weight", implied_transformers.t5_config
+    ),
+    PartKind("t5", "published", f"{T5_BLOCK.format(0)}.q.weight", implied_transformers.t5_config),
+    PartKind("umt5", "llama", "enc.blk.1.attn_rel_b.weight", implied_transformers.t5_config),
+    PartKind("t5", "llama", "enc.blk.0.attn_q.weight", implied_transformers.t5_config),
     PartKind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
     PartKind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
     PartKind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
@@ -52,9 +65,19 @@ TITLES = {
     "t2i_adapter": "T2I-Adapter",
     "flux": "FLUX transformer",
     "sd3": "Stable Diffusion 3 transformer",
+    "wan": "Wan transformer",
+    "wan_vae": "Wan autoencoder",
+    "t5": "T5 text encoder",
+    "umt5": "UMT5 text encoder",
 }
+ROLES = {  # what a pipeline calls a part; itself where nothing stands here
+    **dict.fromkeys(("flux", "sd3", "wan"), "transformer"),
+    "wan_vae": "vae",
+    **dict.fromkeys(("text", "t5", "umt5"), "text_encoder"),
+}
+DENOISERS = ("unet", "transformer")
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
-TRANSFORMERS = ("flux", "sd3")
+TRANSFORMERS = ("flux", "sd3", "wan", "wan_vae", "t5", "umt5")
 
 
 @dataclass
@@ -67,6 +90,11 @@ class Part:
     shapes: dict[str, tuple[int, ...]]  # under the names that it has without the prefix
     config: dict[str, Any] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)  # what a whole one would have
+
+    @property
+    def role(self) -> str:
+        """What a pipeline calls it, without a number."""
+        return ROLES.get(self.kind, self.kind)
 
     @property
     def title(self) -> str:

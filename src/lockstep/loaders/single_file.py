@@ -18,41 +18,49 @@ from .. import files
 from ..errors import ConfigError, FileFormatError, LoadError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
 from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
+from ..models.autoencoders.autoencoder_kl_wan_map import wan_autoencoder_rows
 from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.text_encoders.t5_map import llama_rows
 from ..models.transformers.transformer_flux_map import flux_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
+from ..models.transformers.transformer_wan_map import wan_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
-from ..models.weights import MadeTensor, MappedFiles, StoredTensor
+from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor
 from ..notes import say_once
-from ..tokenizers import CLIPTokenizer
+from ..tokenizers import CLIPTokenizer, T5Tokenizer, Tokenizer
 from .checkpoint import open_checkpoint, open_header
 from .config_difference import compare_config
 from .detect import VARIANT_PIPELINES, Detection, Guess, detect, known_families
 from .folder_files import embedded_files, embedded_json
-from .parts import TITLES, Part
+from .parts import DENOISERS, ROLES, TITLES, Part
 from .quantised import FLOAT8
 from .taesd import open_tiny
 from .weight_map import WeightMap
 
 Model = TypeVar("Model", bound=ModelMixin)
-CLASSES = {  # component -> the class that it is where nothing else is said
+CLASSES = {  # kind of a part -> its class, where the family does not say another
     "unet": "UNet2DConditionModel",
     "controlnet": "ControlNetModel",
     "vae": "AutoencoderKL",
-    "text_encoder": "CLIPTextModel",
-    "text_encoder_2": "CLIPTextModelWithProjection",
+    "wan_vae": "AutoencoderKLWan",
+    "text": "CLIPTextModel",
+    "t5": "T5EncoderModel",
+    "umt5": "UMT5EncoderModel",
     "tiny": "AutoencoderTiny",
     "flux": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel",
+    "wan": "WanTransformer3DModel",
     "t2i_adapter": "T2IAdapter",
 }
+T5_VOCABULARY = "T5"  # in place of a padding token: the tokenizer is a T5's
 LATENT_SCALES = (
     "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
 )
 UNCOMPARED = ("num_hidden_layers",)  # a file may have a layer more than is used
+PROJECTION = "text_projection.weight"
 TOKENIZER_FILES = re.compile(r"(vocab\.json|merges\.txt|tokenizer\.json)$")
 
 
@@ -87,7 +95,12 @@ class SingleFile:
     @property
     def family(self) -> dict[str, Any]:
         """What the published configs of its family say; nothing for a part that several families share."""
-        return known_families().get(self.guess.family, {})
+        family = known_families().get(self.guess.family, {})
+        return {**family, **family.get("variants", {}).get(self.guess.variant, {})}
+
+    def class_name(self, component: str) -> str:
+        """The class of a component."""
+        return self.family.get("classes", {}).get(component) or CLASSES[self.part(component).kind]
 
     def index(self) -> dict[str, Any]:
         """The index that a folder of this model would have: its class, and the class of every component."""
@@ -95,25 +108,28 @@ class SingleFile:
         if said is not None:
             held = {name: entry for name, entry in said.items() if self.has(name) or not isinstance(entry, list)}
             return {**held, "_class_name": said.get("_class_name")}
-        if "unet" not in self.found.components:
+        if not any(name in self.found.components for name in DENOISERS):
             raise LoadError(
                 f"{self.path} is no pipeline but a {self.found.title}. Load it with the class of that model."
             )
         index: dict[str, Any] = {"_class_name": self.pipeline_class(), **self.family["index"]}
-        index |= {name: ["diffusers", CLASSES[name]] for name in self.found.components if name != "controlnet"}
-        index |= {name: ["transformers", "CLIPTokenizer"] for name in self.family["tokenizers"]}
+        index |= {name: ["diffusers", self.class_name(name)] for name in self.found.components if name != "controlnet"}
+        for name, kind in self.family["tokenizers"].items():
+            index[name] = ["transformers", "T5TokenizerFast" if kind == T5_VOCABULARY else "CLIPTokenizer"]
         index["scheduler"] = ["diffusers", self.family["scheduler"]["_class_name"]]
-        return index | {name: [None, None] for name in self.family["absent"]}
+        left = [name for name in self.family.get("optional", ()) if name not in self.found.components]
+        left += [name.replace("text_encoder", "tokenizer") for name in left]
+        return index | {name: [None, None] for name in (*self.family["absent"], *left)}
 
     def has(self, name: str) -> bool:
         """Whether a component of an index can be had from here."""
-        lone_text = name.startswith("text_encoder") and sum(part.kind == "text" for part in self.found.parts) == 1
+        lone_text = name.startswith("text_encoder") and sum(p.role == "text_encoder" for p in self.found.parts) == 1
         return name in self.found.components or lone_text or name.startswith(("tokenizer", "scheduler"))
 
     def pipeline_class(self) -> str:
         """The published class for this family and variant."""
         variant, family = self.guess.variant, self.guess.family
-        if not variant:
+        if not variant or "transformer" in self.family["components"]:
             return self.family["pipeline"]
         if (family, variant) not in VARIANT_PIPELINES:
             raise UnsupportedError(
@@ -146,15 +162,17 @@ class SingleFile:
             self._check_declared(component, part, declared)
             return {**declared, **(overrides or {})}
         published = dict(self.family.get(component, {}))
+        if part.kind == "wan_vae":
+            published = dict(known_families()["wan"]["vae_of_48" if part.config["z_dim"] == 48 else "vae"])
         if self.prediction_type == "v_prediction":
             published |= self.family.get("v_prediction", {}).get(component, {})
         head_width = published.pop("head_width", None)
         config = {**published, **part.config}
         if component in ("unet", "controlnet"):
             config = self._unet_config(config, component, head_width)
-        elif component.startswith("text_encoder"):
+        elif part.kind == "text":
             config = _text_config(config, part, published.get("num_hidden_layers"), head_width)
-        elif component == "vae" and not published and not {"scaling_factor"} & set(overrides or {}):
+        elif part.kind == "vae" and not published and not {"scaling_factor"} & set(overrides or {}):
             raise FileFormatError(
                 f"{self.path} is a {self.guess.title}, and no tensor tells how its latents are scaled. Give the "
                 f"values: {LATENT_SCALES}."
@@ -200,12 +218,14 @@ class SingleFile:
         """A part of the file by the name that a pipeline gives it."""
         if component in self.found.components:
             return self.found.components[component]
-        kind = "text" if component.startswith("text_encoder") else component
-        lone = [part for part in self.found.parts if part.kind == kind]
+        role = component.rstrip("_0123456789")
+        lone = [part for part in self.found.parts if part.role == role]
         if len(lone) == 1:
             return lone[0]
         there = ", ".join(part.title for part in self.found.parts) or "nothing that Lockstep knows"
-        raise NotFoundError(f"{self.path} ({self.found.title}) has no {TITLES[kind]}. It holds: {there}.")
+        raise NotFoundError(
+            f"{self.path} ({self.found.title}) has no {TITLES.get(role, role.replace('_', ' '))}. It holds: {there}."
+        )
 
     # ---- models, tokenizers, schedulers ----
 
@@ -220,7 +240,13 @@ class SingleFile:
         if part.layout == "published":
             return kind.stored_tensors(held)
         projects = kind.__name__.endswith("WithProjection")
-        return weight_map(part, config, projects).to_ours(held, self.opened)
+        ours = weight_map(part, config, projects).to_ours(held, self.opened)
+        width = int(config.get("projection_dim") or 0)
+        if projects and PROJECTION not in ours and part.layout == "clip" and width == config.get("hidden_size"):
+            like = next(iter(held.values()))  # files of Stable Diffusion 3 leave it out where it does nothing
+            empty = torch.empty(width, width, dtype=DTYPES[like.info.dtype], device="meta")
+            ours[PROJECTION] = MadeTensor.of(like.path, empty, lambda: torch.eye(width, dtype=empty.dtype))
+        return ours
 
     def _tiny(self) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
         return open_tiny(self.path, self.part("tiny"), open_checkpoint(self.path, self.allow_pickle, self.opened))
@@ -253,7 +279,7 @@ class SingleFile:
         declared = self.declared("scheduler/scheduler_config.json")
         config = dict(declared if declared is not None else self.family["scheduler"])
         prediction = self.prediction_type if declared is None else self.asked_prediction
-        if declared is None and prediction is None:
+        if declared is None and prediction is None and "unet" in self.found.components:
             raise FileFormatError(
                 f"{self.path} is {self.guess}, which exists in two kinds that no tensor tells apart. Say which: "
                 "prediction_type='epsilon' or 'v_prediction' (--prediction-type)."
@@ -264,14 +290,21 @@ class SingleFile:
             config |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
         return config
 
-    def tokenizer(self, component: str) -> CLIPTokenizer:
+    def tokenizer(self, component: str) -> Tokenizer:
         """A tokenizer: of the folder, of the header, or the published one."""
+        is_t5 = self.family.get("tokenizers", {}).get(component) == T5_VOCABULARY
+        kind: type[Tokenizer] = T5Tokenizer if is_t5 else CLIPTokenizer
         if self.config_folder is not None and (self.config_folder / component).is_dir():
-            return CLIPTokenizer.from_pretrained(self.config_folder, subfolder=component)
+            return kind.from_pretrained(self.config_folder, subfolder=component)
         if any(name.startswith(f"{component}/") for name in self.embedded):
             with tempfile.TemporaryDirectory() as folder:
                 self.write_small_files(Path(folder))
-                return CLIPTokenizer.from_pretrained(folder, subfolder=component)
+                return kind.from_pretrained(folder, subfolder=component)
+        if is_t5:
+            raise FileFormatError(
+                f"{self.path} is {self.guess}, whose T5 has a vocabulary that no single file carries. Give it: "
+                f"{component}=T5Tokenizer.from_pretrained(…), or the folder that has it: config=… (--config)."
+            )
         encoder = component.replace("tokenizer", "text_encoder")
         size = self.config(encoder)["vocab_size"] if encoder in self.found.components else None
         tokenizer = CLIPTokenizer.published(pad_token=self.family["tokenizers"][component])
@@ -287,7 +320,9 @@ class SingleFile:
         for name, text in self.embedded.items():
             files.write_text(folder / name, text)
         for name in {name.partition("/")[0] for name in self.embedded if name.startswith("tokenizer")}:
-            if not any(TOKENIZER_FILES.search(one) for one in self.embedded if one.startswith(f"{name}/")):
+            is_clip = self.family.get("tokenizers", {}).get(name) != T5_VOCABULARY
+            held = any(TOKENIZER_FILES.search(one) for one in self.embedded if one.startswith(f"{name}/"))
+            if is_clip and not held:
                 CLIPTokenizer.published().save_vocabulary(folder / name)
 
 
@@ -312,6 +347,10 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("tiny", "original"): tiny_rows,
         ("flux", "original"): flux_rows,
         ("sd3", "original"): sd3_rows,
+        ("wan", "original"): wan_rows,
+        ("wan_vae", "original"): wan_autoencoder_rows,
+        ("t5", "llama"): llama_rows,
+        ("umt5", "llama"): llama_rows,
         ("t2i_adapter", "original"): t2i_adapter_rows,
         ("text", "clip"): lambda config: clip_rows(config, projection),
         ("text", "open_clip"): lambda config: open_clip_rows(config, projection),
@@ -332,12 +371,18 @@ def computable(stored: Mapping[str, StoredTensor], keep: bool) -> dict[str, Stor
 
 def component_of(kind: type[ModelMixin], file: SingleFile) -> str:
     """The component of a file that a class is asked to load."""
-    names = [name for name, known in CLASSES.items() if known in (base.__name__ for base in kind.__mro__)]
-    exact = [name for name in names if CLASSES[name] == kind.__name__]
-    if not names:
+    ancestors = [base.__name__ for base in kind.__mro__]
+    there = {name: file.class_name(name) for name in file.found.components}
+    for fits in ([kind.__name__], ancestors):
+        found = next((name for name, known in there.items() if known in fits), None)
+        if found is not None:
+            return found
+    plain = [name.removesuffix("WithProjection") for name in ancestors]
+    roles = [ROLES.get(part, part) for part, known in CLASSES.items() if known in plain]
+    if not roles:
         raise UnsupportedError(f"{kind.__name__} is in none of the single files that Lockstep reads.")
-    here = [name for name in (*exact, *names) if name in file.found.components]
-    return here[0] if here else (exact or names)[0]
+    lone = [part.role for part in file.found.parts if part.role in roles]
+    return "text_encoder_2" if lone == ["text_encoder"] and kind.__name__.endswith("WithProjection") else roles[0]
 
 
 def load_single_file(

@@ -44,10 +44,24 @@ WAN: Variants = (
     ("2.1 T2V 1.3B", (("patch_embedding.weight", 1, 16), ("head.modulation", 2, 1536))),
     ("T2V 14B (2.1, or one expert of 2.2: no tensor tells)", (("patch_embedding.weight", 1, 16),)),
 )
+WAN_PUBLISHED: Variants = (
+    ("FLF2V 14B", ("condition_embedder.image_embedder.pos_embed",)),
+    ("2.2 TI2V 5B", (("patch_embedding.weight", 1, 48), ("patch_embedding.weight", 0, 3072))),
+    ("2.1 I2V 14B", (("patch_embedding.weight", 1, 36), "condition_embedder.image_embedder.norm1.bias")),
+    ("2.2 I2V A14B", (("patch_embedding.weight", 1, 36),)),
+    ("2.1 T2V 1.3B", (("patch_embedding.weight", 1, 16), ("patch_embedding.weight", 0, 1536))),
+    ("T2V 14B (2.1, or one expert of 2.2: no tensor tells)", (("patch_embedding.weight", 1, 16),)),
+)
 FLUX: Variants = (
     ("Fill", (("img_in.weight", 1, 384),)),
     ("Depth or Canny", (("img_in.weight", 1, 128),)),
     ("dev (or Kontext: no tensor tells)", ("guidance_in.in_layer.weight",)),
+    ("schnell", ()),
+)
+FLUX_PUBLISHED: Variants = (
+    ("Fill", (("x_embedder.weight", 1, 384),)),
+    ("Depth or Canny", (("x_embedder.weight", 1, 128),)),
+    ("dev (or Kontext: no tensor tells)", ("time_text_embed.guidance_embedder.linear_1.weight",)),
     ("schnell", ()),
 )
 SD3: Variants = (
@@ -75,16 +89,23 @@ FAMILIES = (
     TellTale("chroma", "Chroma", ("distilled_guidance_layer.in_proj.weight",)),
     TellTale("flux_redux", "FLUX.1 Redux", ("redux_up.weight", "redux_down.weight"), kind="adapter"),
     TellTale("flux", "FLUX.1", ("double_blocks.0.img_attn.norm.key_norm.scale",), variants=FLUX),
-    published(
+    TellTale(
         "flux",
         "FLUX.1",
-        "transformer_blocks.0.attn.norm_added_k.weight",
-        "single_transformer_blocks.0.attn.norm_q.weight",
+        ("transformer_blocks.0.attn.norm_added_k.weight", "single_transformer_blocks.0.attn.norm_q.weight"),
+        variants=FLUX_PUBLISHED,
     ),
     TellTale("sd3", "Stable Diffusion 3", ("joint_blocks.0.context_block.attn.qkv.weight",), variants=SD3),
     published("sd3", "Stable Diffusion 3", "pos_embed.pos_embed", "transformer_blocks.0.attn.add_q_proj.weight"),
     TellTale("helios", "Helios", ("patch_short.weight", "patch_mid.weight", "patch_long.weight")),
     TellTale("wan", "Wan", ("head.modulation", "patch_embedding.weight"), variants=WAN),
+    TellTale(
+        "wan",
+        "Wan",
+        ("condition_embedder.time_proj.weight", "patch_embedding.weight", "blocks.0.scale_shift_table"),
+        ("vace_patch_embedding.weight", "face_adapter.0.to_q.weight"),
+        variants=WAN_PUBLISHED,
+    ),
     TellTale(
         "hunyuan_video",
         "HunyuanVideo",
@@ -170,6 +191,13 @@ FAMILIES = (
         variants=(("2.2 (48 channels)", (("conv2.weight", 0, 48),)), ("2.1, or that of Qwen-Image", ())),
     ),
     TellTale(
+        "wan_vae",
+        "VAE of Wan",
+        ("decoder.mid_block.resnets.0.norm1.gamma", "post_quant_conv.weight"),
+        kind="autoencoder",
+        variants=(("2.2 (48 channels)", (("post_quant_conv.weight", 0, 48),)), ("2.1, or that of Qwen-Image", ())),
+    ),
+    TellTale(
         "ltx_vae", "VAE of LTX-Video", ("decoder.up_blocks.0.res_blocks.0.conv1.conv.weight",), kind="autoencoder"
     ),
     TellTale("hunyuan_vae", "VAE of HunyuanVideo", ("decoder.conv_in.conv.weight",), kind="autoencoder"),
@@ -185,6 +213,7 @@ FAMILIES = (
         kind="text encoder",
     ),
     TellTale("t5", "T5 text encoder", ("encoder.block.0.layer.0.SelfAttention.q.weight",), kind="text encoder"),
+    TellTale("umt5", "UMT5 text encoder (llama.cpp's names)", ("enc.blk.1.attn_rel_b.weight",), kind="text encoder"),
     TellTale("t5", "T5 text encoder (llama.cpp's names)", ("enc.blk.0.attn_q.weight",), kind="text encoder"),
     TellTale("gemma", "Gemma", ("layers.0.post_feedforward_layernorm.weight",), kind="text encoder"),
     TellTale(

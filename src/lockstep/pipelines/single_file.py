@@ -13,7 +13,7 @@ from ..blocks import index as index_files
 from ..blocks.params import ComponentSpec
 from ..errors import InputError, LoadError
 from ..loaders.header import is_checkpoint
-from ..tokenizers import CLIPTokenizer
+from ..tokenizers import Tokenizer
 from .published.table import PUBLISHED
 
 FILE_OPTIONS = ("config", "family", "prediction_type", "allow_pickle")
@@ -31,7 +31,7 @@ class FileComponent(ComponentSpec):
         if issubclass(self.type_hint, torch.nn.Module):
             placed = {key: options.get(key) for key in ("dtype", "device")}
             return self.file.model(self.name, self.type_hint, **placed)
-        if issubclass(self.type_hint, CLIPTokenizer):
+        if issubclass(self.type_hint, Tokenizer):
             return self.file.tokenizer(self.name)
         return self.type_hint.from_config(self.file.scheduler_config())
 
