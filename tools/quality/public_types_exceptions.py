@@ -98,6 +98,7 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.*.from_pipe(pipe)": "a pipeline of ours, or of another library with the same components",
     "pipelines.*.from_pipe(changes)": COMPONENT,
     "pipelines.*.from_single_file(options)": LOADING,
+    "pipelines.pipeline.ModularPipeline.from_pretrained(options)": LOADING,
     "pipelines.published.classes.AutoPipeline.from_pretrained(options)": LOADING,
     "models.modeling.ModelMixin.from_single_file(options)": LOADING,
     "models.modeling.ModelMixin.save_pretrained(hub)": UPLOAD,
