@@ -17,14 +17,14 @@ from ..models.autoencoders.autoencoder_kl import AutoencoderKL
 from ..models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
-from ..models.modeling import ModelMixin, check_tensors
+from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.transformers.transformer_wan import WanTransformer3DModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
-from ..models.weights import MappedFiles, StoredTensor, open_folder, parse_size
+from ..models.weights import MappedFiles, StoredTensor, check_tensors, open_folder, parse_size
 from ..tokenizers import CLIPTokenizer
 from ..tokenizers.clip import published_merges
 from .checkpoint import open_checkpoint

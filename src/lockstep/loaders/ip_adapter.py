@@ -19,8 +19,7 @@ from ..models.adapters.image_projections import (
 )
 from ..models.adapters.ip_adapter import IPAdapter
 from ..models.adapters.ip_adapter_map import FULL, PLAIN, PLUS, ip_adapter_rows, projection_config
-from ..models.modeling import check_tensors
-from ..models.weights import MappedFiles, StoredTensor, in_memory
+from ..models.weights import MappedFiles, StoredTensor, check_tensors, in_memory
 from .checkpoint import SECTIONS, open_checkpoint, open_header
 from .detect import Guess, detect, named_family
 from .weight_map import WeightMap

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError
+from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
 from ..files import TensorInfo
 
 T = TypeVar("T")
@@ -296,3 +296,40 @@ def remove_earlier(folder: Path, weights_name: str, variant: str | None) -> None
         for path in folder.iterdir():
             if pattern.fullmatch(path.name) or path.name == index:
                 path.unlink()
+
+
+def check_tensors(owner: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, StoredTensor]) -> None:
+    """Refuse weights that do not fit a model: names missing or left over, another shape, or whole numbers."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected]
+    both = [name for name in expected if name in found]
+    wrong = [name for name in both if found[name].info.shape != tuple(expected[name].shape)]
+    whole = [name for name in both if not DTYPES[found[name].info.dtype].is_floating_point]
+    whole = [name for name in whole if expected[name].is_floating_point()]
+    lines = [f"Wanted but not there ({len(missing)} of {len(expected)}): {_some(missing)}."] if missing else []
+    if extra:
+        lines.append(f"There but not wanted ({len(extra)}): {_some(extra)}.")
+    for name in wrong[:5]:
+        got = found[name]
+        lines.append(
+            f"Tensor {name!r} in {got.path.name}: wanted shape {list(expected[name].shape)}, "
+            f"got {list(got.info.shape)}."
+        )
+    if len(wrong) > 5:
+        lines.append(f"… and {len(wrong) - 5} more of another shape.")
+    if whole:
+        dtype = found[whole[0]].info.dtype
+        lines.append(f"Quantised without a scale ({len(whole)} are {dtype}): {_some(whole)}.")
+    if lines:
+        paths = sorted({tensor.path for tensor in found.values()})
+        source = "A file without tensors does" if not paths else f"The weights in {paths[0]} do"
+        if len(paths) > 1:
+            source = f"The weights in {len(paths)} files of {paths[0].parent} do"
+        raise WeightsError(
+            f"{source} not fit this {owner}: {' '.join(lines)} Is the config the one that belongs to the weights?"
+        )
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:4])
+    return shown + (", …" if len(names) > 4 else "")
