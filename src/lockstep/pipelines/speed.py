@@ -12,7 +12,7 @@ from ..notes import say_once
 
 FAST = "fast"
 LEVELS = (*accelerated.LEVELS, FAST)
-BOUND = 0.025  # of "fast": two fifths of the calls at 40 dB to the exact picture, with most samplers (docs/log.md)
+BOUND = 0.02  # of "fast": two fifths of the calls at 40 dB to the exact picture, with most samplers (docs/log.md)
 
 
 class SpeedMixin:
