@@ -15,7 +15,7 @@ from .edits import Call, Site
 
 
 @dataclass
-class Step:
+class FlowStep:
     """An operation of the frame itself, or everything that one child does; seen when it first ran."""
 
     name: str
@@ -26,7 +26,7 @@ class Step:
     signature: str = ""  # the operation with the numbers that it was given
 
 
-class Flow:
+class DataFlow:
     """The steps of one frame and the values between them."""
 
     def __init__(self, frame: str, children: Collection[str] = ()) -> None:
@@ -34,7 +34,7 @@ class Flow:
         self._known: dict[int, tuple[Any, str]] = {}  # weakly held: nothing stays alive for this
         self._done: set[str] = set()
         self._current = ""
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, FlowStep] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}  # of values by name
         self._users: dict[str, set[str]] | None = None
 
@@ -45,7 +45,7 @@ class Flow:
         own = name == str(site)
         step = self.steps.get(name)
         if step is None:
-            step = self.steps[name] = Step(name, site if own else None, len(self.steps))
+            step = self.steps[name] = FlowStep(name, site if own else None, len(self.steps))
             step.signature = _signature(call)
         if not own or name not in self._done:
             for tensor in tensors_in(call.args, call.kwargs):
@@ -111,12 +111,12 @@ class Flow:
         around = self.behind(name, without=gate)
         return all(self.users.get(step) for step in around)
 
-    def chain(self, start: str, end: str) -> list[Step]:
+    def chain(self, start: str, end: str) -> list[FlowStep]:
         """The steps from a value to another, in order."""
         names = (self.behind(start) & self.before(end)) | {end}
         return sorted((self.steps[n] for n in names if n in self.steps), key=lambda step: step.order)
 
-    def in_order(self) -> list[Step]:
+    def in_order(self) -> list[FlowStep]:
         return sorted(self.steps.values(), key=lambda step: step.order)
 
 

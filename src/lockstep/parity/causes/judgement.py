@@ -84,8 +84,8 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
     if observed is None or seen is None or (judgement.closing is not None and judgement.alike):
         return judgement if observed is None or not observed.stands else observed
     trial, closed = judgement.chosen, judgement.closing is not None and judgement.closing.closes
-    if observed.stands and trial is not None and trial.edit.name == seen.edit.name:
-        return observed  # the same, with the line where it stands
+    if observed.stands and trial is not None and trial.edit.name == seen.edit.name and trial.edit.rank > 0:
+        return observed  # the same, with the line where it stands; a setting is told by its own name
     if trial is not None and judgement.stands and closed and not trial.fitted and _says_more(trial.edit, seen):
         return judgement
     if observed.stands or not judgement.stands:

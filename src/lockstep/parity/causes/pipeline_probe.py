@@ -24,7 +24,7 @@ from ..trace.names import Key, literal
 from ..trace.reader import Trace
 from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
 from .examples import example_of
-from .flow import Flow
+from .flow import DataFlow
 from .goals import Goal
 from .hypotheses.code_numbers import NumberChange, set_number
 from .hypotheses.method_calls import MethodChange
@@ -196,7 +196,7 @@ class PipelineProbe(Probe):
 
     def survey(self) -> Survey:
         """Operations of the pipeline and its schedulers; `everywhere` also those inside the models."""
-        survey, self.everywhere = Survey(flow=Flow(PIPELINE, self.live.parts.modules)), Survey()
+        survey, self.everywhere = Survey(flow=DataFlow(PIPELINE, self.live.parts.modules)), Survey()
         makers: dict[int, str] = {}
         counter = iter(range(1 << 30))
 

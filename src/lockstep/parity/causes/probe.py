@@ -19,7 +19,7 @@ from ..recording.values import inputs, map_tensors, outputs
 from .edits import Call, Edit, Edited, ModuleChange, Site
 from .examples import Example, example_of
 from .failures import noted
-from .flow import Flow
+from .flow import DataFlow
 from .goals import Goal
 from .remembered import Remembered
 
@@ -127,7 +127,7 @@ class Survey:
     )  # label -> (order, shape), own frame only
     order: dict[Site, int] = field(default_factory=dict)  # of every operation of the own frame, whatever it gives
     children: list[str] = field(default_factory=list)  # paths of modules called directly, in order
-    flow: Flow | None = None
+    flow: DataFlow | None = None
 
     def follow(self, site: Site, call: Call, result: Any) -> None:
         if self.flow is not None:
@@ -240,7 +240,7 @@ class Probe:
 
     def survey(self) -> Survey:
         """Operations, values and children of the probed call."""
-        survey = Survey(flow=Flow(self.path, self.children))
+        survey = Survey(flow=DataFlow(self.path, self.children))
         makers: dict[int, str] = {}
         kept: list[torch.Tensor] = []
         counter = iter(range(1 << 30))

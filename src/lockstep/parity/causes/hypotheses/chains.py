@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..edits import Call, Change, Edit, ModuleChange, NotApplicable, OperationChange, Site
-from ..flow import Flow, Step
+from ..flow import DataFlow, FlowStep
 from ..probe import Probe, Survey
 from .layers import NORMS
 from .tensors import ARITHMETIC
@@ -42,12 +42,12 @@ def chain_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
 class _Move:
     """A step, the operand that it is done to, and the step behind which it is done instead."""
 
-    first: Step
+    first: FlowStep
     operand: int
-    second: Step
+    second: FlowStep
 
 
-def _moved_edits(probe: Probe, survey: Survey, flow: Flow) -> Iterator[Edit]:
+def _moved_edits(probe: Probe, survey: Survey, flow: DataFlow) -> Iterator[Edit]:
     """A step done behind a later one; then all steps alike (query and key) at once."""
     moves = [move for step in reversed(flow.in_order()) for move in _moves_of(step, probe, survey, flow)]
     groups: dict[Any, list[_Move]] = defaultdict(list)
@@ -61,7 +61,7 @@ def _moved_edits(probe: Probe, survey: Survey, flow: Flow) -> Iterator[Edit]:
         yield _moved([move], probe)
 
 
-def _moves_of(step: Step, probe: Probe, survey: Survey, flow: Flow) -> Iterator[_Move]:
+def _moves_of(step: FlowStep, probe: Probe, survey: Survey, flow: DataFlow) -> Iterator[_Move]:
     for operand in _carried(step, probe, survey):
         later = [flow.steps[name] for name in flow.behind(step.name)]
         later = [s for s in later if s.shape == step.shape and (s.site is None or s.site.op != "getitem")]
@@ -75,7 +75,7 @@ def _moves_of(step: Step, probe: Probe, survey: Survey, flow: Flow) -> Iterator[
                 yield _Move(step, operand, other)
 
 
-def _carried(step: Step, probe: Probe, survey: Survey) -> list[int]:
+def _carried(step: FlowStep, probe: Probe, survey: Survey) -> list[int]:
     """Operands that may go on as they are in the place of the result."""
     if step.site is None:
         module = probe.modules.get(step.name)
@@ -86,7 +86,7 @@ def _carried(step: Step, probe: Probe, survey: Survey) -> list[int]:
     return [i for i, operand in enumerate(example.operands[:2]) if operand == example.shape]
 
 
-def _is_layout(step: Step) -> bool:
+def _is_layout(step: FlowStep) -> bool:
     return step.site is not None and step.site.op in _LAYOUT
 
 
@@ -113,7 +113,7 @@ def _moved(moves: list[_Move], probe: Probe) -> Edit:
     return Edit(name, f"{firsts} behind {seconds} instead of before", tuple(changes), rank=3)
 
 
-def _is_norm(step: Step, probe: Probe) -> bool:
+def _is_norm(step: FlowStep, probe: Probe) -> bool:
     if step.site is not None:
         return step.site.op in NORMS
     return "norm" in f"{type(probe.modules[step.name]).__name__}{step.name.rpartition('.')[2]}".lower()
@@ -148,7 +148,7 @@ def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
-def _done_behind(step: Step, waiting: list[Any]) -> Change:
+def _done_behind(step: FlowStep, waiting: list[Any]) -> Change:
     def finished(result: Any) -> Any:
         if waiting and not isinstance(result, torch.Tensor):
             raise NotApplicable("not one tensor")
@@ -159,13 +159,13 @@ def _done_behind(step: Step, waiting: list[Any]) -> Change:
     return ModuleChange(step.name, lambda values, args, kwargs, result: finished(result))
 
 
-def _words(step: Step, probe: Probe) -> str:
+def _words(step: FlowStep, probe: Probe) -> str:
     if step.site is None:
         return step.name[len(probe.owner) + 1 :] if step.name.startswith(f"{probe.owner}.") else step.name
     return f"{step.site.op}.{step.site.index}"
 
 
-def _repeated_edits(survey: Survey, flow: Flow) -> Iterator[Edit]:
+def _repeated_edits(survey: Survey, flow: DataFlow) -> Iterator[Edit]:
     """Steps in a row done twice, or not at all; two equal rows done once."""
     for last in reversed(flow.in_order()):
         if last.site is None or not last.shape or last.site.op in _LAYOUT:
@@ -185,13 +185,13 @@ def _repeated_edits(survey: Survey, flow: Flow) -> Iterator[Edit]:
                 yield from _once(row)
 
 
-def _is_by_a_number(row: list[Step], survey: Survey) -> bool:
+def _is_by_a_number(row: list[FlowStep], survey: Survey) -> bool:
     """One operation with a number, twice, is the same with another number: that is said more plainly."""
     example = survey.sites.get(row[0].site) if len(row) == 1 and row[0].site is not None else None
     return example is not None and any(isinstance(operand, (int, float)) for operand in example.operands)
 
 
-def _row_words(row: list[Step]) -> str:
+def _row_words(row: list[FlowStep]) -> str:
     ops = [step.site.op for step in row if step.site is not None]
     shown = " … ".join(dict.fromkeys((ops[0], ops[-1]))) if len(ops) > 1 else ops[0]
     index = row[-1].site.index if row[-1].site is not None else 0
@@ -201,7 +201,7 @@ def _row_words(row: list[Step]) -> str:
 class _Row:
     """A row of operations as it ran, so that it can be run again on something else."""
 
-    def __init__(self, start: str, row: list[Step], flow: Flow) -> None:
+    def __init__(self, start: str, row: list[FlowStep], flow: DataFlow) -> None:
         self.sites = [step.site for step in row if step.site is not None]
         self._begin = next(i for i, step in enumerate(row) if start in step.sources)
         self._place = _place_of(start, row[self._begin])
@@ -243,11 +243,11 @@ class _Row:
         return result
 
 
-def _place_of(start: str, step: Step) -> int:
+def _place_of(start: str, step: FlowStep) -> int:
     return step.sources.index(start)
 
 
-def _twice(start: str, row: list[Step], flow: Flow) -> Edit:
+def _twice(start: str, row: list[FlowStep], flow: DataFlow) -> Edit:
     kept = _Row(start, row, flow)
 
     def last(call: Call) -> Any:
@@ -258,7 +258,7 @@ def _twice(start: str, row: list[Step], flow: Flow) -> Edit:
     return Edit("call_twice", f"{_row_words(row)} done twice in a row", _changes(kept, last), rank)
 
 
-def _left_out(start: str, row: list[Step], flow: Flow) -> Edit:
+def _left_out(start: str, row: list[FlowStep], flow: DataFlow) -> Edit:
     kept = _Row(start, row, flow)
 
     def last(call: Call) -> Any:
@@ -273,7 +273,7 @@ def _changes(kept: _Row, last: Callable[[Call], Any]) -> tuple[Change, ...]:
     return (*watched, OperationChange(frozenset([kept.sites[-1]]), last))
 
 
-def _once(row: list[Step]) -> Iterator[Edit]:
+def _once(row: list[FlowStep]) -> Iterator[Edit]:
     """Two equal halves: only the first of them."""
     half = len(row) // 2
     first, second = row[:half], row[half:]

@@ -16,7 +16,7 @@ from torch import nn
 from ...trace.reader import Trace
 from ..edits import AttributeChange, Call, Change, Edit, OperationChange, Site
 from ..examples import Example, example_of
-from ..flow import Flow
+from ..flow import DataFlow
 from ..live import Live
 from ..pipeline_probe import PipelineProbe
 from ..probe import Probe, Read, Survey, children_of, note_child
@@ -169,7 +169,7 @@ class _Looked:
 
 def _looked_at(path: str, live: Live, own: Trace) -> _Looked | None:
     modules = {p: m for p, m in live.parts.named_modules().items() if p == path or p.startswith(f"{path}.")}
-    looked = _Looked(survey=Survey(flow=Flow(path, children_of(modules, path))))
+    looked = _Looked(survey=Survey(flow=DataFlow(path, children_of(modules, path))))
     state = {"begun": False, "done": False}
     counter: Iterator[int] = iter(range(1 << 30))
 

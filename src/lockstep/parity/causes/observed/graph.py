@@ -168,7 +168,7 @@ def _line() -> str:
     return f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else ""
 
 
-class _Watch:
+class _FrameWatch:
     """Hooks that fill a graph while its frame runs."""
 
     def __init__(self, graph: Graph, modules: dict[str, nn.Module], number: int) -> None:
@@ -251,7 +251,7 @@ def graph_of(search: Any, frame: str, number: int, edits: Iterable[Edit] = ()) -
         if tensor is not None
     }
     graph = Graph(frame, weights)
-    watch = _Watch(graph, search.modules, number)
+    watch = _FrameWatch(graph, search.modules, number)
     search.log.spent += search.whole.cost
     search.log.runs += 1
     with ExitStack() as stack, warnings.catch_warnings(), torch.no_grad(), suppress(Reached):

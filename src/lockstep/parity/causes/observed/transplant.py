@@ -33,12 +33,12 @@ class Transplant:
 
     def changes(self, frame: str) -> tuple[Change, ...]:
         """The changes for the frame itself, or for another module of its kind."""
-        move = _Move(self.ours.frame, frame)
+        move = _PathMove(self.ours.frame, frame)
         made = _Made(self, move)
         return tuple(made.changes())
 
 
-class _Move:
+class _PathMove:
     """Paths below one module as paths below another."""
 
     def __init__(self, before: str, after: str) -> None:
@@ -55,7 +55,7 @@ class _Move:
 class _Made:
     """The changes of one frame: values kept as they pass by, and the places where others are computed from them."""
 
-    def __init__(self, plan: Transplant, move: _Move) -> None:
+    def __init__(self, plan: Transplant, move: _PathMove) -> None:
         self.plan, self.move, self.matching = plan, move, plan.matching
         self.kept: dict[int, torch.Tensor] = {}
         self.keeping: dict[Place, list[FrameValue]] = defaultdict(list)
@@ -181,7 +181,7 @@ class _Made:
     def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
         if not isinstance(step.place, str):
             return step.function(*args, **kwargs)
-        path = _Move(self.plan.theirs.frame, self.matching.paths(self.move.after)).path(step.place)
+        path = _PathMove(self.plan.theirs.frame, self.matching.paths(self.move.after)).path(step.place)
         if path not in self.plan.candidate:
             raise NotApplicable(f"the candidate has no module `{path}`")
         return self.plan.candidate[path](*args, **kwargs)
