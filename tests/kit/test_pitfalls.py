@@ -15,7 +15,7 @@ from lockstep.kit.checks.checklist import check_family
 from lockstep.kit.checks.source import family_in
 from lockstep.kit.pitfalls import PITFALLS, describe, pitfall_of_error
 from lockstep.kit.results import save_result
-from lockstep.kit.stages import Side, measured_floor, walk_stages
+from lockstep.kit.stages import StageSide, measured_floor, walk_stages
 
 PAGE = Path(__file__).parents[2] / "docs" / "pitfalls.md"
 CAUGHT = {}  # number -> (by what, where, how it is named)
@@ -32,7 +32,7 @@ def home(tmp_path_factory):
 def sides():
     """Both sides of the family as its files are now."""
     names = ("reference_sunrise_pipeline", "port_sunrise_pipeline")
-    return [Side(*importlib.import_module(name).build()) for name in names]
+    return [StageSide(*importlib.import_module(name).build()) for name in names]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import torch
 from kit.scaffold import edited, importable, sides, written
 from lockstep.cli.exit_codes import ExitCode
 from lockstep.errors import InputError, UnknownNameError
-from lockstep.kit.stages import Side, stage_names, walk_stages
+from lockstep.kit.stages import StageSide, stage_names, walk_stages
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +89,12 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(home, tmp_path)
         import reference_dew
         import reference_dew_pipeline
 
-        pipe, model = Side(*reference_dew_pipeline.build()), Side(*reference_dew.build_model())
+        pipe, model = StageSide(*reference_dew_pipeline.build()), StageSide(*reference_dew.build_model())
         with pytest.raises(InputError, match="both as pipelines, or both as models"):
             stage_names(pipe, model)
         with pytest.raises(UnknownNameError, match="did you mean 'decode'"):
             list(walk_stages(pipe, pipe, tmp_path, begin="decod"))
-        short = Side(pipe.target, lambda: pipe.target("a", "b", 2, 4.0, 16, torch.Generator().manual_seed(0)))
+        short = StageSide(pipe.target, lambda: pipe.target("a", "b", 2, 4.0, 16, torch.Generator().manual_seed(0)))
         with pytest.raises(InputError, match="takes 2 steps: a schedule of realistic length has at least 4"):
             list(walk_stages(short, short, tmp_path))
 

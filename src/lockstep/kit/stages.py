@@ -28,7 +28,7 @@ EVALUATIONS = 200  # runs of a suspect part; `lockstep parity explain` takes mor
 
 
 @dataclass(frozen=True)
-class Side:
+class StageSide:
     """One side of a proof: what is watched, and a call that runs it."""
 
     target: Any
@@ -68,7 +68,7 @@ class StageResult:
         return self.problem if self.comparison is None else self.comparison.sentence()
 
 
-def stage_names(reference: Side, port: Side) -> tuple[str, ...]:
+def stage_names(reference: StageSide, port: StageSide) -> tuple[str, ...]:
     """The stages of these two: of pipelines with a loop three, else one."""
     if reference.loops != port.loops:
         with_loop, without = ("reference", "port") if reference.loops else ("port", "reference")
@@ -80,8 +80,8 @@ def stage_names(reference: Side, port: Side) -> tuple[str, ...]:
 
 
 def walk_stages(
-    reference: Side,
-    port: Side,
+    reference: StageSide,
+    port: StageSide,
     folder: Path,
     begin: str | None = None,
     floor: Floor | None = None,
@@ -102,7 +102,7 @@ def walk_stages(
             return
 
 
-def measured_floor(reference: Side, folder: Path) -> Floor:
+def measured_floor(reference: StageSide, folder: Path) -> Floor:
     """How far the reference differs from itself, measured on a whole run of it."""
     trace = folder / "floor" / "ref.trace"
     reference.record(trace, "ref")
@@ -115,7 +115,9 @@ def measured_floor(reference: Side, folder: Path) -> Floor:
     return parity.floor(reference.target, trace, runs=list(FLOORS), call=reference.call, name=reference.name)
 
 
-def _stage(stage: str, reference: Side, port: Side, folder: Path, floor: Floor, evaluations: int) -> StageResult:
+def _stage(
+    stage: str, reference: StageSide, port: StageSide, folder: Path, floor: Floor, evaluations: int
+) -> StageResult:
     try:
         comparison = _compared(stage, reference, port, folder, floor)
     except TeacherForcingError as problem:
@@ -130,7 +132,7 @@ def _stage(stage: str, reference: Side, port: Side, folder: Path, floor: Floor, 
     return StageResult(stage, comparison, pitfalls_of(stage, comparison))
 
 
-def _compared(stage: str, reference: Side, port: Side, folder: Path, floor: Floor) -> Comparison:
+def _compared(stage: str, reference: StageSide, port: StageSide, folder: Path, floor: Floor) -> Comparison:
     if stage != MODEL:
         first, second = (lambda _, call=side.call: call() for side in (reference, port))
         found = parity.run_stages(reference.target, port.target, first, second, folder, stages=(stage,), floor=floor)
@@ -141,7 +143,7 @@ def _compared(stage: str, reference: Side, port: Side, folder: Path, floor: Floo
     return parity.compare(*traces, floor=floor)
 
 
-def _explain(comparison: Comparison, reference: Side, port: Side, evaluations: int) -> None:
+def _explain(comparison: Comparison, reference: StageSide, port: StageSide, evaluations: int) -> None:
     """Name what the recorded values prove; where they prove nothing, try a few causes on the live models."""
     parity.diagnose(comparison)
     if evaluations and not any(cause.name != UNKNOWN for cause in comparison.causes):

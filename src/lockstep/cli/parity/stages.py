@@ -34,14 +34,14 @@ def stages(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Run encode, decode and denoise of two pipelines, each on the reference's values; stop at the first that fails."""
-    from ...kit.stages import Side, walk_stages
+    from ...kit.stages import StageSide, walk_stages
 
     if family is not None and begin is not None:
         raise InputError("--family keeps the result of all stages, and --from leaves some out. Give one of them.")
     where = _family(family, package)
     asked = RunRecipe(reference, "diffusers", prompt, negative_prompt, seed, steps, guidance_scale, height, width)
     loaded = [load(run) for run in both(asked, port, "lockstep")]
-    sides = [Side(one.target, one.call, one.name) for one in loaded]
+    sides = [StageSide(one.target, one.call, one.name) for one in loaded]
     results: list[StageResult] = []
     for result in walk_stages(sides[0], sides[1], output, begin):
         results.append(result)

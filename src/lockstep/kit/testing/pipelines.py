@@ -15,7 +15,7 @@ from ...blocks import Checkpoint
 from ...errors import InjectionError, LockstepError, UnknownNameError
 from ...pipelines.pipeline import DiffusionPipeline
 from ..pitfalls import describe
-from ..stages import Side, walk_stages
+from ..stages import StageSide, walk_stages
 
 SIDE = 16
 LATENT = {"height": SIDE, "width": SIDE, "num_inference_steps": 4, "output_type": "latent"}
@@ -26,7 +26,7 @@ def assert_stages(reference: tuple[Any, ...], port: tuple[Any, ...], folder: Pat
 
     A side is what `build` returns: a pipeline, and a call without arguments that runs it.
     """
-    for result in walk_stages(Side(*reference), Side(*port), folder):
+    for result in walk_stages(StageSide(*reference), StageSide(*port), folder):
         named = "; ".join(describe(number) for number in result.pitfalls)
         assert result.passed, f"{result.stage}: {result.sentence()} {named}"
 
