@@ -19,7 +19,7 @@ from ...blocks import (
 from ...errors import InputError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...models.controlnets.multi import MultiControlNetModel
-from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
+from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, GUIDER, Components
 from .several import for_each, nets_of, pictures_for_each
 from .sizes import check_size, given_size, picture_processor, pixel_size, repeated
 
@@ -131,3 +131,18 @@ def control_scales(components: Components, state: BlockView, step: int, steps: i
         scale * float(step / steps >= start and (step + 1) / steps <= end)
         for start, end, scale in control_settings(components, state)
     ]
+
+
+class SteeredByControl(ModularPipelineBlocks):
+    """What every prediction with ControlNets does: check what steers it, and weigh it by the step."""
+
+    expected_components = [CONTROLNET, GUIDER]
+    inputs = [*CONTROL, *needs("timesteps")]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        check_control(components, inputs)
+
+    def scales(self, components: Components, state: BlockView) -> list[Any]:
+        """The weight of each net at this step."""
+        return control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))

@@ -19,7 +19,7 @@ from ...guiders import Condition
 from ...models.controlnets.multi import MultiControlNetModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from .adapter import ADAPTER_FEATURES, AutoAdapter, features_at
-from .control import CONTROL, CONTROLNET, AutoControl, check_control, control_scales
+from .control import CONTROL, CONTROLNET, AutoControl, SteeredByControl
 from .decode import Decode
 from .denoise import DenoiseOrPaint, Predict, without_lora_scale
 from .guidance import SetGuidance
@@ -121,21 +121,17 @@ class PredictWithUNet(Predict):
         return {}
 
 
-class PredictWithControl(PredictWithUNet):
+class PredictWithControl(SteeredByControl, PredictWithUNet):
     """The same, steered by a ControlNet (arXiv:2302.05543)."""
 
     expected_components = [*PredictWithUNet.expected_components, CONTROLNET]
     inputs = [*PredictWithUNet.inputs, *CONTROL]
 
-    def check(self, components: Components, inputs: BlockView) -> None:
-        super().check(components, inputs)
-        check_control(components, inputs)
-
     def residuals(
         self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
         nets = nets_of(components.controlnet)
-        scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
+        scales = self.scales(components, state)
         guess = state.guess_mode or nets[0].config.global_pool_conditions
         rows = len(state.prompt_embeds)
         if guess and components.guider.is_unconditional and len(sample) == rows:

@@ -9,7 +9,7 @@ import torch
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...errors import InputError
 from ...models.controlnets.controlnet_flux import FluxControlNetModel, FluxMultiControlNetModel
-from ..common.control import CONTROL, AutoControl, EncodeControl, check_control, control_scales
+from ..common.control import CONTROL, AutoControl, EncodeControl, SteeredByControl
 from ..common.denoise import with_prompt
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.several import for_each, nets_of
@@ -45,19 +45,15 @@ class PrepareFluxControl(EncodeControl):
         return rows if reads_pixels else packed(components.denoiser, to_latents(components, rows, state))
 
 
-class PredictFluxWithControl(PredictFlux):
+class PredictFluxWithControl(SteeredByControl, PredictFlux):
     """The same, steered by ControlNets, which see the prompt in each branch of the guidance."""
 
     expected_components = [*PredictFlux.expected_components, FLUX_CONTROLNET]
     inputs = [*PredictFlux.inputs, *(one for one in CONTROL if one != "guess_mode"), MODE]
 
-    def check(self, components: Components, inputs: BlockView) -> None:
-        super().check(components, inputs)
-        check_control(components, inputs)
-
     def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:
         nets, rows = nets_of(components.controlnet), len(state.latents)
-        scales = control_scales(components, state, components.guider.get_state()["step"], len(state.timesteps))
+        scales = self.scales(components, state)
         numbers = [None if mode is None else torch.full((rows, 1), mode) for mode in modes(components, state)]
         positive = with_prompt(self.conditions(state))
         given = {**positive, **self.told(nets[0], state, t, state.latents, positive)}

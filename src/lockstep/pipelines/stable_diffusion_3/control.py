@@ -9,7 +9,7 @@ import torch
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...models.controlnets.controlnet_flux import summed
 from ...models.controlnets.controlnet_sd3 import SD3ControlNetModel, SD3MultiControlNetModel
-from ..common.control import CONTROL, AutoControl, EncodeControl, check_control, control_scales
+from ..common.control import CONTROL, AutoControl, EncodeControl, SteeredByControl
 from ..common.denoise import without_lora_scale
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.several import nets_of
@@ -34,21 +34,16 @@ class PrepareSD3Control(EncodeControl):
         return latents + config.shift_factor * config.scaling_factor if shifted else latents
 
 
-class PredictSD3WithControl(PredictSD3):
+class PredictSD3WithControl(SteeredByControl, PredictSD3):
     """The same, steered by ControlNets, which see each branch of the guidance."""
 
     expected_components = [*PredictSD3.expected_components, SD3_CONTROLNET]
     inputs = [*PredictSD3.inputs, *(one for one in CONTROL if one != "guess_mode"), POOLED]
 
-    def check(self, components: Components, inputs: BlockView) -> None:
-        super().check(components, inputs)
-        check_control(components, inputs)
-
     def residuals(
         self, components: Components, state: BlockView, t: Tensor, sample: Tensor, inputs: dict[str, Tensor]
     ) -> dict[str, Any]:
-        steps, repeats = len(state.timesteps), len(sample) // len(state.model_input)
-        scales = control_scales(components, state, components.guider.get_state()["step"], steps)
+        scales, repeats = self.scales(components, state), len(sample) // len(state.model_input)
         kwargs = without_lora_scale(components.denoiser, state.joint_attention_kwargs)
         found = []
         for net, rows, scale in zip(nets_of(components.controlnet), state.control_pixels, scales, strict=True):
