@@ -62,6 +62,7 @@ def test_a_planted_fault_is_named(reference, port, fault, tmp_path):
     assert answer.causes[0] in right, answer.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("port", ["numpy", "jax"])
 @pytest.mark.parametrize("fault", ["skip before the input", "gate and value exchanged"])
 def test_what_the_trace_does_not_show_is_named_or_left_open(reference, port, fault, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from PIL import Image
 
 from ...blocks import (
     LATER,
@@ -49,8 +50,12 @@ class NoiseSmallPicture(ModularPipelineBlocks):
                 f"'noise_level' has to be at most {components.max_noise_level} for this model, "
                 f"got {inputs.noise_level}."
             )
-        if inputs.image is not LATER:
-            check_memory(components, *self.pixels(components, inputs).shape[-2:])
+        if inputs.image is LATER:
+            return
+        first = inputs.image[0] if isinstance(inputs.image, (list, tuple)) and inputs.image else inputs.image
+        if isinstance(first, Image.Image):  # before it is looked at
+            check_memory(components, first.height, first.width)
+        check_memory(components, *self.pixels(components, inputs).shape[-2:])
 
     def __call__(self, components: Components, state: BlockView) -> None:
         rows = self.pixels(components, state).to(state.prompt_embeds)
