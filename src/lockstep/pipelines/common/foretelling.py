@@ -21,8 +21,8 @@ LONGEST = 5  # calls left out in a row at most
 
 BOUND = InputParam(
     "foretell", float, default=0.0, minimum=0.0, maximum=1.0,
-    description="Leave out calls of the denoiser whose result can be foretold with this relative error (0.05 is "
-    "little); 0 leaves out none.",
+    description="Leave out calls of the denoiser whose result can be foretold with this relative error (0.02 is "
+    "hardly seen); 0 leaves out none.",
 )  # fmt: skip
 EARLIER = OutputParam("earlier_predictions", list, description="What the denoiser said last, to foretell by.")
 FORETOLD = OutputParam("foretold_steps", list, description="The steps at which the denoiser was not called.")
