@@ -165,7 +165,11 @@ def test_an_interrupt_leaves_with_130(lockstep, monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("lockstep.cli.env.describe_machine", stopped)
-    code, _, err = lockstep("env")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs behind it
+    try:
+        code, _, err = lockstep("env")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (code, err) == (ExitCode.INTERRUPTED, "interrupted\n")
 
 
