@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import lockstep
+from helpers import install_entry_point
 from lockstep.blocks import ComponentSpec
 from lockstep.blocks.index import imported_class, parse_index
 from lockstep.configuration import ConfigMixin, register_to_config
@@ -147,11 +148,7 @@ def test_code_that_comes_with_a_folder_is_refused(key, value, tmp_path):
 
 
 def test_an_entry_point_that_is_no_pipeline_is_refused(tmp_path, monkeypatch):
-    package = tmp_path / "bait-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: bait\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[lockstep.pipelines]\nBaitPipeline = subprocess:Popen\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install_entry_point(tmp_path, monkeypatch, "BaitPipeline", "subprocess:Popen")
     index = parse_index("folder", tmp_path, {"_class_name": "BaitPipeline", "unet": ["diffusers", "X"]})
     with pytest.raises(UnsupportedError, match="is no pipeline"):
         pipeline_class(index)

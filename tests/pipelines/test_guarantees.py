@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import lockstep as library
-from helpers import assert_close
+from helpers import assert_close, install_entry_point
 from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
 from pipelines import tiny, tiny_flow, tiny_video, toy_family
@@ -421,11 +421,7 @@ def test_previews_and_events(pipe, family):
 def test_a_family_of_an_installed_package_is_found_by_its_name(tmp_path, monkeypatch):
     from lockstep.pipelines.finding import brought_class
 
-    package = tmp_path / "toy-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[lockstep.pipelines]\nNewPipeline = pipelines.toy_family:ToyPipeline\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    install_entry_point(tmp_path, monkeypatch, "NewPipeline", "pipelines.toy_family:ToyPipeline")
     assert brought_class("NewPipeline") is toy_family.ToyPipeline
     assert brought_class("NoPipeline") is None
 
