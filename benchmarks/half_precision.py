@@ -1,28 +1,36 @@
 """How far does bf16 lead from fp32, step by step? Small random Flux, Stable Diffusion 3 and Wan beside diffusers.
 
-    python -m benchmarks.half_precision [--steps 12] [--families flux sd3 wan]
+    python -m benchmarks.half_precision [--steps 12] [--members 4] [--families flux sd3 wan]
 
-Each line is a step; the numbers are relative L2 distances of its latents to those of our fp32 run. `floor` is what bf16
-costs at least: fp32 arithmetic on what was rounded to bf16: weights, what goes into the denoiser and comes out of it,
-and what a family keeps in bf16 between two steps (Flux: latents and timesteps, Stable Diffusion 3: latents, Wan:
-nothing). `lockstep` and `diffusers` are bf16 throughout. `gain` is what becomes of an early error: the distance of a
-run whose first latents alone were rounded, over that rounding.
+Each line is a step; the numbers are relative L2 distances of its latents to those of our fp32 run. `floor` is what the
+format costs, whoever computes: diffusers in bf16, each operation computed in fp32 on its bf16 inputs and its result
+rounded at random to one of the two bf16 numbers beside it (stochastic arithmetic: CESTAC, arXiv:1509.01347), the
+geometric mean of several such runs, all of them as valid as each other, over the root of two, since rounding by chance
+has twice the variance of rounding to the nearest. `at most` is what a correct run may have, by the spread of the
+members, as `lockstep parity` judges. `lockstep` and `diffusers` are plain bf16 throughout. `gain` is
+what becomes of an early error: the distance of a run whose first latents alone were rounded, over that rounding.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from rich.table import Table
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from .machine import console
 
 Tensor = torch.Tensor
 HALF = torch.bfloat16
+LEAST_SPREAD = 0.35  # of the logarithms of few members
 HEADS = {"num_attention_heads": 4, "attention_head_dim": 24}
 KL = {
     "block_out_channels": (8, 8, 16), "norm_num_groups": 8, "sample_size": 32,
@@ -92,46 +100,62 @@ def arguments(family: str, steps: int) -> dict[str, Any]:
     return given | negative | {"latents": torch.randn(1, 4, 16, 16, generator=draw)}
 
 
-def curve(pipe: Any, given: dict[str, Any], dtype: torch.dtype, rounding: bool = False) -> list[Tensor]:
-    """The latents after every step, rounded to bf16 there where it is asked for."""
+def curve(pipe: Any, given: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
+    """The latents after every step."""
     seen: list[Tensor] = []
 
     def note(_: Any, index: int, timestep: Any, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        latents = rounded(values["latents"]) if rounding else values["latents"]
-        seen.append(latents.double())
-        return {"latents": latents}
+        seen.append(values["latents"].double())
+        return {}
 
-    cast = {k: (rounded(v) if rounding else v).to(dtype) if isinstance(v, Tensor) else v for k, v in given.items()}
+    cast = {name: value.to(dtype) if isinstance(value, Tensor) else value for name, value in given.items()}
     with torch.no_grad():
         pipe(**cast, callback_on_step_end=note)
     return seen
 
 
-def rounded(value: Any) -> Any:
-    whole = isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 1
-    return value.to(HALF).to(value.dtype) if whole else value
+class RandomRounding(TorchDispatchMode):
+    """Every bf16 result is computed in fp32, then rounded up or down by chance, the likelier the nearer."""
 
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.draw = torch.Generator().manual_seed(seed)
 
-def rounds_at_its_ends(model: torch.nn.Module, times: bool) -> None:
-    """Weights, what goes in and what comes out pass through bf16; between, the arithmetic is fp32."""
-    for weight in model.parameters():
-        weight.data = rounded(weight.data) if weight.ndim > 1 else weight.data.to(HALF).to(weight.dtype)
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        made = function(*args, **kwargs)
+        aliases = any(value.alias_info for value in (*function._schema.arguments, *function._schema.returns))
+        if aliases or not self.is_half(made):  # a view, a result in place, or one that is kept in fp32
+            return made
+        casts = function is torch.ops.aten._to_copy.default
+        if "dtype" in kwargs and not casts:
+            return made
+        kept = {name: value for name, value in kwargs.items() if not casts or name != "dtype"}
+        exact = function(*tree_map(self.widened, args), **tree_map(self.widened, kept))
+        return tree_map(self.narrowed, exact, made)
 
-    def before(_: Any, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        given = {name: rounded(value) for name, value in named.items()}
-        if times:  # a bf16 number of a thousand, and then a bf16 share of it
-            given["timestep"] = ((1000 * given["timestep"]).to(HALF) / 1000).float()
-        return tuple(map(rounded, args)), given
+    def is_half(self, made: Any) -> bool:
+        return any(
+            isinstance(one, Tensor) and one.dtype == HALF for one in (made if isinstance(made, tuple) else [made])
+        )
 
-    model.register_forward_pre_hook(before, with_kwargs=True)
-    model.register_forward_hook(lambda _, args, made: tuple(map(rounded, made)))
+    def widened(self, value: Any) -> Any:
+        return value.float() if isinstance(value, Tensor) and value.dtype == HALF else value
+
+    def narrowed(self, exact: Any, made: Any) -> Any:
+        if not isinstance(made, Tensor) or made.dtype != HALF:
+            return made
+        bits = exact.float().contiguous().view(torch.int32)  # the upper half of an fp32 number is a bf16 number
+        chance = torch.randint(0, 1 << 16, bits.shape, generator=self.draw, dtype=torch.int32)
+        low = 0xFFFF
+        return torch.where(made.isfinite(), ((bits + chance) & ~low).view(torch.float32).to(HALF), made)
 
 
 def distances(runs: list[Tensor], exact: list[Tensor]) -> list[float]:
     return [float((one - other).norm() / other.norm()) for one, other in zip(runs, exact, strict=True)]
 
 
-def measured(family: str, steps: int, folder: str) -> dict[str, list[float]]:
+def measured(family: str, steps: int, folder: str, members: int = 4) -> dict[str, list[float]]:
     import diffusers
 
     import lockstep
@@ -142,37 +166,61 @@ def measured(family: str, steps: int, folder: str) -> dict[str, list[float]]:
     given = arguments(family, steps)
     make: Callable[[Any, torch.dtype], Any] = lambda library, dtype: pipeline(library, family, folder, dtype)  # noqa: E731
     exact = curve(make(lockstep, torch.float32), given, torch.float32)
-    floor = make(lockstep, torch.float32)
-    rounds_at_its_ends(floor.transformer, times=family == "flux")
-    moved = {**given, "latents": rounded(given["latents"])}
-    step = float((moved["latents"] - given["latents"]).norm() / given["latents"].norm())
+    theirs, ours = make(diffusers, HALF), make(lockstep, HALF)
+    ensemble = []
+    for seed in range(members):
+        with RandomRounding(seed):
+            ensemble.append(distances(curve(theirs, given, HALF), exact))
+    floors = [floor_and_limit(step) for step in zip(*ensemble, strict=True)]
+    moved = {**given, "latents": given["latents"].to(HALF).float()}
+    size = float((moved["latents"] - given["latents"]).norm() / given["latents"].norm())
     gain = distances(curve(make(lockstep, torch.float32), moved, torch.float32), exact)
     return {
-        "floor": distances(curve(floor, given, torch.float32, rounding=family != "wan"), exact),
-        "lockstep": distances(curve(make(lockstep, HALF), given, HALF), exact),
-        "diffusers": distances(curve(make(diffusers, HALF), given, HALF), exact),
-        "gain": [one / step for one in gain],
+        "floor": [floor for floor, _ in floors],
+        "at most": [most for _, most in floors],
+        "lockstep": distances(curve(ours, given, HALF), exact),
+        "diffusers": distances(curve(theirs, given, HALF), exact),
+        "gain": [one / size for one in gain],
     }
+
+
+def floor_and_limit(distances: Sequence[float]) -> tuple[float, float]:
+    """The geometric mean of the members, as if rounded to the nearest, and how far a run may be: three deviations of
+    their logarithms more.
+
+    Few members tell little of their own spread: it counts as at least 0.35, and as wider the fewer they are.
+    """
+    logs = [math.log(one / math.sqrt(2)) for one in distances]
+    mean, spread = statistics.fmean(logs), max(statistics.stdev(logs), LEAST_SPREAD)
+    return math.exp(mean), math.exp(mean + 3 * math.sqrt(1 + 1 / len(logs)) * spread)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--families", nargs="+", default=list(MODELS), choices=list(MODELS))
     options = parser.parse_args()
+    too_far = 0
     for family in options.families:
         with tempfile.TemporaryDirectory() as folder:
-            found = measured(family, options.steps, folder)
+            found = measured(family, options.steps, folder, options.members)
         table = Table("step", *found, title=PIPELINES[family])
         for index, row in enumerate(zip(*found.values(), strict=True)):
             *far, gain = row
             table.add_row(str(index), *(f"{value:.2e}" for value in far), f"{gain:.2f}")
         console.print(table)
-        ratios = [one / other for one, other in zip(found["lockstep"], found["diffusers"], strict=True)]
-        over = [one / other for one, other in zip(found["lockstep"], found["floor"], strict=True)]
-        console.print(
-            f"lockstep over diffusers: at most {max(ratios):.2f}; over the floor: {min(over):.2f} to {max(over):.2f}"
-        )
+        over = {name: ratios(found["lockstep"], found[name]) for name in ("floor", "diffusers", "at most")}
+        told = ", ".join(f"{min(many):.2f} to {max(many):.2f} of {name!r}" for name, many in over.items())
+        console.print(f"lockstep: {told}")
+        too_far += sum(one > 1 for one in over["at most"])
+    if too_far:
+        console.print(f"{too_far} steps lie farther from fp32 than the format explains")
+        sys.exit(1)
+
+
+def ratios(ones: list[float], others: list[float]) -> list[float]:
+    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 if __name__ == "__main__":
