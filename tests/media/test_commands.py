@@ -128,6 +128,13 @@ def test_pictures_that_were_saved_by_their_own_method_are_replayed(lockstep, fol
     assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
 
 
+def test_a_picture_is_judged_by_what_it_is_not_by_its_name(lockstep, folder, tmp_path):
+    assert lockstep("generate", "a cat", "-m", folder, "--seed", 3, "-o", "cat.png", *QUICK)[0] == 0
+    (tmp_path / "cat.png").rename(tmp_path / "cat.jpg")
+    code, told, _ = told_json(lockstep("replay", "cat.jpg", "--json"))
+    assert (code, told["identical"], told["tolerance"]) == (0, True, 0)
+
+
 @pytest.mark.parametrize("suffix", [".png", ".webp"])
 def test_an_edited_picture_is_told_from_another_computation(lockstep, folder, tmp_path, monkeypatch, suffix):
     name = f"cat{suffix}"
