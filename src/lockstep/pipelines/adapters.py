@@ -213,7 +213,8 @@ class Adapters:
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
-        return [self._described(name, lora) for name, lora in {**self._fused_loras, **self.loras}.items()]
+        known = {**self._fused_loras, **self.loras}
+        return [self._described(name, lora) for name, lora in known.items() if not lora.comes_with_adapter]
 
     def _described(self, name: str, lora: Lora) -> dict[str, Any]:
         fixed = {component: value for (component, one), value in self.fused.items() if one == name}
