@@ -93,6 +93,15 @@ def test_a_contact_sheet_beside_a_video(brighten, tmp_path):
     assert brighten("generate", "sun", "--sheet", "look.mp4")[0] == 2
 
 
+@pytest.mark.parametrize("rate", ["0", "-3", "nan", "1e9"])
+def test_a_rate_that_no_video_has_is_told_before_it_is_made(brighten, tmp_path, monkeypatch, rate):
+    VIDEOS.write(clip(5), tmp_path / "in.mkv", fps=8)
+    monkeypatch.setattr("lockstep.cli.generate.loaded", lambda *_, **__: pytest.fail("the model was loaded"))
+    code, _, err = brighten("generate", "sun", "--video", "in.mkv", "-o", "out.mkv", "--fps", rate)
+    assert (code, "fps (frames per second) has to be above 0" in err) == (2, True)
+
+
+
 def test_a_picture_has_no_frames_per_second(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--fps", 8, *QUICK)
     assert (code, "'fps' has no meaning for a picture" in err) == (2, True)

@@ -84,7 +84,7 @@ class MediaKind(ABC):
         """The options of `write` that follow from the values of a run."""
         return {}
 
-    def check_options(self, options: Iterable[str]) -> None:
+    def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse what `write` does not take."""
         for option in options:
             if option not in self.options:
