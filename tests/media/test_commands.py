@@ -101,7 +101,6 @@ def test_a_rate_that_no_video_has_is_told_before_it_is_made(brighten, tmp_path, 
     assert (code, "fps (frames per second) has to be above 0" in err) == (2, True)
 
 
-
 def test_a_picture_has_no_frames_per_second(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--fps", 8, *QUICK)
     assert (code, "'fps' has no meaning for a picture" in err) == (2, True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -34,6 +34,7 @@ from .values import (
     untraced,
 )
 
+Given = TypeVar("Given")
 LEVELS = ("module", "module+ops")
 # These leave their fused kernel when a child has a hook or a function mode is on, which would change the bits.
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
@@ -123,7 +124,7 @@ class Recorder:
         """Record a pipeline value as `@name`."""
         self._record_named(f"@{clean(name.lstrip('@'))}", "out", tensor, step)
 
-    def result(self, value: Any) -> Any:
+    def result(self, value: Given) -> Given:
         """Record what the run gave as `@result`, where that is something else than what the model itself returned."""
         tensors = [tensor for _, tensor in leaves(value, "out")]
         known = {id(tensor) for tensor in self._returned}
