@@ -91,7 +91,7 @@ def test_a_negative_prompt_that_nothing_reads_is_said(caplog):
     assert "does nothing" not in heard(caplog, pipe, **plain, negative_prompt="blue")[0]
 
 
-@pytest.mark.parametrize("sigmas", [[0.2, 0.5, 1.0], [3.0, 0.5], [0.5, 0.5], [0.5, -0.1]])
+@pytest.mark.parametrize("sigmas", [[], [0.2, 0.5, 1.0], [3.0, 0.5], [0.5, 0.5], [0.5, -0.1]])
 def test_sigmas_that_lead_nowhere_are_told_before_a_model_runs(sigmas):
     sd3 = lockstep.StableDiffusion3Pipeline(**tiny_flow.sd3_parts())
     for pipe in (flux(), sd3):

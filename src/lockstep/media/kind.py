@@ -112,6 +112,10 @@ class MediaKind(ABC):
             raise InputError(f"A {self.name} is written as {known}, which carry the manifest; got {path.name!r}.")
         return found
 
+    def format_of(self, path: Path) -> Format:
+        """The format that a file is in."""
+        return self.format_for(path)
+
     def target_for(self, output: Path, index: int, total: int) -> Path:
         """Where number `index` goes: the path itself, a numbered neighbour, or a file in a folder."""
         suffix = output.suffix.lower()

@@ -59,6 +59,8 @@ def check_flow(scheduler: Any, sigmas: Any) -> None:
     if sigmas is None or scheduler.trained_for != FLOW or scheduler.config.get("invert_sigmas"):
         return
     given = [float(sigma) for sigma in sigmas]
+    if not given:
+        raise InputError("'sigmas' wants one value for each step, got none.")
     if max(given) > 1.0 or min(given) < 0.0:
         raise InputError(f"'sigmas' of {type(scheduler).__name__} are shares of noise, from 1 to 0, got {given}.")
     if any(after >= before for before, after in itertools.pairwise(given)):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
+from lockstep.blocks.compose import Block
 from lockstep.blocks.events import Event
 from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
@@ -34,7 +35,6 @@ from numpy import ndarray
 from pathlib import Path
 from torch import Tensor
 from typing import Any
-from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
@@ -100,6 +100,7 @@ class FluxPipeline(PicturePipeline):
     text_encoder_2: T5EncoderModel; transformer: FluxTransformer2DModel
     controlnet: FluxControlNetModel | FluxMultiControlNetModel
     vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; scheduler: SchedulerMixin
+    default_blocks: ClassVar[Block | None]
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
+from lockstep.blocks.compose import Block
 from lockstep.blocks.events import Event
 from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
@@ -38,7 +39,6 @@ from numpy import ndarray
 from pathlib import Path
 from torch import Tensor
 from typing import Any
-from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
@@ -111,5 +111,6 @@ class StableDiffusionPipeline(PicturePipeline):
     controlnet: ControlNetModel | MultiControlNetModel; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
     adapter: T2IAdapter | MultiAdapter; scheduler: SchedulerMixin; safety_checker: StableDiffusionSafetyChecker
     requires_safety_checker: bool
+    default_blocks: ClassVar[Block | None]
     def encode_prompt(self, prompt: str | list[str] | None, device: str | torch.device | None=None, num_images_per_prompt: int=1, do_classifier_free_guidance: bool=True, negative_prompt: str | list[str] | None=None, prompt_embeds: Tensor | None=None, negative_prompt_embeds: Tensor | None=None, lora_scale: float | None=None, clip_skip: int | None=None) -> tuple[Tensor, Tensor | None]:
         ...
