@@ -1,6 +1,6 @@
 """How far does bf16 lead from fp32, step by step? Small random Flux, Stable Diffusion 3 and Wan beside diffusers.
 
-    python -m benchmarks.half_precision [--steps 12] [--members 4] [--families flux sd3 wan]
+    python -m benchmarks.half_precision [--steps 12] [--members 4] [--families flux sd3 wan] [--nearest]
 
 Each line is a step; the numbers are relative L2 distances of its latents to those of our fp32 run. `floor` is what the
 format costs, whoever computes: diffusers in bf16, each operation computed in fp32 on its bf16 inputs and its result
@@ -9,6 +9,7 @@ geometric mean of several such runs, all of them as valid as each other, over th
 has twice the variance of rounding to the nearest. `at most` is what a correct run may have, by the spread of the
 members, as `lockstep parity` judges. `lockstep` and `diffusers` are plain bf16 throughout. `gain` is
 what becomes of an early error: the distance of a run whose first latents alone were rounded, over that rounding.
+With `--nearest` the floor's latents, predictions and times are rounded to the nearest, as a run in bf16 does it.
 """
 
 from __future__ import annotations
@@ -117,9 +118,9 @@ def curve(pipe: Any, given: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
 class RandomRounding(TorchDispatchMode):
     """Every bf16 result is computed in fp32, then rounded up or down by chance, the likelier the nearer."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, but: torch.Size | None = None) -> None:
         super().__init__()
-        self.draw = torch.Generator().manual_seed(seed)
+        self.draw, self.but = torch.Generator().manual_seed(seed), but  # a shape that is rounded to the nearest
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -143,7 +144,8 @@ class RandomRounding(TorchDispatchMode):
         return value.float() if isinstance(value, Tensor) and value.dtype == HALF else value
 
     def narrowed(self, exact: Any, made: Any) -> Any:
-        if not isinstance(made, Tensor) or made.dtype != HALF:
+        between = self.but is not None and isinstance(made, Tensor) and (made.numel() == 1 or made.shape == self.but)
+        if between or not isinstance(made, Tensor) or made.dtype != HALF:
             return made
         bits = exact.float().contiguous().view(torch.int32)  # the upper half of an fp32 number is a bf16 number
         chance = torch.randint(0, 1 << 16, bits.shape, generator=self.draw, dtype=torch.int32)
@@ -155,7 +157,7 @@ def distances(runs: list[Tensor], exact: list[Tensor]) -> list[float]:
     return [float((one - other).norm() / other.norm()) for one, other in zip(runs, exact, strict=True)]
 
 
-def measured(family: str, steps: int, folder: str, members: int = 4) -> dict[str, list[float]]:
+def measured(family: str, steps: int, folder: str, members: int = 4, nearest: bool = False) -> dict[str, list[float]]:
     import diffusers
 
     import lockstep
@@ -169,7 +171,7 @@ def measured(family: str, steps: int, folder: str, members: int = 4) -> dict[str
     theirs, ours = make(diffusers, HALF), make(lockstep, HALF)
     ensemble = []
     for seed in range(members):
-        with RandomRounding(seed):
+        with RandomRounding(seed, but=given["latents"].shape if nearest else None):
             ensemble.append(distances(curve(theirs, given, HALF), exact))
     floors = [floor_and_limit(step) for step in zip(*ensemble, strict=True)]
     moved = {**given, "latents": given["latents"].to(HALF).float()}
@@ -199,12 +201,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--members", type=int, default=4)
+    parser.add_argument("--nearest", action="store_true", help="latents, predictions, times of the floor to the nearest")
     parser.add_argument("--families", nargs="+", default=list(MODELS), choices=list(MODELS))
     options = parser.parse_args()
     too_far = 0
     for family in options.families:
         with tempfile.TemporaryDirectory() as folder:
-            found = measured(family, options.steps, folder, options.members)
+            found = measured(family, options.steps, folder, options.members, options.nearest)
         table = Table("step", *found, title=PIPELINES[family])
         for index, row in enumerate(zip(*found.values(), strict=True)):
             *far, gain = row

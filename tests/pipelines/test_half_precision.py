@@ -42,7 +42,7 @@ def test_rounding_by_chance_gives_the_two_neighbours_and_is_right_on_average():
     assert low < exact[0] < high
     assert nearest in (low, high)
     assert torch.nextafter(torch.tensor(low).to(torch.bfloat16), torch.tensor(1.0, dtype=torch.bfloat16)) == high
-    assert made.double().mean() == pytest.approx(exact[0].item(), rel=2e-5)
+    assert made.double().mean() == pytest.approx(exact[0].item(), rel=1e-4)
 
 
 def test_what_is_kept_in_fp32_is_not_rounded():
