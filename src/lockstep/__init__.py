@@ -105,6 +105,7 @@ _DEFINES = {
         "StableDiffusion3Img2ImgPipeline",
         "StableDiffusion3InpaintPipeline",
         "StableDiffusion3ControlNetPipeline",
+        "StableDiffusion3ControlNetInpaintingPipeline",
         "FluxImg2ImgPipeline",
         "FluxInpaintPipeline",
         "FluxFillPipeline",

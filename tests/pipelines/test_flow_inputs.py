@@ -9,7 +9,7 @@ from helpers import relative_l2
 from lockstep.errors import InputError
 from lockstep.notes import say_once
 from pipelines import tiny_flow
-from pipelines.test_flow_against_diffusers import arguments_for, compare, picture
+from pipelines.test_flow_against_diffusers import arguments_for, compare, mask, picture
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*FluxPosEmbed.*:FutureWarning")  # theirs uses what it deprecates
 SIZE = (16, 16)
@@ -133,3 +133,25 @@ def test_kontext_is_chosen_as_in_the_reference(auto, tmp_path):
     folder = tiny_flow.save_flux(tmp_path, "kontext")
     chosen = [type(getattr(library, auto).from_pretrained(folder)).__name__ for library in (lockstep, diffusers)]
     assert chosen == ["FluxKontextPipeline"] * 2
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_controlnet_of_sd3_paints_where_its_mask_is_white(batch, tmp_path):
+    folder, size = tiny_flow.save_sd3(tmp_path / "sd3"), (24, 40) if batch == 1 else SIZE
+    tiny_flow.sd3_net(1, extra_conditioning_channels=1).save_pretrained(tmp_path / "net")
+    sides = []
+    for library in (lockstep, diffusers):
+        net = library.SD3ControlNetModel.from_pretrained(tmp_path / "net")
+        sides.append(library.StableDiffusion3ControlNetInpaintingPipeline.from_pretrained(folder, controlnet=net))
+        sides[-1].set_progress_bar_config(disable=True)
+    tiny_flow.likeliest(sides[1].vae)
+    arguments = arguments_for(size, batch, guidance_scale=4.0, control_guidance_end=0.8)
+    given = {"control_image": picture(size, 9), "control_mask": mask(size), "controlnet_conditioning_scale": 0.9}
+    negative = {"negative_prompt": ["blue"] * batch if batch > 1 else "blue"}
+    compare(*sides, arguments | given | negative)
+    untouched(sides[0])
+    with pytest.raises(InputError, match="give 'control_mask'"):
+        sides[0]("cat", control_image=picture(size))
+    sides[0].controlnet = tiny_flow.sd3_net(1)
+    with pytest.raises(InputError, match="leave away 'control_mask'"):
+        sides[0]("cat", control_image=picture(size), control_mask=mask(size))

@@ -214,6 +214,14 @@ PUBLISHED: dict[str, Row] = {
         steered=True,
         defaults={"num_inference_steps": 28},
     ),
+    "StableDiffusion3ControlNetInpaintingPipeline": _row(
+        "sd3",
+        "text2image",
+        f"prompt prompt_2 prompt_3 height width {SIGMAS} guidance_scale control_guidance_start control_guidance_end "
+        "control_image control_mask controlnet_conditioning_scale controlnet_pooled_projections",
+        steered=True,
+        defaults={"num_inference_steps": 28},
+    ),
     "FluxImg2ImgPipeline": _row(
         "flux",
         "image2image",
