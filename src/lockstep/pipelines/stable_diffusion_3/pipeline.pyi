@@ -68,7 +68,9 @@ class _StableDiffusion3Inputs(_StableDiffusion3SharedInputs, total=False):
     control_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
     strength: float; padding_mask_crop: int | None; controlnet_conditioning_scale: float | Sequence[float]
     control_guidance_start: float | Sequence[float]; control_guidance_end: float | Sequence[float]
-    masked_image_latents: torch.Tensor | None; controlnet_pooled_projections: torch.Tensor | None
+    masked_image_latents: torch.Tensor | None
+    control_mask: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | None
+    controlnet_pooled_projections: torch.Tensor | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting'] | None
 
 class _StableDiffusion3SharedParts(TypedDict, total=False):
