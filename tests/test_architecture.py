@@ -41,3 +41,9 @@ def test_references_are_in_no_requirement_of_the_core():
 
     project = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["project"]
     assert not [need for need in project["dependencies"] if need.startswith(tuple(imports.REFERENCES))]
+
+
+@pytest.mark.parametrize("family", ["flux", "helios", "stable_diffusion_3", "wan"])
+def test_a_family_is_its_own_part_alone(family):
+    sources = (ROOT / "pipelines" / family).glob("*.py")
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources) <= 450

@@ -1,6 +1,8 @@
 """Videos: what cannot work is told before a model runs, what is rounded is said, and what was built is saved."""
 
 import inspect
+import re
+from pathlib import Path
 
 import diffusers
 import numpy as np
@@ -288,3 +290,12 @@ def test_names_of_scripts_are_public():
     )
     assert not torch.equal(pipe(**given).frames, plain)
     assert lockstep.SmoothedEnergyGuidanceConfig(indices=[1]).fqn == "auto"
+
+
+def test_the_page_of_guiders_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "guiders.md").read_text(encoding="utf-8")
+    tiny_video.save_wan(tmp_path / "Wan2.1-T2V-1.3B")
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), found)
+    assert isinstance(found["pipe"].guider, lockstep.SmoothedEnergyGuidance)
