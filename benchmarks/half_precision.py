@@ -201,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--members", type=int, default=4)
-    parser.add_argument("--nearest", action="store_true", help="latents and times of the floor as well")
+    parser.add_argument("--nearest", action="store_true", help="round the floor's latents and times to the nearest")
     parser.add_argument("--families", nargs="+", default=list(MODELS), choices=list(MODELS))
     options = parser.parse_args()
     too_far = 0
