@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import extensions as extensions
     from . import files as files
+    from . import fleet as fleet
     from . import guiders as guiders
     from . import images as images
     from . import kernels as kernels

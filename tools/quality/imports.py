@@ -43,9 +43,11 @@ ALLOWED: dict[str, set[str] | None] = {
         "embedded",
         "parity",
         "serve",
+        "fleet",
         "kit",
     },
     "kit": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "parity"},
+    "fleet": {"media", "blocks"},
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
