@@ -34,7 +34,8 @@ def test_signature_of_a_pipeline():
     assert signature.parameters["prompt"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert signature.parameters["prompt"].default is inspect.Parameter.empty
     assert signature.parameters["num_inference_steps"].default == 4
-    assert signature.parameters["guidance_scale"].annotation == float | None
+    scale = signature.parameters["guidance_scale"]
+    assert (scale.annotation, scale.default) == (float, 3.0)  # of the guider that the pipeline makes
     assert all(signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in names[1:])
     assert names[-len(OPTION_NAMES) :] == list(OPTION_NAMES)
     assert "image_latents" not in names

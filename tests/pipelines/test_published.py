@@ -24,6 +24,7 @@ NAMES = [name for name in (*WHOLE, *PUBLISHED) if not name.startswith("Wan")]
 # their videos are proven in test_wan_against_diffusers.py and test_helios_against_diffusers.py
 VIDEO = [f"{name}Pipeline" for name in ("Wan", "WanImageToVideo", "WanVideoToVideo", "Helios", "HeliosPyramid")]
 FLOW = ("dev", "fill", "kontext", "sd3")  # folders of the families of flow matching
+PAINTER = "StableDiffusion3ControlNetInpaintingPipeline"  # the ControlNet is given the mask, no other block
 TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
 # arguments of the reference that are no inputs here, and why: see docs/differences.md
 NOT_HERE = {"kwargs", "callback", "callback_steps"}
@@ -83,9 +84,9 @@ def kind_of(name):
     return "xl" if "XL" in name else "lcm" if "Consistency" in name else "sd1"
 
 
-def control_net(kind, library):
+def control_net(kind, library, **config):
     if kind in ("dev", "sd3"):
-        mine = tiny_flow.flux_net(9) if kind == "dev" else tiny_flow.sd3_net(9)
+        mine = tiny_flow.flux_net(9) if kind == "dev" else tiny_flow.sd3_net(9, **config)
         if library is lockstep:
             return mine
         theirs = getattr(diffusers, type(mine).__name__).from_config(dict(mine.config)).eval()
@@ -111,7 +112,8 @@ def t2i_adapter(library, seed=50):
 def loaded(library, name, folders, **parts):
     kind = kind_of(name)
     if "ControlNet" in name:
-        parts["controlnet"] = control_net(kind, library)
+        config = {"extra_conditioning_channels": 1} if name == PAINTER else {}
+        parts["controlnet"] = control_net(kind, library, **config)
     if "Adapter" in name:
         parts["adapter"] = t2i_adapter(library)
     if kind == "depth":
@@ -120,7 +122,7 @@ def loaded(library, name, folders, **parts):
     pipe.set_progress_bar_config(disable=True)
     if library is diffusers and name == "StableDiffusion3InpaintPipeline":
         pipe.vae.decode = tiny_flow.shifted(pipe.vae)
-    if library is diffusers and name == "StableDiffusion3ControlNetPipeline":
+    if library is diffusers and name in ("StableDiffusion3ControlNetPipeline", PAINTER):
         tiny_flow.likeliest(pipe.vae)
     return pipe
 
@@ -128,6 +130,8 @@ def loaded(library, name, folders, **parts):
 def arguments_for(name):
     """What a script gives: by the published names of the arguments."""
     given = {"prompt": "a photo of a cat", "num_inference_steps": 4, "output_type": "np"}
+    if name == PAINTER:
+        return given | {"height": 16, "width": 16, "control_image": picture(3), "control_mask": mask()}
     if "Img2Img" in name or "Inpaint" in name or name in TASK_OF:
         given["image"] = picture()
     else:
