@@ -292,8 +292,8 @@ def test_names_of_scripts_are_public():
     assert lockstep.SmoothedEnergyGuidanceConfig(indices=[1]).fqn == "auto"
 
 
-def test_the_page_of_guiders_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "guiders.md").read_text(encoding="utf-8")
+def test_the_page_of_layer_guidance_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "layer-guidance.md").read_text(encoding="utf-8")
     tiny_video.save_wan(tmp_path / "Wan2.1-T2V-1.3B")
     monkeypatch.chdir(tmp_path)
     found = {}
