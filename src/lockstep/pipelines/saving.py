@@ -12,6 +12,7 @@ import torch
 
 from .. import files
 from ..blocks import index
+from ..blocks.params import PLACE
 from ..errors import InputError
 
 
@@ -48,7 +49,22 @@ def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
             shutil.rmtree(beside, ignore_errors=True)
 
 
-def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
+Places = dict[str, dict[str, str | None]]  # component -> what a modular index says of its place
+
+
+def places_of(pipe: Any, target: str, variant: str | None, written_here: bool) -> Places:
+    """The place of each component: where it is written now, or if that shall not count, where it came from."""
+    places: Places = {}
+    for name in pipe.component_names:
+        is_model = isinstance(pipe.all_components.get(name), torch.nn.Module)
+        here = target, name, variant if is_model else None, None
+        places[name] = dict(zip(PLACE, here, strict=True))
+        if not written_here and name in pipe._located:
+            places[name] = {key: getattr(pipe._located[name], key) for key in PLACE}
+    return places
+
+
+def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any], places: Places) -> None:
     """Every component in a folder of its own, and the index."""
     parts, names = pipe.all_components.items(), pipe.component_names
     held = {name: part for name, part in parts if part is not None and name in names}
@@ -63,4 +79,4 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     index.write_classic(folder, pipe._index_class, published, own, settings)
     by_hand = type(pipe).default_tree() is None
     if modular or (modular is None and (by_hand or pipe._modular_index)):
-        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings)
+        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings, places)
