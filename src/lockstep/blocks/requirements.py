@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Iterable
 from typing import Any
 
-from ..notes import say_once
+logger = logging.getLogger(__name__)
 
 
 def requirements_of(block: Any) -> dict[str, str]:
@@ -21,4 +22,4 @@ def tell_missing(packages: Iterable[str]) -> None:
     """Say which of the packages are not installed here."""
     for package in packages:
         if importlib.util.find_spec(package.replace("-", "_")) is None:
-            say_once(f"{package} was specified in the requirements but wasn't found in the current environment.")
+            logger.warning("%s was specified in the requirements but wasn't found in the current environment.", package)

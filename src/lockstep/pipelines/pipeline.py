@@ -418,7 +418,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
                 self._unloaded[name] = (
                     located if located.variant or not variant else located.located(found.source, variant=variant)
                 )
-            elif spec.default_creation_method == "from_pretrained" and not spec.optional:
+            elif spec.default_creation_method == "from_pretrained" and not spec.optional and name not in self._unloaded:
                 raise LoadError(
                     f"{type(self).__name__} needs the component {name!r} ({describe_type(spec.type_hint)}), but the "
                     f"index of {found.source!r} "

@@ -14,6 +14,7 @@ from .. import files
 from ..blocks import index
 from ..blocks.params import PLACE
 from ..errors import InputError
+from .published.table import MODULAR
 
 
 @dataclass(frozen=True)
@@ -79,4 +80,5 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     index.write_classic(folder, pipe._index_class, published, own, settings)
     by_hand = type(pipe).default_tree() is None
     if modular or (modular is None and (by_hand or pipe._modular_index)):
-        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings, places)
+        name = next((name for name, own in MODULAR.items() if own == pipe._index_class), pipe._index_class)
+        index.write_modular(folder, name, type(pipe.blocks).__name__, held, settings, places)
