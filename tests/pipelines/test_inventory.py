@@ -102,6 +102,12 @@ def test_projections_are_fused_and_taken_apart(folders):
     assert np.array_equal(pipe("a cat", **SMALL, seed=1).images, before)
 
 
+def test_a_variant_that_is_not_there_is_told_as_scripts_know_it(folders):
+    for library in (lockstep, diffusers):
+        with pytest.raises(ValueError, match="You are trying to load the model files of the `variant=fp16`"):
+            library.StableDiffusionPipeline.from_pretrained(folders["sd1"], variant="fp16")
+
+
 def test_pickles_are_read_where_a_person_says_so(folders, tmp_path, monkeypatch):
     pipe = loaded("StableDiffusionPipeline", folders["sd1"])
     pipe.save_pretrained(tmp_path, safe_serialization=False)

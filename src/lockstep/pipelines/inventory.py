@@ -47,15 +47,15 @@ class InventoryMixin(PlacementMixin):
     collection: str | None = None  # its own part of it
 
     def manage(self, components_manager: ComponentsManager | None, collection: str | None) -> None:
-        """Share components through a manager: those that are there, and those that come."""
+        """Share components through a manager: those that were given, and those that come."""
         if components_manager is None:
             return
         if not isinstance(components_manager, ComponentsManager):
             got = type(components_manager).__name__
             raise InputError(f"components_manager wants a lockstep.ComponentsManager, got {got}.")
         self.components_manager, self.collection = components_manager, collection
-        for name, component in self._components.items():
-            self._share(name, component)
+        for name in self.pretrained_component_names:
+            self._share(name, self._components[name])
 
     def _share(self, name: str, component: Any) -> None:
         if self.components_manager is not None and component is not None:
