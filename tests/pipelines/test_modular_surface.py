@@ -70,7 +70,7 @@ def test_components_are_shared_by_a_manager(folder):
             sorted(one.rpartition("_")[0] for one in manager.search_components(names, return_dict_with_names=False))
             for names in ("unet", "va*", "!vae", "unet|vae")
         ]
-        info = manager.get_model_info(manager.get_ids("unet")[0], ["dtype", "load_id"])
+        info = manager.get_model_info(manager.get_ids("unet")[0], ["load_id", "size_gb"])
         first.unload_components("unet")
         left = [len(manager.get_ids(name)) for name in ("unet", "vae")]
         told.append([held["first"] == held["second"], patterns, info, left])
@@ -149,7 +149,7 @@ def test_specs_that_mean_nothing(folder, caplog):
 def test_a_saved_folder_is_loaded_by_the_reference_and_can_be_moved(folder, tmp_path):
     pipe = opened(lockstep, folder)
     saved = tmp_path / "saved"
-    pipe.save_pretrained(saved, modular=True)
+    pipe.save_pretrained(saved)
     entry = json.loads((saved / "modular_model_index.json").read_text())["unet"][2]
     assert (entry["pretrained_model_name_or_path"], entry["subfolder"]) == (str(saved), "unet")
     theirs = opened(diffusers, str(saved))
@@ -162,7 +162,7 @@ def test_a_saved_folder_is_loaded_by_the_reference_and_can_be_moved(folder, tmp_
     again = opened(lockstep, str(moved))
     again.load_components("unet")
     assert again.get_component_spec("unet").pretrained_model_name_or_path == str(moved)
-    pipe.save_pretrained(tmp_path / "kept", modular=True, overwrite_modular_index=False)
+    pipe.save_pretrained(tmp_path / "kept", overwrite_modular_index=False)
     entry = json.loads((tmp_path / "kept" / "modular_model_index.json").read_text())["unet"][2]
     assert entry["pretrained_model_name_or_path"] == folder
 

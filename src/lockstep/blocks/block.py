@@ -197,7 +197,7 @@ class ModularPipelineBlocks:
             made.manage(**shared)
             return made
         made = pipeline.from_pretrained(pretrained_model_name_or_path, blocks=self, load=False, **options)
-        made.loads_when_looked_at = False
+        made.is_modular()
         return made
 
     def __repr__(self) -> str:

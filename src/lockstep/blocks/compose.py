@@ -177,7 +177,7 @@ class CompositeBlocks(ModularPipelineBlocks):
         found = pruned(self, dict.fromkeys(known[name], True))
         plain = SequentialPipelineBlocks.from_blocks_dict(found.sub_blocks, self.description)
         plain.result, plain.roles, plain._cast = self.result, self.roles, self._cast
-        plain.pipeline_class_name = self.pipeline_class_name
+        plain.pipeline_class_name = self.pipeline_class_name  # type: ignore[misc]
         plain.workflows = {name: known[name]}  # type: ignore[misc]
         return plain
 
@@ -441,9 +441,9 @@ class NotABlock(ModularPipelineBlocks):
     def _refuse(self) -> Any:
         raise WiringError(f"A block is wanted (a class or an instance of ModularPipelineBlocks), got {self.held!r}.")
 
-    inputs = property(_refuse)  # type: ignore[assignment]
-    intermediate_outputs = property(_refuse)  # type: ignore[assignment]
-    expected_components = property(_refuse)  # type: ignore[assignment]
+    inputs = property(_refuse)
+    intermediate_outputs = property(_refuse)
+    expected_components = property(_refuse)
 
     def __repr__(self) -> str:
         return f"<no block: {self.held!r}>"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from collections.abc import Iterable
+from importlib import metadata
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -21,5 +21,7 @@ def requirements_of(block: Any) -> dict[str, str]:
 def tell_missing(packages: Iterable[str]) -> None:
     """Say which of the packages are not installed here."""
     for package in packages:
-        if importlib.util.find_spec(package.replace("-", "_")) is None:
+        try:
+            metadata.version(package)
+        except metadata.PackageNotFoundError:
             logger.warning("%s was specified in the requirements but wasn't found in the current environment.", package)

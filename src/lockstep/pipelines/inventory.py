@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from . import sharing
 from .manager import ComponentsManager
 from .placement import PlacementMixin
 
+logger = logging.getLogger(__name__)
 SOMETIMES = ("controlnet", "adapter")  # components that only some calls of a class use: listed where there is one
 
 
@@ -43,6 +45,9 @@ class InventoryMixin(PlacementMixin):
     """The components of a pipeline, their specs, and unloading."""
 
     _located: dict[str, ComponentSpec]  # where the loaded components came from
+    name_or_path: str | None
+    loads_when_looked_at: bool
+    _modular_index: bool
     components_manager: ComponentsManager | None = None  # where its components are shared from
     collection: str | None = None  # its own part of it
 
@@ -56,6 +61,10 @@ class InventoryMixin(PlacementMixin):
         self.components_manager, self.collection = components_manager, collection
         for name in self.pretrained_component_names:
             self._share(name, self._components[name])
+
+    def is_modular(self) -> None:
+        """From now on it loads and saves as scripts over blocks expect it."""
+        self.loads_when_looked_at, self._modular_index = False, True
 
     def _share(self, name: str, component: Any) -> None:
         if self.components_manager is not None and component is not None:
@@ -141,7 +150,7 @@ class InventoryMixin(PlacementMixin):
         for name in wanted:
             if name not in self.component_names:
                 known = ", ".join(self.component_names)
-                say_once(f"unload_components: this pipeline has no {name!r}; it has: {known}.")
+                logger.warning("unload_components: this pipeline has no %r; it has: %s.", name, known)
             elif name in self._located:
                 self._let_go(name)
             elif self.all_components.get(name) is not None and name not in self._unloaded:

@@ -32,5 +32,5 @@ class ModularPipeline(DiffusionPipeline, metaclass=_EveryPipeline):
         if workflow is not None:
             options["blocks"] = made.blocks.get_workflow(workflow)
             made = type(made).from_pretrained(name_or_path, load=load, **options)
-        made.loads_when_looked_at = False
+        made.is_modular()
         return made

@@ -92,7 +92,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
-        self._modular_index = False  # whether it was loaded by a modular index: then it is saved with one
+        self._modular_index = False  # whether it was loaded by a modular index, or as one: then it is saved with one
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._elsewhere: dict[str, saving.StoredPart] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
@@ -404,7 +404,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
-        self._modular_index = found.blocks_name is not None
+        self._modular_index |= found.blocks_name is not None
         self._index_class = found.class_name if found.class_name in self.index_names else type(self).__name__
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
