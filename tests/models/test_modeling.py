@@ -109,7 +109,9 @@ def test_a_missing_variant_names_the_ones_that_are_there(tmp_path):
 def test_missing_weights_are_told_in_the_words_and_classes_that_scripts_look_for(tmp_path):
     """The same class of error and the same beginning as the reference's."""
     mine, theirs = lockstep.AutoencoderTiny, diffusers.AutoencoderTiny
-    mine(encoder_block_out_channels=(8, 8), decoder_block_out_channels=(8, 8)).save_pretrained(tmp_path, variant="fp16")
+    widths = {f"{half}_block_out_channels": (8, 8) for half in ("encoder", "decoder")}
+    layers = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
+    mine(**widths, **layers).save_pretrained(tmp_path, variant="fp16")
     beginning = r"^Error no file named diffusion_pytorch_model.bin found in directory"
     for kind, options in ((mine, {"allow_pickle": True}), (theirs, {})):
         with pytest.raises(OSError, match=beginning):

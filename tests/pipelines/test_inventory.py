@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lockstep
-from lockstep.errors import InputError, NotFoundError, UnsupportedError
+from lockstep.errors import InputError, NotFoundError
 from lockstep.notes import say_once
 from pipelines import tiny
 from pipelines.test_against_diffusers import picture
@@ -218,8 +218,6 @@ def test_a_workflow_leaves_its_blocks_alone(folders):
     assert again.component_names == pipe.component_names
     with pytest.raises(InputError, match="Available workflows"):
         lockstep.ModularPipeline.from_pretrained(folders["xl"], workflow="text2video")
-    with pytest.raises(UnsupportedError, match="overwrite_modular_index=False cannot be had"):
-        pipe.save_pretrained("nowhere", overwrite_modular_index=False)
 
 
 def test_a_scheduler_whose_step_hands_everything_on(folders):

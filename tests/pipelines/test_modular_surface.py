@@ -70,7 +70,7 @@ def test_components_are_shared_by_a_manager(folder):
             sorted(one.rpartition("_")[0] for one in manager.search_components(names, return_dict_with_names=False))
             for names in ("unet", "va*", "!vae", "unet|vae")
         ]
-        info = manager.get_model_info(manager.get_ids("unet")[0], ["load_id", "size_gb"])
+        info = manager.get_model_info(manager.get_ids("unet")[0], ["class_name", "size_gb"])
         first.unload_components("unet")
         left = [len(manager.get_ids(name)) for name in ("unet", "vae")]
         told.append([held["first"] == held["second"], patterns, info, left])

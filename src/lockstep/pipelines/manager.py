@@ -11,6 +11,8 @@ import torch
 from ..errors import InputError, UnknownNameError, UnsupportedError
 from ..notes import say_once
 
+Name = str | None
+
 
 class ComponentsManager:
     """Holds components by an id each (`unet_1402…`), in collections where a pipeline has one.
@@ -61,11 +63,7 @@ class ComponentsManager:
         return [one for one in self.components if one in found and (wanted is None or name_of(one) in wanted)]
 
     def get_one(
-        self,
-        component_id: str | None = None,
-        name: str | None = None,
-        collection: str | None = None,
-        load_id: str | None = None,
+        self, component_id: Name = None, name: Name = None, collection: Name = None, load_id: Name = None
     ) -> Any:
         """The one component that has this id, or this name (a pattern), collection and place."""
         if component_id is not None:
@@ -119,7 +117,9 @@ class ComponentsManager:
         wanted = [fields] if isinstance(fields, str) else fields
         return told if wanted is None else {name: value for name, value in told.items() if name in wanted}
 
-    def enable_auto_cpu_offload(self, *_: Any, **__: Any) -> None:
+    def enable_auto_cpu_offload(
+        self, device: torch.device | str | None = None, memory_reserve_margin: str = "3GB"
+    ) -> None:
         """Not here: a pipeline moves its models itself."""
         raise UnsupportedError(
             "A ComponentsManager moves no models: pipe.enable_model_cpu_offload() does it, for what a pipeline uses."
