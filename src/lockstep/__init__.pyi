@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import extensions as extensions
     from . import files as files
+    from . import fleet as fleet
     from . import guiders as guiders
     from . import images as images
     from . import kernels as kernels
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from .blocks import InputParam as InputParam
     from .pipelines.stable_diffusion.editing import InstructPix2PixBlocks as InstructPix2PixBlocks
     from .pipelines.stable_diffusion_xl.editing import InstructPix2PixXLBlocks as InstructPix2PixXLBlocks
+    from .errors import InterruptedRun as InterruptedRun
     from .schedulers import KDPM2AncestralDiscreteScheduler as KDPM2AncestralDiscreteScheduler
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
     from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
     from .pipelines.stable_diffusion.latent_upscaling import LatentUpscaleBlocks as LatentUpscaleBlocks
+    from .guiders import LayerSkipConfig as LayerSkipConfig
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
@@ -124,6 +127,7 @@ if TYPE_CHECKING:
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .guiders import SmoothedEnergyGuidanceConfig as SmoothedEnergyGuidanceConfig
     from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
     from .pipelines.published import StableDiffusion3ControlNetPipeline as StableDiffusion3ControlNetPipeline
     from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
@@ -192,22 +196,22 @@ __all__ = [
     "FrequencyDecoupledGuidance", "FrozenDict", "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline",
     "HeliosPyramidBlocks", "HeliosPyramidPipeline", "HeliosScheduler", "HeliosTransformer3DModel",
     "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
-    "InstructPix2PixXLBlocks", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler",
-    "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance",
-    "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
-    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3ControlNetModel",
-    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3ControlNetPipeline",
-    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
-    "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
-    "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",
-    "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
-    "StableDiffusionInstructPix2PixPipeline", "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline",
-    "StableDiffusionSafetyChecker", "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline",
-    "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
-    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
-    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "InstructPix2PixXLBlocks", "InterruptedRun", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
+    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
+    "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
+    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",
+    "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin",
+    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig",
+    "StableDiffusion3Blocks", "StableDiffusion3ControlNetPipeline", "StableDiffusion3Img2ImgPipeline",
+    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline",
+    "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
+    "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
+    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
     "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",

@@ -174,6 +174,48 @@ def test_a_run_stops_at_a_boundary_and_goes_on_with_another_value(live):
     assert (wrong["state"], "did you mean 'latents'" in wrong["error"]["message"]) == ("failed", True)
 
 
+def test_a_recorded_job_keeps_what_every_block_made(live):
+    """And two of them can be compared block by block, and proven."""
+    plain = live.made(seed=4, deterministic=True)
+    jobs = [live.made(seed=seed, trace=True) for seed in (4, 5)]
+    apart = live.http.get("/api/compare", params={"a": f"{plain['id']}/0", "b": f"{jobs[0]['id']}/0"}).json()
+    assert apart["identical"], "recording changes nothing"
+    values = live.http.get(f"/api/jobs/{jobs[0]['id']}/boundaries").json()["values"]
+    steps = [value for value in values if value["path"] == "denoise.step"]
+    assert [value["step"] for value in steps] == [f"denoise:{k:03d}" for k in range(4)]
+    assert steps[0]["shape"] == [1, 4, 16, 16]
+    assert steps[0]["std"] > 0
+    found = live.http.get("/api/compare/steps", params={"a": jobs[0]["id"], "b": jobs[1]["id"]}).json()
+    rows = {(row["step"], row["path"], row["name"]): row["relative"] for row in found["differences"]}
+    assert rows["-", "text_encoder", "prompt_embeds"] == 0
+    assert rows["denoise:003", "denoise.step", "latents"] > 0.1
+    assert (found["only_a"], found["only_b"]) == (0, 0)
+    traces = [live.http.post(f"/api/jobs/{job['id']}/trace").json()["trace"] for job in jobs]
+    report = live.http.post("/api/reports", json=dict(zip(("reference", "candidate"), traces, strict=True))).json()
+    assert report["exit_code"] >= 10, report
+    assert live.http.get(f"/api/jobs/{plain['id']}/boundaries").status_code == 404
+
+
+def test_who_watches_sees_the_values_between_the_blocks(live):
+    job = live.make(seed=1, inputs={"num_inference_steps": 8})
+    with live.http.stream("GET", "/api/events", params={"job": job["id"], "previews": True}) as stream:
+        told = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: ")]
+    looks = {one["path"]: one["values"] for one in told if "values" in one}
+    assert looks["denoise.007.step"]["latents"]["shape"] == [1, 4, 16, 16]
+    assert looks["denoise.007.predict"]["noise_pred"]["std"] > 0
+
+
+def test_a_walk_between_two_noises_ends_at_neither_too_loud_nor_too_quiet(live):
+    turns = [{"latents": {"toward": {"seed": 9, "amount": part}}} for part in (0, 0.5, 1)]
+    stops = [
+        live.made(seed=4, edits=[{"at": "start.latents", "values": turn}], stop_at="denoise.000.scale")
+        for turn in turns
+    ]
+    spreads = [stop["result"]["values"]["latents"]["std"] for stop in stops]
+    assert max(spreads) / min(spreads) < 1.1
+    assert len({stop["outputs"][0]["sha256"] for stop in stops}) == 3
+
+
 def test_a_replay_is_the_same_to_the_last_pixel(live):
     job = live.made("a rose", seed=6, deterministic=True)
     again = live.wait(live.http.post(f"/api/jobs/{job['id']}/replay").json())
@@ -193,6 +235,9 @@ def test_the_gallery_is_searched_starred_and_cleared(live):
     assert [found["id"] for found in live.http.get("/api/jobs", params={"text": "PURPLE"}).json()["jobs"]] == [
         job["id"]
     ]
+    for words, found in (("banana a", 1), ("purple rose", 0)):
+        wanted = {"text": words, "made": True}
+        assert len(live.http.get("/api/jobs", params=wanted).json()["jobs"]) == found, words
     live.http.put(f"{one}/outputs/0/star", json={"starred": True})
     assert [found["id"] for found in live.http.get("/api/jobs", params={"starred": True}).json()["jobs"]] == [job["id"]]
     assert Image.open(BytesIO(live.http.get(f"{one}/outputs/0/thumbnail?side=32").content)).size == (32, 32)
@@ -230,6 +275,8 @@ REFUSALS = [
     ({"inputs": {"prompt": "a cat"}, "seeed": 1}, 400, "unknown name"),
     ({"inputs": {"prompt": "a cat"}, "seed": -1}, 400, "seed"),
     ({"inputs": {"prompt": "a cat"}, "count": 1.5}, 400, "count"),
+    ({"inputs": {"prompt": "a cat"}, "count": 2, "trace": True}, 400, "one picture at a time"),
+    ({"inputs": {"prompt": "a"}, "edits": [{"at": "x", "values": {"latents": {"toward": 1}}}]}, 400, "amount, seed"),
 ]  # fmt: skip
 
 

@@ -479,10 +479,8 @@ def _write(
 
 def lora_scale_of(values: Mapping[str, Any]) -> float:
     """The factor that a call asks for on top of all strengths."""
-    kwargs = [
-        values.get(name) or {} for name in ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
-    ]
-    scale = next((given["scale"] for given in kwargs if "scale" in given), 1.0)
+    names = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
+    scale = next((values[name]["scale"] for name in names if "scale" in (values.get(name) or {})), 1.0)
     check_strength(scale)
     return float(scale)
 

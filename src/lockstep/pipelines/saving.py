@@ -12,6 +12,7 @@ import torch
 
 from .. import files
 from ..blocks import index
+from ..blocks.compose import SequentialPipelineBlocks
 from ..blocks.params import PLACE
 from ..errors import InputError
 from .published.table import MODULAR
@@ -78,7 +79,18 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     own = {n: part for n, part in held.items() if pipe.component_specs[n].default_creation_method == "from_config"}
     published = {**dict.fromkeys(pipe._absent), **{name: part for name, part in held.items() if name not in own}}
     index.write_classic(folder, pipe._index_class, published, own, settings)
-    by_hand = type(pipe).default_tree() is None
-    if modular or (modular is None and (by_hand or pipe._modular_index)):
-        name = next((name for name, own in MODULAR.items() if own == pipe._index_class), pipe._index_class)
-        index.write_modular(folder, name, type(pipe.blocks).__name__, held, settings, places)
+    blocks = type(pipe.blocks).__name__
+    own_blocks = has_own_blocks(type(pipe), type(pipe).__name__, blocks)
+    if modular or (modular is None and (own_blocks or pipe._modular_index)):
+        known = {ours: theirs for theirs, ours in MODULAR.items()}
+        name = pipe._index_class if own_blocks else known.get(pipe._index_class, pipe._index_class)
+        index.write_modular(folder, name, blocks, held, settings, places)
+
+
+def has_own_blocks(kind: Any, class_name: str | None, blocks: str | None) -> bool:
+    """Whether a folder of this class is of other blocks than the class stands for: put together by hand, or a family's
+    further ones (a long video's). Folders of the wider ecosystem name classes, and blocks, of its own; a plain sequence
+    (one workflow's tree) says nothing of its blocks."""
+    usual = kind.default_tree()
+    unsaid = (None, SequentialPipelineBlocks.__name__)
+    return usual is None or (class_name == kind.__name__ and blocks not in (*unsaid, type(usual).__name__))

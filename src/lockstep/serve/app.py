@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,7 +18,7 @@ from pydantic import ValidationError as ModelError
 from starlette.exceptions import HTTPException
 
 from .. import __version__
-from .faces import a1111, a1111_lists, handle, native, native_files, openai, proofs
+from .faces import a1111, a1111_lists, boundaries, handle, native, native_files, openai, proofs
 from .faces.openapi import ERRORS
 from .metrics import Metrics, Sample
 from .problems import Problem
@@ -26,11 +27,7 @@ from .server import Server
 from .settings import Settings
 from .workers import WorkerProcess
 
-PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/studio/studio.css": ("studio.css", "text/css; charset=utf-8"),
-    "/studio/studio.js": ("studio.js", "text/javascript; charset=utf-8"),
-}
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 class Health(BaseModel):
@@ -60,7 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
     for kind in (Problem, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
     app.add_exception_handler(ModelError, refuse_model)
-    for face in (native, native_files, proofs, openai, a1111, a1111_lists):
+    for face in (native, native_files, boundaries, proofs, openai, a1111, a1111_lists):
         app.include_router(face.router)
     _add_own_routes(app, server)
     _add_page(app)
@@ -101,9 +98,12 @@ def _add_own_routes(app: FastAPI, server: Server) -> None:
 
 def _add_page(app: FastAPI) -> None:
     """The page's files, each by its own route: no path of a request is ever joined to a folder."""
-    for address, (name, media) in PAGE.items():
-        data = (resources.files(__package__) / "studio" / name).read_bytes()
-        app.add_route(address, partial(_answer, data, media), include_in_schema=False)
+    for file in (resources.files(__package__) / "studio").iterdir():
+        kind = KINDS.get(Path(file.name).suffix)
+        if kind is not None:
+            address = "/" if file.name == "index.html" else f"/studio/{file.name}"
+            answer = partial(_answer, file.read_bytes(), f"{kind}; charset=utf-8")
+            app.add_route(address, answer, include_in_schema=False)
 
 
 def _answer(data: bytes, media: str, request: Request) -> Response:

@@ -26,6 +26,8 @@ from .problems import Problem
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 OPEN = ("queued", "running")
+# what was asked for, and not a look at the way there
+IS_MADE = "json_extract(facts, '$.kind') NOT IN ('values', 'preview', 'trace')"
 MAX_CLAIMS = 100  # a server that is killed this often in the middle of a job has met its cause
 
 TABLES = """
@@ -332,23 +334,28 @@ class Queue:
         return self._one("key = ?", key)
 
     def find(
-        self, *, states: Sequence[str] = (), text: str = "", model: str = "", starred: bool = False,
+        self, *, states: Sequence[str] = (), text: str = "", model: str = "", starred: bool = False, made: bool = False,
         before: int | None = None, limit: int = 50,
     ) -> list[Job]:  # fmt: skip
-        """Jobs, the newest first; `before` is the `seq` where the last answer ended."""
+        """Jobs with every word of a text, the newest first; `before` is the `seq` where the last answer ended.
+
+        `made` leaves out those that have nothing to show.
+        """
         wanted: list[str] = ["seq < ?"]
         values: list[Any] = [before if before is not None else 2**62]
         if states:
             wanted.append(f"state IN ({', '.join('?' * len(states))})")
             values += states
-        if text:
+        for word in text.split():
             wanted.append("instr(lower(text), lower(?)) > 0")
-            values.append(text)
+            values.append(word)
         if model:
             wanted.append("model = ?")
             values.append(model)
         if starred:
             wanted.append("EXISTS(SELECT 1 FROM outputs WHERE outputs.job = jobs.id AND starred)")
+        if made:
+            wanted.append(f"EXISTS(SELECT 1 FROM outputs WHERE outputs.job = jobs.id AND {IS_MADE})")
         return self._jobs(f"{' AND '.join(wanted)} ORDER BY seq DESC LIMIT ?", *values, limit)
 
     def waiting(self) -> list[Job]:

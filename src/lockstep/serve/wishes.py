@@ -17,7 +17,8 @@ from .settings import Limits
 
 MAX_SEED = 2**63 - 1
 PER_ROW = ("prompt", "negative_prompt", "image", "mask_image")
-EDITS = ("value", "add", "multiply", "noise")
+EDITS = ("value", "add", "multiply", "noise", "toward")
+DRAWN = {"noise": {"seed", "strength"}, "toward": {"seed", "amount"}}  # edits that draw numbers, and what they want
 LONGEST = 4096  # numbers in a list
 KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 SAID = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -40,6 +41,7 @@ class Wish:
     deterministic: bool = False  # alone: no batch with others
     stop_at: str | None = None
     edits: list[dict[str, Any]] = field(default_factory=list)
+    trace: bool = False  # keep what every block makes
 
 
 @dataclass
@@ -95,7 +97,10 @@ def request_of(wish: Wish, catalogue: Catalogue, limits: Limits) -> dict[str, An
         "guider": _guider(wish.guider, catalogue), "loras": _loras(wish.loras, catalogue),
         "controlnets": _controlnets(wish.controlnets, inputs, card, catalogue), "partials": wish.partials,
         "deterministic": wish.deterministic, "stop_at": wish.stop_at, "edits": _edits(wish.edits),
+        "trace": wish.trace,
     }  # fmt: skip
+    if wish.trace and wish.count != 1:
+        raise refused("trace", "one picture at a time", f"{wish.count} of them")
     if not 0 <= wish.partials <= 16:
         raise refused("partials", "0 to 16", wish.partials)
     if wish.stop_at is not None and not re.fullmatch(r"[A-Za-z0-9_.]{1,200}", wish.stop_at):
@@ -136,11 +141,11 @@ def cost(request: Mapping[str, Any], catalogue: Catalogue) -> float:
 
 def shape(request: Mapping[str, Any]) -> str | None:
     """Requests of one shape can be the rows of one run; None for one that has to be alone."""
-    alone = request["deterministic"] or request["stop_at"] or request["edits"] or request["controlnets"]
+    alone = any(request[name] for name in ("deterministic", "stop_at", "edits", "controlnets", "trace"))
     inputs = request["inputs"]
     if alone or inputs.get("padding_mask_crop") is not None:
         return None
-    own = ("count", "seed", "partials", "inputs", "deterministic", "stop_at", "edits", "steps")
+    own = ("count", "seed", "partials", "inputs", "deterministic", "stop_at", "edits", "trace", "steps")
     shared = {name: value for name, value in inputs.items() if name not in PER_ROW and value is not None}
     sizes = {name: [one["width"], one["height"]] for name in ("image", "mask_image") if (one := inputs.get(name))}
     rest = {name: value for name, value in request.items() if name not in own}
@@ -322,10 +327,10 @@ def _edits(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if len(change) != 1 or next(iter(change)) not in EDITS:
                 raise refused("edits", f"for {name!r} one of {', '.join(EDITS)}", change)
             way, given = next(iter(change.items()))
-            if way == "noise" and not (isinstance(given, dict) and set(given) == {"seed", "strength"} and all(
+            if way in DRAWN and not (isinstance(given, dict) and set(given) == DRAWN[way] and all(
                     is_number(one) for one in given.values())):  # fmt: skip
-                raise refused("edits", "noise as {seed, strength}", given)
-            if way != "noise" and not _plain_numbers(given) and not isinstance(given, str):
+                raise refused("edits", f"{way} as {{{', '.join(sorted(DRAWN[way]))}}}", given)
+            if way not in DRAWN and not _plain_numbers(given) and not isinstance(given, str):
                 raise refused("edits", "numbers, or lists of them", given)
     return wanted
 

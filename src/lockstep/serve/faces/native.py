@@ -63,6 +63,7 @@ class JobWish(Strict):
     deterministic: StrictBool = False
     stop_at: Annotated[StrictStr, Field(pattern="^[A-Za-z0-9_.]{1,200}$")] | None = None
     edits: list[ValueEdit] = Field(default_factory=list, max_length=50)
+    trace: StrictBool = Field(False, description="Keep what every block makes, as a trace.")
     priority: Annotated[StrictInt, Field(ge=-100, le=100)] = 0
 
 
@@ -212,7 +213,7 @@ async def wish_of(server: Server, asked: JobWish) -> Wish:
     return Wish(
         asked.model, inputs, asked.workflow, asked.seed, asked.count, parts[0], parts[1],
         [lora.model_dump() for lora in asked.loras], list(asked.controlnets), asked.partials, asked.deterministic,
-        asked.stop_at, [edit.model_dump() for edit in asked.edits],
+        asked.stop_at, [edit.model_dump() for edit in asked.edits], asked.trace,
     )  # fmt: skip
 
 
@@ -236,14 +237,15 @@ async def jobs(
     text: Annotated[str, Query(max_length=200)] = "",
     model: Annotated[str, Query(max_length=200)] = "",
     starred: bool = False,
+    made: Annotated[bool, Query(description="Only jobs that made a picture or a video.")] = False,
     before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> JobList:
-    """Jobs and what they made, the newest first."""
+    """Jobs and what they made, the newest first; `text` wants every word of it in the prompt."""
     server = server_of(request)
     last = await server.database(server.queue.last_event)
-    wanted = {"states": state or (), "text": text, "model": model, "starred": starred, "before": before, "limit": limit}
-    found = await server.database(server.queue.find, **wanted)
+    wanted = {"text": text, "model": model, "starred": starred, "made": made, "before": before, "limit": limit}
+    found = await server.database(server.queue.find, states=state or (), **wanted)
     return JobList(jobs=[view(server, job) for job in found], last_event=last)
 
 
@@ -288,15 +290,15 @@ async def go_on(request: Request, job: JobId, asked: Continuation) -> JobView:
     if where is None:
         raise Problem(422, "invalid_value", "That job did not stop at a boundary; make one with stop_at.", param="job")
     edits = [*stopped.request["edits"], *([{"at": where, "values": asked.values}] if asked.values else [])]
-    wish = again(stopped, edits=edits, stop_at=asked.stop_at)
+    wish = again(stopped, edits=edits, stop_at=asked.stop_at, trace=stopped.request.get("trace", False))
     return view(server, await server.submit(wish, client=request.state.client, face="api"))
 
 
 @router.post("/jobs/{job}/replay", status_code=202)
-async def replay(request: Request, job: JobId) -> JobView:
-    """The same once more, alone; `/api/compare` says whether it came out the same."""
+async def replay(request: Request, job: JobId, trace: bool = False) -> JobView:
+    """The same once more, alone; `/api/compare` says whether it came out the same. With `trace`, block by block."""
     server = server_of(request)
-    wish = again(await server.job(job), deterministic=True)
+    wish = again(await server.job(job), deterministic=True, trace=trace)
     return view(server, await server.submit(wish, client=request.state.client, face="api"))
 
 

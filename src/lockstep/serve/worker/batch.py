@@ -26,10 +26,12 @@ from ...images import load_image
 from ...media import kind_named, plain
 from ..problems import Problem, as_row, of_error
 from . import edits
+from .boundaries import Boundaries
 from .models import Models
 
 PER_ROW = ("prompt", "negative_prompt", "image", "mask_image")
-BETWEEN_PREVIEWS = 0.5  # seconds
+SHARE_OF_PREVIEWS = 0.2  # of the time of a run, for those who watch it
+BETWEEN_PREVIEWS = 0.08  # seconds at least
 TYPES = {".png": "image/png", ".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 Tell = Callable[[dict[str, Any]], None]
 
@@ -149,25 +151,31 @@ class Batch:
     def _chunk(self, pipe: Any, tasks: Sequence[Task], number: int, total: int) -> None:
         """One run of the pipeline; what it remarks on its words is for those who wrote them, and for no log."""
         started = time.perf_counter()
-        lead, stops = tasks[0].request, edits.Stops(tasks[0].request)
+        stops = edits.Stops(tasks[0].request)
+        watch = Watch(self, pipe, tasks, number, total)
         with warnings.catch_warnings(record=True) as remarks:
             warnings.simplefilter("always")
-            run = self._run_through(pipe, tasks, stops, Watch(self, pipe, tasks, number, total))
+            run = self._run_through(pipe, tasks, stops, watch)
         if remarks and len(tasks) == 1:
             tasks[0].result["notes"] = list(dict.fromkeys(str(remark.message) for remark in remarks))
         changed = stops.changes() + (["interrupted"] if run.leaves_loops else [])
         if run.output.stopped_at is not None:
             self._write_values(pipe, tasks[0], run.output.stopped_at, stops.stop)
-            return
-        parts, row = run.output.parts(), 0
-        self.models.hashes(lead, run.output.manifest)
+        else:
+            self._write_parts(tasks, run.output, changed, started)
+        if watch.boundaries is not None and watch.boundaries.keeps:
+            self._write_trace(tasks[0], watch.boundaries)
+
+    def _write_parts(self, tasks: Sequence[Task], output: Any, changed: list[str], started: float) -> None:
+        """Each row of a run into the files of its job."""
+        parts, row = output.parts(), 0
+        self.models.hashes(tasks[0].request, output.manifest)
         for task in tasks:
             for index in range(task.count):
                 if task.id not in self.cancelled:
                     where = {"size": len(parts), "row": row} if len(tasks) > 1 else None
-                    record = Record(
-                        self.models, run.output.manifest, task, index, where, changed, parts[row].kind.place
-                    )
+                    place = parts[row].kind.place
+                    record = Record(self.models, output.manifest, task, index, where, changed, place)
                     self._write(parts[row], task, record, time.perf_counter() - started)
                 row += 1
 
@@ -180,6 +188,8 @@ class Batch:
             self._run = run
             run.leaves_loops = any(task.id in self.shortened for task in tasks)
             self._stop_if_unwanted()
+        if len(tasks) == 1:  # the values of several jobs are one tensor, which is nobody's to see
+            watch.boundaries = Boundaries(run, keeps=bool(tasks[0].request.get("trace")))
         try:
             for event in run:
                 stops.pass_event(run)
@@ -230,6 +240,14 @@ class Batch:
                  "seconds": round(seconds, 3), "batch": record.batch}  # fmt: skip
         task.made.append({"n": number, **file_facts(path), "facts": facts})
 
+    def _write_trace(self, task: Task, boundaries: Boundaries) -> None:
+        path = task.place / f"{len(task.made)}.safetensors"
+        boundaries.write(path)
+        task.made.append({"n": len(task.made), **file_facts(path), "facts": {"kind": "trace"}})
+        if boundaries.left_out:
+            said = f"The trace is full: {boundaries.left_out} later values are left out."
+            task.result["notes"] = [*task.result.get("notes", []), said]
+
     def _write_values(self, pipe: Any, task: Task, where: str, stop: Checkpoint) -> None:
         """What a run holds at the boundary at which it stopped: every number as a file, and a look at each."""
         task.place.mkdir(parents=True, exist_ok=True)
@@ -279,7 +297,8 @@ class Watch:
 
     def __init__(self, batch: Batch, pipe: Any, tasks: Sequence[Task], number: int, total: int) -> None:
         self.batch, self.pipe, self.tasks, self.number, self.total = batch, pipe, tasks, number, total
-        self._shown, self._step, self._steps = 0.0, 0, 0
+        self._due, self._step, self._steps = 0.0, 0, 0
+        self.boundaries: Boundaries | None = None  # of a run that is one job's alone
         can_show = hasattr(pipe, "preview")
         self.preview: Callable[[torch.Tensor], Any] | None = self._preview if can_show else None
 
@@ -290,21 +309,26 @@ class Watch:
             for task in self.tasks:
                 self.batch.tell({"tell": "step", "job": task.id, "path": event.path, **told})
         elif event.kind in ("block_start", "block_end", "retry"):
+            ended = event.kind == "block_end" and self.boundaries is not None
+            if ended and self.boundaries is not None:
+                self.boundaries.note(event.path)
             for task in self.tasks:
                 if task.id in self.batch.watched:
-                    self.batch.tell({"tell": "block", "job": task.id, **event.to_dict()})
+                    values = self.boundaries.looks(event.path) if ended and self.boundaries is not None else {}
+                    told = {"values": values} if values else {}
+                    self.batch.tell({"tell": "block", "job": task.id, **event.to_dict(), **told})
 
     def _preview(self, latents: torch.Tensor) -> None:
-        """Small pictures for those who asked for this step, and twice a second for those who watch."""
+        """Small pictures for those who asked for this step, and as many as cost little for those who watch."""
         self._step += 1
-        due = time.monotonic() - self._shown > BETWEEN_PREVIEWS
+        due = time.monotonic() >= self._due
         wanted = [
             task for task in self.tasks
             if self._step in partial_steps(task.request) or (due and task.id in self.batch.watched)
         ]  # fmt: skip
         if not wanted:
             return
-        self._shown = time.monotonic()
+        began = time.monotonic()
         first = {task.id: sum(before.count for before in self.tasks[:k]) for k, task in enumerate(self.tasks)}
         rows = [first[task.id] for task in wanted]
         for task, shown in zip(wanted, self.pipe.preview(latents[rows]), strict=True):
@@ -315,6 +339,8 @@ class Watch:
                 "png": base64.b64encode(as_png(shown)).decode(),
             }
             self.batch.tell({**told, "partial": self._step in partial_steps(task.request)})
+        ended = time.monotonic()
+        self._due = ended + max(BETWEEN_PREVIEWS, (ended - began) * (1 / SHARE_OF_PREVIEWS - 1))
 
 
 def partial_steps(request: Mapping[str, Any]) -> set[int]:

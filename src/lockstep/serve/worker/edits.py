@@ -15,8 +15,6 @@ import torch
 from ...blocks.checkpoints import Checkpoint
 from ...errors import InputError, UnknownNameError
 
-WAYS = ("value", "add", "multiply", "noise")
-
 
 class Stops:
     """The boundaries of a request: where values are changed, and where it stops."""
@@ -48,7 +46,7 @@ class Stops:
 
 
 def edited(name: str, value: Any, edit: Mapping[str, Any]) -> Any:
-    """A value after an edit: another one of the same shape, or the same added to, multiplied, or with fresh noise."""
+    """A value after an edit: another one of the same shape, or the same added to, multiplied, with noise, or turned."""
     ((way, given),) = edit.items()
     if not isinstance(value, torch.Tensor):
         if way != "value":
@@ -56,10 +54,13 @@ def edited(name: str, value: Any, edit: Mapping[str, Any]) -> Any:
         if isinstance(value, (bool, int, float, str)) and type(given) is not type(value):
             raise InputError(f"{name!r} wants {type(value).__name__}, got {type(given).__name__}.")
         return given
-    if way == "noise":
+    if way in ("noise", "toward"):
         generator = torch.Generator().manual_seed(int(given["seed"]))
         drawn = torch.randn(value.shape, generator=generator, dtype=torch.float32).to(value.device, value.dtype)
-        return value + drawn * float(given["strength"])
+        if way == "noise":
+            return value + drawn * float(given["strength"])
+        angle = float(given["amount"]) * math.pi / 2  # a turn keeps the spread, which a straight way would lower
+        return value * math.cos(angle) + drawn * value.std() * math.sin(angle)
     try:
         other = torch.as_tensor(given, dtype=value.dtype if way == "value" else torch.float64)
         if way == "value":
