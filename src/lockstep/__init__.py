@@ -81,7 +81,9 @@ _DEFINES = {
         *["ComponentSpec", "ConfigSpec", "PipelineState", "Checkpoint"],
     ],
     "loaders.single_file": ["load_single_file"],
-    "pipelines.pipeline": ["DiffusionPipeline", "ModularPipeline"],
+    "pipelines.manager": ["ComponentsManager"],
+    "pipelines.modular": ["ModularPipeline"],
+    "pipelines.pipeline": ["DiffusionPipeline"],
     "pipelines.published": [
         "StableDiffusionImg2ImgPipeline",
         "StableDiffusionInpaintPipeline",

@@ -51,7 +51,7 @@ class PicturePipeline(DiffusionPipeline):
     @property
     def _autoencoder(self) -> Any:
         name = self.assembly.players["autoencoder"][0]
-        found = getattr(self, name)
+        found = self.held(name)
         if found is None:
             raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")
         return found
@@ -124,7 +124,7 @@ class PicturePipeline(DiffusionPipeline):
 
     def _chosen(self, denoiser: bool, autoencoder: bool) -> list[Any]:
         roles = [role for role, wanted in (("denoiser", denoiser), ("autoencoder", autoencoder)) if wanted]
-        return [getattr(self, self.assembly.players[role][0]) for role in roles]
+        return [self.held(self.assembly.players[role][0]) for role in roles]
 
     def enable_vae_slicing(self) -> None:
         """Decode the pictures of a batch one by one."""
