@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -12,6 +12,7 @@ from ..blocks.index import read_index
 from ..blocks.progress import StepBar
 from ..blocks.randomness import randn_tensor
 from ..errors import InputError
+from ..files import HubArguments
 
 Tensor = torch.Tensor
 Generators = torch.Generator | Sequence[torch.Generator] | None
@@ -64,7 +65,7 @@ class HandworkMixin:
         self.vae.to(dtype=torch.float32)  # type: ignore[attr-defined]
 
     @classmethod
-    def load_config(cls, pretrained_model_name_or_path: str, **hub: Any) -> dict[str, Any]:
+    def load_config(cls, pretrained_model_name_or_path: str, **hub: Unpack[HubArguments]) -> dict[str, Any]:
         """What a folder's index says: components as (library, class), and settings."""
         index = read_index(pretrained_model_name_or_path, **hub)
         return {"_class_name": index.class_name, **index.entries, **index.configs}
