@@ -143,6 +143,12 @@ def describe_schedulers() -> dict[str, Any]:
         found[scheduler_names.plain_name(name)] = {"class": kind.__name__, "settings": settings}
     rows = [scheduler_names.described(name, kind) for name, kind in sorted(known.items())]
     for row in rows:
+        row["named"] = {
+            spelled: found[plain]["settings"]
+            for name in row["names"]
+            for spelled in (name, *(f"{name}_{grid}" for grid in row["grids"]))
+            if (plain := scheduler_names.plain_name(spelled)) in found
+        }
         row["calls"] = 2 if row["class"] in TWO_CALLS else 1
         row["settings"] = _settings(known[row["class"]])
     return {"names": found, "classes": rows}
