@@ -56,12 +56,19 @@ def written(folder, **files):
         ("models__old", "def f():\n    import lockstep\n", "imports lockstep as a whole"),
         ("models__old", "def f():\n    import lockstep.errors\n", "imports lockstep as a whole"),
         ("models__old", "\nfrom ..__init__ import DiffusionPipeline\n", "imports lockstep as a whole"),
+        ("pipelines__loading", "\nfrom .flux.pipeline import FluxPipeline\n", "may know none of them"),
+        ("models__old", "NAME = 'lockstep.cli'\nimport_module(NAME)\n", "a text that does not stand there"),
+        ("models__old", "\nimport_module('lockstep.' + 'cli')\n", "a text that does not stand there"),
+        ("models__old", "\nload = importlib.import_module\n", "gives importlib.import_module another name"),
+        ("models__old", "\nexec('from lockstep import cli')\n", "runs a text by exec"),
+        ("models__old", "\npydoc.locate('lockstep.cli')\n", "runs a text by pydoc.locate"),
+        ("models__old", "\ncli = sys.modules['lockstep.cli']\n", "imports lockstep.cli, but models"),
         ("guiders__old", "\nfrom transformers.models import clip\n", "a reference for tests only"),
         ("attic__old", "", "package 'attic' is not in the table"),
     ],
 )
 def test_an_import_against_the_table_is_found(tmp_path, place, text, problem):
-    (finding,) = imports.findings(written(tmp_path, **{place: text}))
+    (finding,) = imports.findings(written(tmp_path, **{place: text, "pipelines__flux__pipeline": ""}))
     assert problem in finding.message
     assert finding.line == (2 if text else 1)
 
@@ -288,6 +295,23 @@ def test_a_block_that_reads_or_writes_an_undeclared_value_is_found():
         assert f"{kind.__name__} writes state.prompt_embeds: add it to outputs" in write.message
 
 
+class ReadsByGet(Base):
+    def __call__(self, components, state):
+        return state.get("output_type")
+
+
+class ReadsByItsInside(Base):
+    def __call__(self, components, state):
+        return components.__getattr__("vae")
+
+
+def test_a_block_that_asks_in_another_way_is_found():
+    (read,) = blocks.findings([ReadsByGet])
+    assert "ReadsByGet reads state.output_type" in read.message
+    (read,) = blocks.findings([ReadsByItsInside])
+    assert "ReadsByItsInside reads components.__getattr__" in read.message
+
+
 HIDDEN = [KeepsComponents, HidesInList, HidesInMap, HidesInStar, HidesInMatch, HidesInDict]
 
 
@@ -366,11 +390,41 @@ def test_any_is_found_in_its_guises(tmp_path, annotation, head):
         "from typing import Any as A\nclass Thing:\n    x: A\n",
         "from typing import Any, TypeAlias\nW: TypeAlias = 'Any | None'\nclass Thing:\n    x: W\n",
         "from typing import Any\nclass Thing:\n    def __init__(self) -> None:\n        self.x: Any = 1\n",
+        "from typing import Any\nclass Thing:\n    if sys.version_info >= (3, 11):\n        x: Any\n",
+        "from typing import Any\nclass Thing:\n    try:\n        x: Any = 1\n    except ValueError: ...\n",
     ],
 )
 def test_any_by_another_name_is_found(tmp_path, text):
     (finding,) = public_types.findings(written(tmp_path, things=text), {"Thing": "things"}, {})
     assert "things.Thing.x is typed Any" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("RATE: Any = 3\n", "media.RATE is typed Any"),
+        ("if True:\n    def RATE(x: Any) -> int: ...\n", "media.RATE(x) is typed Any"),
+        ("class RATE:\n    class Inner:\n        def deep(self) -> Any: ...\n", "media.Inner.deep returns Any"),
+        ("class RATE:\n    def __len__(self) -> Any: ...\n", "media.RATE.__len__ returns Any"),
+        ("class RATE:\n    width: InitVar[Any]\n", "media.RATE.width is typed Any"),
+        ("def RATE(x: type[Any]) -> int: ...\n", "media.RATE(x) is typed Any"),
+    ],
+)
+@pytest.mark.parametrize("listed", ["__all__ = ['RATE']\n", "__all__ = []\n__all__ += ['RATE']\n"])
+def test_what_a_room_lists_is_looked_at(tmp_path, monkeypatch, text, told, listed):
+    monkeypatch.setattr(public_types, "GIVEN", {})
+    monkeypatch.setattr(lockstep, "_WHERE", {})
+    root = written(tmp_path, media=f"from typing import Any\n{listed}{text}")
+    (finding,) = public_types.findings(root, exceptions={})
+    assert told in finding.message
+
+
+def test_a_room_that_lists_nothing_is_public_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(public_types, "GIVEN", {})
+    monkeypatch.setattr(lockstep, "_WHERE", {})
+    root = written(tmp_path, images="def load(path) -> int: ...\ndef _own(path): ...\n")
+    (finding,) = public_types.findings(root, exceptions={})
+    assert "images.load(path) is typed Any" in finding.message
 
 
 def test_an_exception_allows_what_it_names_and_has_to_be_needed(tmp_path):
@@ -400,6 +454,13 @@ def test_a_stub_that_is_out_of_date_is_found(monkeypatch, capsys):
     told = capsys.readouterr().out
     assert "__init__.pyi is out of date: run python -m lockstep.blocks.stubs" in told
     assert "named_values.pyi is out of date" in told
+
+
+def test_a_stub_has_the_attributes_that_a_class_types(tmp_path, monkeypatch):
+    (tmp_path / "faces.py").write_text("class Face:\n    loudness: int = 3\n    _own: int = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "class Face:\n    loudness: int\n" in stubs.stub_for("faces")
+    assert "_own" not in stubs.stub_for("faces")
 
 
 def test_a_stub_of_nothing_is_found(monkeypatch, tmp_path, capsys):

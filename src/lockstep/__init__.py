@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 # module -> the public names that it defines
 _DEFINES = {
+    "errors": ["InterruptedRun"],
     "configuration": ["ConfigMixin", "FrozenDict", "register_to_config"],
     "attention": ["AttentionModuleMixin", "attention_backend", "dispatch_attention_fn"],
     "images": ["IPAdapterMaskProcessor"],
@@ -70,6 +71,7 @@ _DEFINES = {
         ],
         *["AdaptiveProjectedGuidance", "MagnitudeAwareGuidance", "FrequencyDecoupledGuidance", "AutoGuidance"],
         *["PerturbedAttentionGuidance", "SkipLayerGuidance", "SmoothedEnergyGuidance", "TextAndImageGuidance"],
+        *["LayerSkipConfig", "SmoothedEnergyGuidanceConfig"],
     ],
     "blocks": [
         *["ModularPipelineBlocks", "SequentialPipelineBlocks", "LoopSequentialPipelineBlocks"],

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from .blocks import InputParam as InputParam
     from .pipelines.stable_diffusion.editing import InstructPix2PixBlocks as InstructPix2PixBlocks
     from .pipelines.stable_diffusion_xl.editing import InstructPix2PixXLBlocks as InstructPix2PixXLBlocks
+    from .errors import InterruptedRun as InterruptedRun
     from .schedulers import KDPM2AncestralDiscreteScheduler as KDPM2AncestralDiscreteScheduler
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
     from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
     from .pipelines.stable_diffusion.latent_upscaling import LatentUpscaleBlocks as LatentUpscaleBlocks
+    from .guiders import LayerSkipConfig as LayerSkipConfig
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
     from .guiders import SmoothedEnergyGuidance as SmoothedEnergyGuidance
+    from .guiders import SmoothedEnergyGuidanceConfig as SmoothedEnergyGuidanceConfig
     from .pipelines.stable_diffusion_3.blocks import StableDiffusion3Blocks as StableDiffusion3Blocks
     from .pipelines.published import StableDiffusion3ControlNetPipeline as StableDiffusion3ControlNetPipeline
     from .pipelines.published import StableDiffusion3Img2ImgPipeline as StableDiffusion3Img2ImgPipeline
@@ -190,23 +193,23 @@ __all__ = [
     "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
     "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline", "HeliosPyramidBlocks", "HeliosPyramidPipeline",
     "HeliosScheduler", "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor",
-    "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks",
+    "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks", "InterruptedRun",
     "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
     "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
-    "LatentUpscaleBlocks", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
-    "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam", "PNDMScheduler",
-    "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3ControlNetModel",
+    "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin",
+    "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
+    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3ControlNetModel",
     "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "StableDiffusion3Blocks", "StableDiffusion3ControlNetPipeline",
-    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
-    "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
-    "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",
-    "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
-    "StableDiffusionInstructPix2PixPipeline", "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline",
-    "StableDiffusionSafetyChecker", "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline",
-    "StableDiffusionXLBlocks", "StableDiffusionXLControlNetImg2ImgPipeline",
-    "StableDiffusionXLControlNetInpaintPipeline", "StableDiffusionXLControlNetPipeline",
-    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
+    "StableDiffusion3ControlNetPipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
+    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
+    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
+    "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",
+    "StableDiffusionUpscalePipeline", "StableDiffusionXLAdapterPipeline", "StableDiffusionXLBlocks",
+    "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
     "StableDiffusionXLInstructPix2PixPipeline", "StableDiffusionXLPipeline", "T2IAdapter", "T5EncoderModel",
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
     "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",

@@ -2,8 +2,10 @@
 
 LockstepError
 ├── ConfigError            a configuration value has the wrong type or cannot work        (also ValueError)
+│   └── SettingsError      a file names settings that nothing takes                       (also TypeError)
 ├── LoadError              something on disk cannot become a model
 │   ├── NotFoundError      the folder, file or hub id is not there                       (also FileNotFoundError)
+│   │   └── VariantError   the weights are there, but not in the variant that was asked for    (also ValueError)
 │   ├── FileFormatError    the file is truncated, malformed or of a refused kind
 │   └── WeightsError       tensors are missing, left over, or of another shape or dtype
 ├── InputError             a call got a value that it cannot use                         (also ValueError)
@@ -36,12 +38,20 @@ class ConfigError(LockstepError, ValueError):
     """A configuration value has the wrong type or cannot work."""
 
 
+class SettingsError(ConfigError, TypeError):
+    """A file names settings that nothing takes."""
+
+
 class LoadError(LockstepError):
     """Something on disk cannot become a model."""
 
 
 class NotFoundError(LoadError, FileNotFoundError):
     """The folder, file or hub id is not there."""
+
+
+class VariantError(NotFoundError, ValueError):
+    """The weights are there, but not in the variant that was asked for."""
 
 
 class FileFormatError(LoadError):

@@ -66,7 +66,7 @@ def resolve_folder(
         raise InputError(f"A model is named by a path, or by a hub id of the form 'owner/name', got {name_or_path!r}.")
     path = Path(name_or_path)
     if str(name_or_path) in EMBEDDED and not path.is_dir():
-        path = Path(__file__).parent / EMBEDDED[str(name_or_path)]
+        path = existing(path)
     elif path.is_file():
         raise NotFoundError(f"{path} is a file; give the folder that it is in.")
     elif not path.is_dir() and not looks_like_hub_id(name_or_path):
@@ -98,6 +98,14 @@ def require_there(*paths: Path) -> None:
     for path in paths:
         if not path.exists():
             raise NotFoundError(f"There is no file or folder {path}.")
+
+
+def existing(path: Path) -> Path:
+    """A file or folder that is there; an embedded model's name stands for its folder."""
+    if str(path) in EMBEDDED and not path.exists():
+        return Path(__file__).parent / EMBEDDED[str(path)]
+    require_there(path)
+    return path
 
 
 def listing(folder: Path) -> str:

@@ -61,7 +61,7 @@ class Output(dict[str, Any]):
     def __len__(self) -> int:
         return len(self.keys())
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Output], tuple[type[Output], dict[str, Any]]]:
         return _restored, (type(self), self.__dict__)
 
 

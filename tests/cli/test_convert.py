@@ -1,6 +1,7 @@
 """`lockstep convert` and `lockstep diff`, and a single file where a model is named."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -116,6 +117,18 @@ def test_every_kind_of_difference_is_named(lockstep, tmp_path):
         "shape": "different",
     }
     assert next(entry["detail"] for entry in said["differences"] if entry["name"] == "scaled") == "by 0.13025"
+
+
+def test_what_is_too_large_for_a_header_is_told(lockstep, folder, tmp_path):
+    with_large = shutil.copytree(folder, tmp_path / "large")
+    (with_large / "tokenizer" / "tokenizer.json").write_bytes(b" " * (16 * 2**20 + 1))
+    (with_large / "tokenizer" / "spiece.model").write_bytes(b"\xff")
+    code, _, err = lockstep("convert", with_large, tmp_path / "large.safetensors")
+    assert code == 0
+    assert "tokenizer/tokenizer.json stays behind" in err
+    assert "tokenizer/spiece.model stays behind" in err
+    (with_large / "tokenizer" / "tokenizer.json").write_text("{}")
+    assert "stays behind" not in lockstep("convert", with_large, tmp_path / "small.safetensors")[2]
 
 
 def test_nothing_half_written_stays(lockstep, folder, single, tmp_path, monkeypatch):

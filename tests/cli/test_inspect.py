@@ -35,6 +35,13 @@ def test_a_file_by_its_bare_name(lockstep, tmp_path, monkeypatch):
         assert "Stable Diffusion 1.x" in out
 
 
+def test_the_embedded_model_by_its_name(lockstep, tmp_path):
+    code, out, _ = lockstep("inspect", "lockstep/emoji")
+    assert (code, "unet" in out) == (0, True)
+    assert lockstep("diff", "lockstep/emoji", "lockstep/emoji")[0] == 0
+    assert lockstep("inspect", "lockstep/emoij")[0] == 3
+
+
 def test_the_file_of_a_model_in_a_folder_is_what_its_folder_says(lockstep):
     path = next((Path(library.__file__).parent / "embedded" / "emoji" / "unet").glob("*.safetensors"))
     said = json.loads(lockstep("inspect", path, "--json")[1])

@@ -195,7 +195,7 @@ def test_inspecting_what_is_no_lora(lockstep, folder, tmp_path):
     lockstep("convert", folder, tmp_path / "model.safetensors")
     code, _, err = lockstep("lora", "inspect", tmp_path / "model.safetensors")
     assert code != 0
-    assert "is no LoRA but" in err
+    assert "is no LoRA, it is" in err
     two = {"lora_unet_x.lora_down.weight": torch.ones(2, 3), "lora_unet_x.lora_up.weight": torch.ones(3, 2)}
     save_file({**two, "lora_unet_x.alpha": torch.ones(2)}, tmp_path / "two.safetensors")
     code, _, err = lockstep("lora", "inspect", tmp_path / "two.safetensors")

@@ -34,14 +34,14 @@ def unets(tmp_path_factory):
     return ours, diffusers.UNet2DConditionModel.from_pretrained(folder)
 
 
-def inputs():
+def inputs(words=5):
     torch.manual_seed(1)
-    return torch.randn(1, 4, 8, 8), torch.randn(1, 5, 12), torch.randn(1, 5, 12)
+    return torch.randn(1, 4, 8, 8), torch.randn(1, words, 12), torch.randn(1, words, 12)
 
 
-def guided(guider, unet, step=5, batched=False):
+def guided(guider, unet, step=5, batched=False, words=5):
     """All branches of one step through a UNet; the combined prediction and each branch's own."""
-    latents, cond, uncond = inputs()
+    latents, cond, uncond = inputs(words)
     guider.set_state(step=step, num_inference_steps=10, timestep=torch.tensor(500))
     batches = guider.prepare_inputs({"encoder_hidden_states": (cond, uncond)})
     with torch.no_grad():
@@ -71,13 +71,14 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("words", [5, 16])  # 16: as many as the picture has tokens where it is disturbed
 @pytest.mark.parametrize(("name", "key", "values", "more"), CASES)
-def test_disturbed_predictions_equal_the_reference(unets, name, key, values, more):
+def test_disturbed_predictions_equal_the_reference(unets, name, key, values, more, words):
     ours, theirs = unets
     our_guider = getattr(guiders, name)(**{key: LayerSkipConfig(indices=[0], fqn=STACK, **values)}, **more)
     their_guider = getattr(diffusers.guiders, name)(**{key: TheirSkip(indices=[0], fqn=STACK, **values)}, **more)
-    got, branches = guided(our_guider, ours)
-    wanted, their_branches = guided(their_guider, theirs)
+    got, branches = guided(our_guider, ours, words=words)
+    wanted, their_branches = guided(their_guider, theirs, words=words)
     assert set(branches) == set(their_branches)
     for branch, prediction in branches.items():
         assert_close(prediction, their_branches[branch], 1e-5, branch)

@@ -8,7 +8,8 @@ import torch
 
 from helpers import assert_close
 from lockstep.configuration import config_defaults
-from lockstep.guiders import TextAndImageGuidance, predict_branches, rescale_noise_cfg
+from lockstep.errors import InputError
+from lockstep.guiders import ClassifierFreeGuidance, TextAndImageGuidance, predict_branches, rescale_noise_cfg
 
 NAMES = ["pred_cond", "pred_image", "pred_uncond"]
 
@@ -31,6 +32,15 @@ def test_it_acts_where_the_reference_does(scales):
     guider.set_state(2, 10, None)
     assert guider.acts() is wanted
     assert [name for name, _ in guider.branches()] == (NAMES if wanted else NAMES[:1])
+
+
+@pytest.mark.parametrize(("kind", "needs"), [(TextAndImageGuidance, 3), (ClassifierFreeGuidance, 2)])
+def test_it_wants_a_place_for_each_of_its_branches(kind, needs):
+    guider = kind()
+    guider.set_state(2, 10, None)
+    guider.check_places(needs)
+    with pytest.raises(InputError, match=f"{kind.__name__} compares runs with and without the picture"):
+        guider.check_places(needs - 1)
 
 
 @pytest.mark.parametrize(("interval", "acting"), [((0.0, 1.0), range(10)), ((0.2, 0.5), range(2, 5))])

@@ -93,6 +93,14 @@ def test_a_contact_sheet_beside_a_video(brighten, tmp_path):
     assert brighten("generate", "sun", "--sheet", "look.mp4")[0] == 2
 
 
+@pytest.mark.parametrize("rate", ["0", "-3", "nan", "1e9"])
+def test_a_rate_that_no_video_has_is_told_before_it_is_made(brighten, tmp_path, monkeypatch, rate):
+    VIDEOS.write(clip(5), tmp_path / "in.mkv", fps=8)
+    monkeypatch.setattr("lockstep.cli.generate.loaded", lambda *_, **__: pytest.fail("the model was loaded"))
+    code, _, err = brighten("generate", "sun", "--video", "in.mkv", "-o", "out.mkv", "--fps", rate)
+    assert (code, "fps (frames per second) has to be above 0" in err) == (2, True)
+
+
 def test_a_picture_has_no_frames_per_second(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--fps", 8, *QUICK)
     assert (code, "'fps' has no meaning for a picture" in err) == (2, True)
@@ -126,6 +134,13 @@ def test_pictures_that_were_saved_by_their_own_method_are_replayed(lockstep, fol
     pipe("a cat", height=32, width=32, num_inference_steps=2, seed=3).images[0].save(tmp_path / f"cat{suffix}")
     code, told, _ = told_json(lockstep("replay", f"cat{suffix}", "--json"))
     assert (code, told["identical"], told["computation_identical"]) == (0, True, True)
+
+
+def test_a_picture_is_judged_by_what_it_is_not_by_its_name(lockstep, folder, tmp_path):
+    assert lockstep("generate", "a cat", "-m", folder, "--seed", 3, "-o", "cat.png", *QUICK)[0] == 0
+    (tmp_path / "cat.png").rename(tmp_path / "cat.jpg")
+    code, told, _ = told_json(lockstep("replay", "cat.jpg", "--json"))
+    assert (code, told["identical"], told["tolerance"]) == (0, True, 0)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp"])

@@ -1,6 +1,7 @@
 """IP-Adapters in whole runs: beside diffusers step by step, in files, in the manifest, and what is refused before."""
 
 import json
+import re
 from pathlib import Path
 
 import diffusers
@@ -203,6 +204,71 @@ def test_ready_encodings(folders, guidance):
     assert all(torch.equal(*pair) for pair in zip(again, made[0], strict=True))
 
 
+def faces(guidance, count=2, seed=5):
+    """The vectors of a face recogniser, and before them, where guidance is on, zeros."""
+    vectors = torch.randn(
+        1, count, 1, tiny_adapters.ENCODER["projection_dim"], generator=torch.Generator().manual_seed(seed)
+    )
+    return [torch.cat([torch.zeros_like(vectors), vectors]) if guidance > 1 else vectors]
+
+
+@pytest.mark.parametrize("guidance", [1.0, 6.0])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_faces(folders, kind, guidance):
+    ours, theirs = both(folders, kind, ["face"])
+    arguments = arguments_for(kind, "text2image", 1, guidance)
+    first = compare(ours, theirs, {**arguments, "ip_adapter_image_embeds": faces(guidance)})
+    second = compare(ours, theirs, {**arguments, "ip_adapter_image_embeds": faces(guidance, seed=6)})
+    assert not torch.allclose(first, second, atol=1e-3)
+    with pytest.raises(InputError, match="face recogniser"):
+        ours(**arguments, ip_adapter_image=pixels())
+
+
+def test_the_lora_that_comes_with_faces(folders):
+    arguments = {**arguments_for("sd1", "text2image", 1, 6.0), "ip_adapter_image_embeds": faces(6.0)}
+    unet = their_unet(folders["sd1"])
+    sections = tiny_adapters.ip_adapter(unet, "face")
+    with_lora = {**sections, "ip_adapter": sections["ip_adapter"] | tiny_adapters.lora_of_faces(unet)}
+    ours, theirs = (loaded(library, folders, "sd1") for library in (lockstep, diffusers))
+    plain = ours("a cat", seed=1, height=16, width=16, num_inference_steps=2, output_type="pt").images
+    without = []
+    for tensors in (sections, with_lora):
+        for pipe in (ours, theirs):
+            pipe.load_ip_adapter(
+                {name: dict(part) for name, part in tensors.items()}, None, None, image_encoder_folder=None
+            )
+        without.append(compare(ours, theirs, arguments, tolerance=2e-5))
+    assert ours.get_list_adapters() == {"unet": ["faceid_0"]}
+    assert not torch.allclose(*without, atol=1e-3)
+    assert not ours("a cat", seed=1, num_inference_steps=1, ip_adapter_image_embeds=faces(6.0)).manifest["adapters"]
+    ours.unload_ip_adapter()
+    assert ours.get_list_adapters() == {}
+    again = ours("a cat", seed=1, height=16, width=16, num_inference_steps=2, output_type="pt").images
+    assert torch.equal(again, plain)
+
+
+def test_plus_with_its_attention_under_its_own_name(folders):
+    """A layout that the reference reads too: `layers.0.attn.to_q` beside `layers.0.0.norm1`."""
+    unet = their_unet(folders["sd1"])
+    sections = tiny_adapters.ip_adapter(unet, "plus")
+    renamed = {re.sub(r"^(layers\.\d)\.0\.to_", r"\1.attn.to_", name): t for name, t in sections["image_proj"].items()}
+    ours, theirs = (loaded(library, folders, "sd1") for library in (lockstep, diffusers))
+    for pipe in (ours, theirs):
+        pipe.image_encoder = None
+        pipe.load_ip_adapter({**sections, "image_proj": dict(renamed)}, None, None, image_encoder_folder=None)
+    hidden = torch.randn(2, 1, 17, tiny_adapters.ENCODER["hidden_size"], generator=torch.Generator().manual_seed(2))
+    compare(ours, theirs, {**arguments_for("sd1", "text2image", 1, 6.0), "ip_adapter_image_embeds": [hidden]})
+
+
+def test_the_config_says_that_pictures_are_projected(folders, tmp_path):
+    ours, theirs = both(folders, "sd1", ["plain"])
+    assert ours.unet.config.encoder_hid_dim_type == theirs.unet.config.encoder_hid_dim_type == "ip_image_proj"
+    ours.unet.save_pretrained(tmp_path)
+    assert lockstep.UNet2DConditionModel.from_pretrained(tmp_path).config.encoder_hid_dim_type is None
+    ours.unload_ip_adapter()
+    assert ours.unet.config.encoder_hid_dim_type is None
+
+
 def test_encode_image(folders):
     ours, theirs = both(folders, "sd1", ["plain"])
     for hidden in (None, True):
@@ -358,8 +424,7 @@ def test_files_that_do_not_fit(folders, tmp_path):
         save_file(tiny_adapters.flat(wrong), tmp_path / name)
         with pytest.raises(problem):
             pipe.load_ip_adapter(tmp_path / name, image_encoder_folder=None)
-    face = {**tiny_adapters.flat(sections), "image_proj.proj.0.weight": torch.zeros(4, 4)}
-    face = {name: value for name, value in face.items() if not name.startswith("image_proj.proj.w")}
+    face = {**tiny_adapters.flat(sections), "image_proj.perceiver_resampler.proj_in.weight": torch.zeros(4, 4)}
     save_file(face, tmp_path / "face.safetensors")
     with pytest.raises(UnsupportedError, match="face recogniser"):
         pipe.load_ip_adapter(tmp_path / "face.safetensors", image_encoder_folder=None)
@@ -374,7 +439,7 @@ def test_the_map_of_a_file(kind):
     sections = tiny_adapters.ip_adapter(unet, kind)
     wanted = tiny_adapters.flat(sections)
     shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
-    table = WeightMap(ip_adapter_rows({"full": "full face"}.get(kind, kind), shapes))
+    table = WeightMap(ip_adapter_rows({"full": "full face", "face": "FaceID"}.get(kind, kind), shapes))
     ours = table.to_ours(in_memory(wanted, Path("memory")))
     opened = MappedFiles()
     back = table.to_theirs(ours)

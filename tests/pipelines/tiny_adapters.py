@@ -9,7 +9,7 @@ ENCODER = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 32,
     "patch_size": 8, "projection_dim": 24,
 }  # fmt: skip
-KINDS = ("plain", "full", "plus")
+KINDS = ("plain", "full", "plus", "face")
 
 
 def image_encoder(seed: int = 30) -> lockstep.CLIPVisionModelWithProjection:
@@ -32,6 +32,24 @@ def ip_adapter(their_unet, kind: str = "plain", seed: int = 40) -> dict[str, dic
     return {"image_proj": projection(kind, text, random), "ip_adapter": layers}
 
 
+def lora_of_faces(their_unet, seed: int = 41) -> dict[str, torch.Tensor]:
+    """What a FaceID file has for all attentions besides, in the section of the adapter's own layers."""
+    generator, rank = torch.Generator().manual_seed(seed), 2
+    layers = {}
+    for number, name in enumerate(their_unet.attn_processors):
+        attention = their_unet.get_submodule(name.removesuffix(".processor"))
+        for part, layer in {
+            "q": attention.to_q,
+            "k": attention.to_k,
+            "v": attention.to_v,
+            "out": attention.to_out[0],
+        }.items():
+            start = f"{number}.to_{part}_lora"
+            layers[f"{start}.down.weight"] = torch.randn(rank, layer.in_features, generator=generator) * 0.3
+            layers[f"{start}.up.weight"] = torch.randn(layer.out_features, rank, generator=generator) * 0.3
+    return layers
+
+
 def projection(kind, text, random):
     hidden, vector = ENCODER["hidden_size"], ENCODER["projection_dim"]
 
@@ -49,6 +67,13 @@ def projection(kind, text, random):
             "proj.2.weight": random(text, hidden),
             "proj.2.bias": random(text),
             **named("proj.3", norm(text)),
+        }
+    if kind == "face":
+        first = {"proj.0.weight": random(2 * vector, vector), "proj.0.bias": random(2 * vector)}
+        return first | {
+            "proj.2.weight": random(4 * text, 2 * vector),
+            "proj.2.bias": random(4 * text),
+            **named("norm", norm(text)),
         }
     inner = 16
     made = {"latents": random(1, 5, inner), "proj_in.weight": random(inner, hidden), "proj_in.bias": random(inner)}

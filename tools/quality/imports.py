@@ -53,7 +53,19 @@ NEIGHBOURS = {"pipeline", "corrections", "single_file", "common"}
 REFERENCES = {"diffusers", "transformers"}
 # who may ask the package as a whole, which leads everywhere: those who look up a public class by its name
 WHOLE = {"pipelines/finding.py", "models/modeling.py", "cli/replay.py", "cli/parity/config.py"}
-BY_TEXT = {"import_module", "__import__", "resolve_name", "run_module"}  # functions that import what a text names
+# functions that import what a text names; the text has to stand there, or the file here with its reason
+BY_TEXT = {"import_module", "__import__", "resolve_name", "run_module"}
+BY_ANY_TEXT = {
+    "__init__.py": "gives the public names, each from the module that the table in it names",
+    "blocks/params.py": "looks a class up by its public name",
+    "blocks/stubs.py": "writes the stubs of modules that are listed in it",
+    "parity/lazy.py": "gives the names of a room of parity, from that room",
+    "parity/recording/onnx_graph.py": "asks for an extra by the name of its package",
+    "cli/parity/runs.py": "runs the file or module that a person names",
+    "kit/checks/declared.py": "follows an import of the code that it looks at",
+    "kit/checks/running.py": "imports the package that a person asks to have checked",
+}
+RUN_TEXT = {"exec", "eval", "compile", "pydoc.locate"}  # run or find what a text says: nobody sees what it imports
 
 
 def findings(root: Path) -> list[Finding]:
@@ -76,6 +88,8 @@ def _in_file(path: Path, root: Path) -> Iterator[Finding]:
         problem = asks or _problem(own, name) or _problem_in_family(parts, name, families)
         if problem:
             yield Finding(path, line, problem)
+    if "/".join(parts) not in BY_ANY_TEXT:
+        yield from (Finding(path, line, problem) for line, problem in _out_of_sight(path))
 
 
 def _problem(own: str, name: str) -> str | None:
@@ -122,6 +136,9 @@ def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
             rooms = (PACKAGE, f"{PACKAGE}.{FAMILIES}")  # whose names are packages: `from .. import flux`
             inner = [f"{module}.{alias.name}" for alias in node.names] if module in rooms else [module]
             names += [(node.lineno, name.removesuffix(".__init__")) for name in inner]
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) == "sys.modules":
+            text = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            names += [(node.lineno, text)] if isinstance(text, str) else []
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in by_text:
             texts = [
                 _text(node, place, names_of) for place, names_of in enumerate((("name", "mod_name"), ("package",)))
@@ -130,6 +147,27 @@ def imported_names(path: Path, root: Path) -> list[tuple[int, str]]:
                 start = texts[1].split(".") if texts[1] else package
                 names.append((node.lineno, _absolute(texts[0].partition(":")[0], start)))
     return names
+
+
+def _out_of_sight(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and problem of what imports, or may import, something that cannot be read from the source."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in RUN_TEXT:
+            yield node.lineno, f"runs a text by {ast.unparse(node.func)}: write the code itself"
+        elif isinstance(node, ast.Call) and _by_text(node.func) and not _stands_there(node.args[:1]):
+            yield node.lineno, f"imports by a text that does not stand there: {ast.unparse(node)}"
+        elif isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called and _by_text(node):
+            yield node.lineno, f"gives {ast.unparse(node)} another name: call it where it is needed"
+
+
+def _by_text(called: ast.expr) -> bool:
+    return ast.unparse(called).rpartition(".")[2] in BY_TEXT
+
+
+def _stands_there(arguments: list[ast.expr]) -> bool:
+    return all(isinstance(one, ast.Constant) or ast.unparse(one) == "__package__" for one in arguments)
 
 
 def _binds_the_package(alias: ast.alias) -> bool:

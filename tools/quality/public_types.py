@@ -14,17 +14,18 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import lockstep
 from lockstep.kit.checks.finding import Finding
 
 from .public_types_exceptions import EXCEPTIONS
 
-SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__getattr__")
-# modules that people import from besides the package itself: what they list in `__all__` is public
-ROOMS = ("attention", "blocks", "guiders", "media", "parity", "schedulers", "tokenizers")
+# modules that people import from besides the package itself: what they list in `__all__` is public, or all they define
+ROOMS = ("attention", "blocks", "errors", "guiders", "images", "media", "parity", "schedulers", "tokenizers")
 GIVEN = {"PipelineOutput": "blocks.output", "Part": "blocks.output"}  # what people get without naming it
-WRAPPERS = ("ClassVar", "Final", "Required", "NotRequired", "Optional", "Annotated", "Union")
+WRAPPERS = ("ClassVar", "Final", "InitVar", "Required", "NotRequired", "Optional", "Annotated", "Union", "type")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass
@@ -35,15 +36,24 @@ class Source:
     path: Path
     tree: ast.Module
 
-    def definition(self, name: str) -> ast.AST | None:
-        """The class or function of this name, if this module defines it."""
-        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        return next((node for node in self.tree.body if isinstance(node, kinds) and node.name == name), None)
+    @functools.cached_property
+    def definitions(self) -> dict[str, ast.stmt]:
+        """The classes, functions and annotated constants of this module by name, those under an `if` included."""
+        found: dict[str, ast.stmt] = {}
+        for node in _members(self.tree.body):
+            if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
+                found[node.name] = node
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = node
+        return found
 
     def listed(self) -> list[str]:
-        """What `__all__` lists."""
-        value = next((n.value for n in self.tree.body if isinstance(n, ast.Assign) and _assigns(n, "__all__")), None)
-        return [] if value is None else list(ast.literal_eval(value))
+        """What `__all__` lists; without one, every public class and function that the module defines."""
+        values = [node.value for node in _members(self.tree.body) if _assigns(node, "__all__")]
+        if not values:
+            kinds = (ast.ClassDef, *FUNCTIONS)
+            return [name for name, node in self.definitions.items() if isinstance(node, kinds) and name[0] != "_"]
+        return [name for value in values if value is not None for name in ast.literal_eval(value)]
 
     @functools.cached_property
     def nothings(self) -> frozenset[str]:
@@ -97,7 +107,7 @@ class Library:
         """Where a name is defined, through the modules that hand it on."""
         for _ in range(8):
             source = self.source(module)
-            definition = source.definition(name) if source else None
+            definition = source.definitions.get(name) if source else None
             if source and definition is not None:
                 return source, definition
             origin = source.origin(name) if source else None
@@ -148,6 +158,10 @@ def every_public_name(library: Library) -> list[tuple[str, str]]:
 
 def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[str, Finding]]:
     """Key and finding of each part of a public class or function that says nothing about its type."""
+    if isinstance(node, ast.AnnAssign):
+        if says_nothing(node.annotation, source.nothings):
+            yield _found(source, node, ast.unparse(node.target), "is typed Any")
+        return
     if not isinstance(node, ast.ClassDef):
         yield from _in_function(source, node, "")
         return
@@ -158,15 +172,15 @@ def _untyped(library: Library, source: Source, node: ast.AST) -> Iterator[tuple[
                 name = member.target.id
                 if not name.startswith("_") and says_nothing(member.annotation, owner.nothings):
                     yield _found(owner, member, f"{definition.name}.{name}", "is typed Any")
-            elif isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
-                not member.name.startswith("_") or member.name in SPECIAL
-            ):
+            elif isinstance(member, ast.ClassDef) and not member.name.startswith("_"):
+                yield from _untyped(library, owner, member)
+            elif isinstance(member, FUNCTIONS) and _is_public(member.name):
                 if any(ast.unparse(one).endswith("overload") for one in member.decorator_list):
                     overloaded.add(member.name)
                 elif member.name in overloaded:
                     continue  # what stands behind overloads is nobody's signature
                 yield from _in_function(owner, member, f"{definition.name}.")
-            if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(member, FUNCTIONS):
                 yield from _own_attributes(owner, member, definition.name)
 
 
@@ -180,20 +194,27 @@ def _own_attributes(source: Source, method: ast.AST, owner: str) -> Iterator[tup
                 yield _found(source, node, f"{owner}.{name}", "is typed Any")
 
 
+def _is_public(method: str) -> bool:
+    """A method that people call, by its name or by the language: `obj[3]`, `len(obj)`."""
+    return not method.startswith("_") or (method.startswith("__") and method.endswith("__"))
+
+
 def _members(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a class that a type checker reads."""
+    """The statements of a module or class that a type checker reads, those under an `if` or a `try` included."""
     for node in body:
         if isinstance(node, ast.If):
             test = ast.unparse(node.test)
-            yield from _members(
-                node.body if test == "TYPE_CHECKING" else node.orelse if "TYPE_CHECKING" in test else []
-            )
+            unread = node.orelse if test == "TYPE_CHECKING" else node.body if "TYPE_CHECKING" in test else None
+            yield from (one for part in (node.body, node.orelse) if part is not unread for one in _members(part))
+        elif isinstance(node, ast.Try):
+            parts = (node.body, *(one.body for one in node.handlers), node.orelse, node.finalbody)
+            yield from (one for part in parts for one in _members(part))
         else:
             yield node
 
 
 def _in_function(source: Source, node: ast.AST, owner: str) -> Iterator[tuple[str, Finding]]:
-    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    assert isinstance(node, FUNCTIONS)
     arguments = node.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     is_bound = bool(owner) and not any(ast.unparse(one) == "staticmethod" for one in node.decorator_list)
@@ -232,5 +253,6 @@ def _parsed(text: str) -> ast.expr:
         return ast.Constant(0)
 
 
-def _assigns(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign | ast.AugAssign | ast.AnnAssign]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)

@@ -12,8 +12,10 @@ INDEX = "any of the values that the run made, chosen by its name"
 MEDIUM = "one medium, or the output that holds several: each kind has classes of its own for them"
 WRITING = "options of a kind's files (fps of a video), checked by name before anything is written"
 
+KEYWORDS = "keywords of a class statement, handed on to the next class in line"
 RUN = "whatever can be run and watched: a module, a pipeline or a function of any library"
 EXCEPTIONS: dict[str, str] = {
+    "*.__init_subclass__(*)": KEYWORDS,
     "blocks.params.*.type_hint": TYPES,
     "blocks.params.*.default": VALUE,
     "blocks.params.InputParam.check(value)": VALUE,
@@ -32,6 +34,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.state.PipelineState.__getattr__": VALUE,
     "blocks.named_values.NamedValues.__getattr__": "the values that are some block's own, not of the vocabulary",
     "blocks.named_values.NamedValues.[!_]*": "`T | Any`: may be None for one block and is there for another",
+    "blocks.state.Block*.__set*__(value)": VALUE,
     "blocks.state.Block*.__getattr__": VALUE,
     "blocks.state.Block*.__getitem__": VALUE,
     "blocks.state.Block*.get": VALUE,
@@ -39,6 +42,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.state.BlockState.__init__(values)": VALUE,
     "blocks.state.BlockView.__init__(block)": "a block, whose module lies above that of the values that it sees",
     "blocks.components.ComponentsView.__getattr__": COMPONENT,
+    "blocks.components.ComponentsView.__setattr__(value)": COMPONENT,
     "blocks.components.ComponentsView.__init__(*)": "a block and a run, whose modules lie above that of components",
     "blocks.events.Event.item": "what the loop goes over: a timestep, a chunk, whatever its values are",
     "blocks.events.Event.value": VALUE,
@@ -55,7 +59,7 @@ EXCEPTIONS: dict[str, str] = {
     "blocks.output.Part.item": MEDIUM,
     "outputs.Output.get": VALUE,
     "outputs.Output.get(default)": VALUE,
-    "outputs.Output.__getitem__": VALUE,
+    "outputs.Output.__*etitem__*": VALUE,
     "media.*(item)": MEDIUM,
     "media.*(value)": MEDIUM,
     "media.*(again)": MEDIUM,
@@ -92,6 +96,7 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.pipeline.DiffusionPipeline.run(*)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.stream(*)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.__getattr__": BY_BLOCKS,
+    "pipelines.pipeline.DiffusionPipeline.__setattr__(value)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.outline": COMPONENT,
     "pipelines.*Pipeline.__call__": INDEX,
     "pipelines.pipeline.DiffusionPipeline.*_callback(values)": VIEW,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ..errors import WiringError
@@ -46,6 +46,23 @@ class Assembly:
         workflows = workflow_flows(root, given)
         inputs = face.shown(user_inputs(flow))
         return cls(root, tuple(given), flow, workflows, inputs, result, specs, _players(flow), face)
+
+    def shown(self, parts: Iterable[Any] | None = None) -> list[InputParam]:
+        """The inputs with what runs where the caller gives nothing: a guider's scale is a setting of the guider.
+
+        `parts` are the components that a pipeline has made itself; without them they are as their specs make them.
+        """
+        made = self.made() if parts is None else parts
+        settings = {name: getattr(part, name, None) for part in made for name in getattr(part, "config", {})}
+        return [
+            replace(param, default=settings.get(str(param.name))) if param.default is None else param
+            for param in self.inputs
+        ]
+
+    def made(self) -> list[Any]:
+        """The components that a pipeline makes itself, by its face."""
+        own = [spec for spec in self.specs.values() if spec.default_creation_method == "from_config"]
+        return [spec.create(**self.face.settings(spec)) for spec in own]
 
     def workflow_of(self, plan: Plan) -> str | None:
         """The name of the workflow that takes the branches of a plan."""

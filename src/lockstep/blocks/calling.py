@@ -44,6 +44,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     root = assembly.root.get_workflow(options.workflow) if options.workflow else assembly.root
     defaults = {str(param.name): param.default for param in assembly.inputs}
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
+    given = _without_none(values)
     values |= {n: v for n, v in pipe.folder_defaults.items() if n in plan.inputs and values.get(n) is None}
     check_call(plan, assembly.flow, values)
     _check_options(pipe, plan, options)
@@ -55,7 +56,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     pipe.require_components(needed)
     samples = plan.root.count_samples(values) if "generator" in plan.inputs else 1
     memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
-    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples)
+    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples, given)
     check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
     seeds = _give_generators(plan, values, options, samples)
     return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))

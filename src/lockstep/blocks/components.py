@@ -30,8 +30,10 @@ def own_copy(component: Any) -> Any:
 class RunComponents:
     """The components of one run."""
 
-    def __init__(self, pipe: Any, specs: Mapping[str, ComponentSpec], samples: int = 1) -> None:
-        self.pipe, self.samples = pipe, samples
+    def __init__(
+        self, pipe: Any, specs: Mapping[str, ComponentSpec], samples: int = 1, given: Iterable[str] = ()
+    ) -> None:
+        self.pipe, self.samples, self.given = pipe, samples, frozenset(given)
         shared = {name: pipe.all_components.get(name) for name in specs}
         stateful = [
             name for name, component in shared.items() if component is not None and is_stateful(component, specs[name])
@@ -76,6 +78,11 @@ class ComponentsView:
     def samples(self) -> int:
         """How many samples the run makes."""
         return self._components.samples
+
+    @property
+    def given_inputs(self) -> frozenset[str]:
+        """The inputs that the caller gave; the others have their defaults."""
+        return self._components.given
 
     @property
     def given_processors(self) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ MEMINFO, LIMIT, USED = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory.current"),
 )
+LESS = "Ask for less: fewer pictures at once, or smaller ones."
 PER_SAMPLE = 8192  # bytes that a sample takes before it has any pixels: its generator, and its places in lists
 
 
@@ -46,13 +47,13 @@ def _of_container() -> int | None:
         return None
 
 
-def require(needed: int, device: torch.device, what: str) -> None:
-    """Refuse what takes more than there is."""
+def require(needed: int, device: torch.device, what: str, instead: str = LESS) -> None:
+    """Refuse what takes more than there is, and say what to do instead."""
     free = free_bytes(device)
     if free is not None and needed > free:
         raise MachineError(
             f"{what} would take at least {readable(needed)} of memory, and {device} has {readable(free)} free. "
-            "Ask for less: fewer pictures at once, or smaller ones."
+            f"{instead}"
         )
 
 

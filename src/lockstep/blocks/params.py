@@ -85,7 +85,8 @@ class InputParam:
         if limit == "maximum":
             return f"at most {bound}" if number > bound else ""
         down = int(number) // bound * bound
-        return f"a multiple of {bound} ({max(down, bound)} or {down + bound} are near)" if number % bound else ""
+        near = f"{down} or {down + bound} are" if down > 0 else f"{bound} is"
+        return f"a multiple of {bound} ({near} near)" if number % bound else ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..configuration import describe_type
@@ -39,11 +39,11 @@ def option_types() -> dict[str, Any]:
     return typing.get_type_hints(RunOptions)
 
 
-def call_signature(assembly: Assembly, *, bound: bool = True) -> inspect.Signature:
+def call_signature(assembly: Assembly, parts: Iterable[Any] | None = None, *, bound: bool = True) -> inspect.Signature:
     """What the face names may be given by position (else the first input, the prompt), everything else by name."""
     parameters = [] if bound else [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     by_position = max(len(assembly.face.positional), 1)
-    for place, param in enumerate(assembly.inputs):
+    for place, param in enumerate(assembly.shown(parts)):
         by_name = place >= by_position
         kind = inspect.Parameter.KEYWORD_ONLY if by_name else inspect.Parameter.POSITIONAL_OR_KEYWORD
         # after a prompt that may be left out for its embeddings, a required picture has to show a default too
@@ -62,11 +62,11 @@ def annotation(param: InputParam) -> Any:
     return hint if param.required or param.default is not None or hint is Any else hint | None
 
 
-def help_text(title: str, assembly: Assembly) -> str:
+def help_text(title: str, assembly: Assembly, parts: Iterable[Any] | None = None) -> str:
     """What a pipeline takes and gives, for people."""
     workflows = assembly.workflows
     lines = [title, "", "Inputs"]
-    for param in assembly.inputs:
+    for param in assembly.shown(parts):
         kind = describe_type(param.type_hint) if param.type_hint is not None else "anything"
         default = "required" if param.required else f"default {param.default!r}"
         differing = defaults_by_workflow(param, workflows)

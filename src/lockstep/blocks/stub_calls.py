@@ -175,7 +175,7 @@ class PipelineFace:
     def _inputs(self) -> dict[str, str]:
         """Name -> type and default of everything that a call takes."""
         found = {}
-        for place, param in enumerate(self.assembly.inputs):
+        for place, param in enumerate(self.assembly.shown()):
             # a required argument after one that may be left out is written with a default (see call_signature)
             written = param.required and place >= len(self.kind.face.positional)
             default = "" if written else f" = {'...' if param.required else repr(param.default)}"

@@ -99,10 +99,17 @@ def _class_stub(node: ast.ClassDef, kind: type, hints: Types) -> str:
     if hasattr(kind, "default_tree") and kind.default_tree() is not None:
         face = PipelineFace(kind, hints, public_pipelines())
         lines = [*face.helpers(), *lines, *face.members()]
+    lines += [f"    {ast.unparse(part.target)}: {ast.unparse(part.annotation)}" for part in _attributes(node)]
     lines += [_function(part, "    ") for part in node.body if isinstance(part, ast.FunctionDef)]
     if len(lines) == 1:
         lines.append("    ...")
     return "\n".join(lines) + "\n"
+
+
+def _attributes(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    """The public attributes that a class says the type of."""
+    annotated = [part for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)]
+    return [part for part in annotated if not ast.unparse(part.target).startswith("_")]
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, margin: str) -> str:

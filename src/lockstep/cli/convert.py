@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..files import require_there
+from ..files import existing
 from .console import err, out, print_json
 from .options import AllowPickle, Family, Json, PredictionType, Quiet, Variant
 
@@ -41,7 +41,7 @@ def convert(
     json: Json = False,
 ) -> None:
     """Write a checkpoint anew: a folder as a single file in the original layout, or back, every tensor bit for bit."""
-    require_there(source)
+    source = existing(source)
     import torch
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 

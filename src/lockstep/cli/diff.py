@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..files import require_there
+from ..files import existing
 from .console import err, out, print_json
 from .exit_codes import ExitCode
 from .options import AllowPickle
@@ -31,7 +31,7 @@ def diff(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with every tensor that differs.")] = False,
 ) -> None:
     """Compare two checkpoints tensor by tensor: same, cast, transposed, permuted, scaled, different."""
-    require_there(first, second)
+    first, second = existing(first), existing(second)
     from ..loaders.difference import STATES, compare, pair
 
     one, other = pair(first, second, allow_pickle)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import require_there
+from ..files import existing
 from .console import err, out, print_json
 from .exit_codes import ExitCode
 from .options import AllowPickle, Json
@@ -37,7 +37,7 @@ def inspect(
     from ..loaders.describe import describe, tree
     from ..loaders.header import Header, read_header
 
-    require_there(path)
+    path = existing(path)
     header: Header | None = None
     if path.is_file():
         header = _unpickled(path) if allow_pickle else read_header(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import field
 from typing import Literal
 
@@ -14,6 +16,7 @@ from .classifier_free import project
 from .guidance import BaseGuidance, GuiderOutput, extrapolate, is_off, rescale_noise_cfg
 
 Tensor = torch.Tensor
+SMALLEST = 3  # pixels along a side that the filter's mirrored border needs
 
 
 class FrequencyDecoupledGuidance(BaseGuidance):
@@ -57,6 +60,13 @@ class FrequencyDecoupledGuidance(BaseGuidance):
         off = is_off(self.guidance_scales[band], self.use_original_formulation)
         return not off and self.acts_within(self.per_band("start")[band], self.per_band("stop")[band])
 
+    def check_model(self, denoiser: torch.nn.Module) -> None:
+        if getattr(denoiser, "packed_side", 1) > 1:
+            raise InputError(
+                f"FrequencyDecoupledGuidance blurs rows and columns of a prediction, and those of "
+                f"{type(denoiser).__name__} are tokens in a line. Use another guider."
+            )
+
     def forward(self, pred_cond: Tensor, pred_uncond: Tensor | None = None) -> GuiderOutput:  # type: ignore[override]
         if not self.acts() or pred_uncond is None:
             return GuiderOutput(pred_cond, pred_cond, pred_uncond)
@@ -84,6 +94,19 @@ class FrequencyDecoupledGuidance(BaseGuidance):
         return pred
 
 
+def frame_by_frame(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same for videos (batch, channels, frames, height, width), each frame by itself."""
+
+    @functools.wraps(change)
+    def changed(image: Tensor) -> Tensor:
+        if image.ndim == 4:
+            return change(image)
+        frames = image.transpose(1, 2)
+        return change(frames.flatten(0, 1)).unflatten(0, frames.shape[:2]).transpose(1, 2)
+
+    return changed
+
+
 def blur(image: Tensor) -> Tensor:
     """The 5x5 binomial filter with mirrored borders."""
     line = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0], dtype=image.dtype, device=image.device) / 16
@@ -91,11 +114,13 @@ def blur(image: Tensor) -> Tensor:
     return F.conv2d(F.pad(image, (2, 2, 2, 2), mode="reflect"), kernel, groups=image.shape[1])
 
 
+@frame_by_frame
 def halve(image: Tensor) -> Tensor:
     height, width = image.shape[2:]
     return F.interpolate(blur(image), size=(height // 2, width // 2), mode="bilinear", align_corners=False)
 
 
+@frame_by_frame
 def double(image: Tensor) -> Tensor:
     height, width = image.shape[2:]
     return blur(F.interpolate(image, size=(height * 2, width * 2), mode="bilinear", align_corners=False))
@@ -104,10 +129,13 @@ def double(image: Tensor) -> Tensor:
 def laplacian_pyramid(image: Tensor, levels: int) -> list[Tensor]:
     """Differences of ever coarser copies, the finest first; the last is what remains."""
     factor = 2 ** (levels - 1)
-    if image.ndim != 4 or any(side % factor for side in image.shape[2:]):
+    too_small = levels > 1 and min(image.shape[-2:]) // (factor // 2) < SMALLEST
+    if image.ndim not in (4, 5) or too_small or any(side % factor for side in image.shape[-2:]):
         raise InputError(
-            f"{levels} frequency bands need predictions (batch, channels, height, width) with sides that are multiples "
-            f"of {factor}, got {tuple(image.shape)}. Use fewer guidance_scales or another size."
+            f"{levels} frequency bands need predictions (batch, channels, height, width), or those of a video with its "
+            f"frames before the height, with sides that are multiples of {factor} and at least "
+            f"{max(SMALLEST * factor // 2, factor)}, got {tuple(image.shape)}. Use fewer guidance_scales or another "
+            "size."
         )
     bands = []
     for _ in range(levels - 1):

@@ -169,7 +169,7 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
             layout, prefix = known["places"][name]
             part = Part(LONE[kind.__name__][0], layout, prefix, {})
             stored |= original_tensors(job.source / name, kind, config, part, variant, opened)
-        small = small_files(job.source)
+        small = small_files(job.source, job.notes)
         for name in component_names(job.source, files.read_json(index), known=False):
             said = class_name(files.read_json(job.source / name / "config.json"))
             job.notes.append(f"left out: {name} ({said}), which the original layout has no place for")
@@ -186,7 +186,8 @@ def folder_to_single(job: Conversion, variant: str | None) -> None:
         stored = original_tensors(job.source, kind, config, part, variant, opened)
         component = ROLES.get(part.kind, part.kind)
         component += "_2" if kind is CLIPTextModelWithProjection else ""
-        metadata = {FOLDER_KEY: json.dumps({f"{component}/{n}": text for n, text in small_files(job.source).items()})}
+        small = {f"{component}/{name}": text for name, text in small_files(job.source, job.notes).items()}
+        metadata = {FOLDER_KEY: json.dumps(small)}
     job.expect(stored)
     write_safetensors(job.target, stored, dtype=job.dtype, metadata=metadata, report=job.progress())
 
@@ -260,23 +261,37 @@ def family_of(models: Mapping[str, tuple[type[ModelMixin], Mapping[str, Any]]]) 
     return "sd2" if config.get("use_linear_projection") else "sd1"
 
 
-def small_files(folder: Path) -> dict[str, str]:
-    """Configs and tokenizers of a folder by name; CLIP's published vocabulary is left out, because Lockstep has it."""
+def small_files(folder: Path, notes: list[str]) -> dict[str, str]:
+    """Configs and tokenizers of a folder by name; CLIP's published vocabulary is left out, because Lockstep has it.
+
+    What is too large for a header, or no text, is told; a SentencePiece model beside its tokenizer.json says the same.
+    """
     found = {}
-    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")], key=lambda path: (path.suffix == ".model", path)):
         name = path.relative_to(folder).as_posix()
         known = path.suffix in SMALL_ENDINGS and not name.endswith(".index.json")
-        if path.is_file() and known and path.stat().st_size <= MAX_SMALL_FILE:
-            try:
-                found[name] = path.read_bytes().decode("utf-8")
-            except UnicodeDecodeError:
-                continue
+        if path.is_file() and known:
+            text = _text_of(path)
+            if text is not None:
+                found[name] = text
+            elif path.suffix != ".model" or name.replace(path.name, "tokenizer.json") not in found:
+                notes.append(f"{name} stays behind (no text, or over 16 MiB): load the file with config={folder}.")
     for tokenizer in {name.partition("/")[0] for name in found if name.startswith("tokenizer")}:
         vocabulary = [name for name in found if name.startswith(f"{tokenizer}/") and TOKENIZER_FILES.search(name)]
         two = [f"{tokenizer}/merges.txt", f"{tokenizer}/vocab.json"]
         if sorted(vocabulary) == two and _is_published(folder / tokenizer):
             found = {name: text for name, text in found.items() if name not in vocabulary}
     return found
+
+
+def _text_of(path: Path) -> str | None:
+    """The text in a file that is short enough for a header."""
+    if path.stat().st_size > MAX_SMALL_FILE:
+        return None
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _is_published(folder: Path) -> bool:

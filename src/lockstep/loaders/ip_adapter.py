@@ -14,11 +14,12 @@ from .. import files
 from ..errors import FileFormatError, InputError, LockstepError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.image_projections import (
     ImageProjection,
+    IPAdapterFaceIDImageProjection,
     IPAdapterFullImageProjection,
     IPAdapterPlusImageProjection,
 )
 from ..models.adapters.ip_adapter import IPAdapter
-from ..models.adapters.ip_adapter_map import FULL, PLAIN, PLUS, ip_adapter_rows, projection_config
+from ..models.adapters.ip_adapter_map import FACE, FULL, LORA, PLAIN, PLUS, ip_adapter_rows, projection_config
 from ..models.weights import MappedFiles, StoredTensor, check_tensors, in_memory
 from .checkpoint import SECTIONS, open_checkpoint, open_header
 from .detect import Guess, detect, named_family
@@ -28,6 +29,7 @@ PROJECTIONS: dict[str, type[nn.Module]] = {
     PLAIN: ImageProjection,
     FULL: IPAdapterFullImageProjection,
     PLUS: IPAdapterPlusImageProjection,
+    FACE: IPAdapterFaceIDImageProjection,
 }
 FAMILY = "ip_adapter"
 
@@ -78,11 +80,13 @@ def made_adapter(
         )
     if guess.variant not in PROJECTIONS:
         raise UnsupportedError(
-            f"{name} is {guess}, which reads the vectors of a face recogniser; plain, plus and full-face adapters are "
-            "offered."
+            f"{name} is {guess}, which reads the vectors of a face recogniser beside CLIP's; plain, plus, full-face "
+            "and FaceID adapters are offered."
         )
     shapes = {key: tensor.info.shape for key, tensor in stored.items()}
     opened = MappedFiles()
+    lora = {key: tensor for key, tensor in stored.items() if LORA.fullmatch(key)}
+    stored = {key: tensor for key, tensor in stored.items() if key not in lora}
     empty = [key for key, shape in shapes.items() if 0 in shape]
     if empty:
         raise WeightsError(f"{name} is {guess}, but {empty[0]!r} is empty.")
@@ -106,7 +110,8 @@ def made_adapter(
     check_finite(
         name, {**dict(projection.named_parameters()), **{f"attentions.{k}": p[0] for k, p in enumerate(pairs)}}
     )
-    return IPAdapter(projection, pairs, source)
+    layers = {(int(match[1]), match[2]): opened.read(lora[key]) for key in lora if (match := LORA.fullmatch(key))}
+    return IPAdapter(projection, pairs, source, layers)
 
 
 def made_projection(

@@ -71,6 +71,7 @@ class Lora:
     report: LoraReport
     changes: dict[Place, list[Change]] = field(default_factory=dict)
     words: Tensors = field(default_factory=dict)  # of a textual inversion that came with it
+    comes_with_adapter: bool = False  # it is a part of an IP-Adapter's file
 
     @property
     def components(self) -> list[str]:

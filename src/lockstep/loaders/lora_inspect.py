@@ -54,7 +54,8 @@ def inspect_lora(path: Path) -> dict[str, Any]:
     file = open_lora(path)
     if not file.layers and not file.words:
         found = detect(read_header(path))
-        raise FileFormatError(f"{path} is no LoRA but {found.title}: `lockstep inspect` tells more about it.")
+        what = "it was not recognised" if found.kind == "unknown" else f"it is {found.title}"
+        raise FileFormatError(f"{path} is no LoRA, {what}: `lockstep inspect` tells more about it.")
     metadata = {str(key): str(value) for key, value in files.read_safetensors_header(path)[1].items()}
     family, evidence = base_family(file.layers, metadata)
     names = LayerNames({"unet": nn.Module(), "text_encoder": nn.Module(), "text_encoder_2": nn.Module()})

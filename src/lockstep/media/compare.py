@@ -43,13 +43,13 @@ class MediaComparison:
 
 def compare(kind: MediaKind, path: Path, again: Any, manifest: dict[str, Any]) -> MediaComparison:
     """Hold what was made again against a file."""
-    format = kind.format_for(path)
+    format = kind.format_of(path)
     file, recorded = format.read(path), manifest.get("pixels")
     computed = untouched = None
     if isinstance(recorded, str):
         computed = PixelHash(kind.frames(again)).text == recorded
         untouched = PixelHash(kind.frames(file)).text == recorded if format.lossless else None
-    wanted = again if format.lossless else _as_written(kind, path.name, again, manifest)
+    wanted = again if format.lossless else _as_written(kind, path.stem + format.suffixes[0], again, manifest)
     return MediaComparison(format, computed, untouched, difference(kind.frames(file), kind.frames(wanted)))
 
 

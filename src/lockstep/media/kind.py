@@ -84,7 +84,7 @@ class MediaKind(ABC):
         """The options of `write` that follow from the values of a run."""
         return {}
 
-    def check_options(self, options: Iterable[str]) -> None:
+    def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse what `write` does not take."""
         for option in options:
             if option not in self.options:
@@ -111,6 +111,10 @@ class MediaKind(ABC):
             known = ", ".join(suffix or "a folder" for suffix in self.suffixes)
             raise InputError(f"A {self.name} is written as {known}, which carry the manifest; got {path.name!r}.")
         return found
+
+    def format_of(self, path: Path) -> Format:
+        """The format that a file is in."""
+        return self.format_for(path)
 
     def target_for(self, output: Path, index: int, total: int) -> Path:
         """Where number `index` goes: the path itself, a numbered neighbour, or a file in a folder."""

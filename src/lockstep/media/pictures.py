@@ -209,6 +209,11 @@ class Pictures(MediaKind):
         PictureFormat("JPEG", (".jpg", ".jpeg"), 3.0, quality=95, subsampling=0),
     )
 
+    def format_of(self, path: Path) -> Format:
+        """By what stands in the file: people give a PNG the name of a JPEG."""
+        written = opened(path).format
+        return next((format for format in self.formats if format.name == written), self.format_for(path))
+
     def items(self, value: Any) -> list[Any]:
         if not isinstance(value, list) or not value or not all(isinstance(one, Image.Image) for one in value):
             raise InputError("There are no PIL pictures to save in this output; ask for output_type='pil'.")

@@ -17,6 +17,7 @@ from .gif import Gif
 from .kind import MediaKind
 from .pixels import PixelHash, pixels_of
 from .sheet import contact_sheet
+from .streaming import frame_rate
 
 DEFAULT_FPS = 16.0  # where neither the run nor the person says it
 SHOWN = 12  # frames of a contact sheet
@@ -57,6 +58,11 @@ class Videos(MediaKind):
         digest = PixelHash(self.frames(value)).text
         file = {} if value.filename is None else {"file": Path(value.filename)}
         return {"video": len(value), "size": list(value[0].size), "sha256": digest, **file}
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        super().check_options(options)
+        if "fps" in options:
+            frame_rate(options["fps"])
 
     def options_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {"fps": values.get("frame_rate") or DEFAULT_FPS}

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from .. import files
-from ..errors import ConfigError, InputError, UnknownNameError, UnsupportedError, WeightsError
+from ..errors import InputError, SettingsError, UnknownNameError, UnsupportedError, WeightsError
 from .weights import DTYPES, open_weights, read_tensors, save_tensors
 
 logger = logging.getLogger(__name__)
@@ -354,7 +354,7 @@ def lora_config(peft: Any, tensors: Mapping[str, torch.Tensor], metadata: Mappin
         try:
             return peft.LoraConfig(**metadata)
         except TypeError as problem:
-            raise ConfigError(
+            raise SettingsError(
                 f"The `LoraConfig` class could not be instantiated from the metadata: {problem}."
             ) from None
     ranks = {name.rpartition(".lora_")[0]: t.shape[1] for name, t in tensors.items() if name.endswith("lora_B.weight")}

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError, WeightsError
+from ..errors import FileFormatError, InputError, NotFoundError, VariantError, WeightsError
 from ..files import TensorInfo
 
 T = TypeVar("T")
@@ -94,15 +94,26 @@ def open_folder(
         index = folder / with_variant(f"{name}.index.json", variant)
         if index.is_file():
             return _open_shards(index, read)
-    wanted = " or ".join(repr(with_variant(name, variant)) for name, _ in readers)
+    names = [name for name, _ in readers] or [pickle_name(weights_name)]
+    raise not_found(folder, names, variant, pickles)
+
+
+def not_found(folder: Path, names: list[str], variant: str | None, pickles: bool) -> NotFoundError:
+    """What to say about weights that are not there; the words up to the folder are those that scripts look for."""
+    wanted = [with_variant(name, variant) for name in names]
+    others = f" (nor {', '.join(wanted[:-1])})" if wanted[1:] else ""
     there = [p.name for p in folder.iterdir()]
-    advice = _other_variants(there, weights_name)
+    advice = _other_variants(there, names[0])
     if not pickles and any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in there):
         advice = (
             "Only safetensors are read unless you say otherwise: allow_pickle=True (or LOCKSTEP_ALLOW_PICKLE=1) "
             "reads the tensors of a .bin and runs nothing that is in it."
         )
-    raise NotFoundError(f"No {wanted} in {folder}. There: {files.listing(folder)}. {advice}".rstrip())
+    told = f"Error no file named {wanted[-1]} found in directory {folder}{others}. There: {files.listing(folder)}."
+    if variant is None:
+        return NotFoundError(f"{told} {advice}".rstrip())
+    advice = advice or "Leave the variant out to load what is there."
+    return VariantError(f"You are trying to load the model files of the `variant={variant}`. {told} {advice}")
 
 
 def open_pickles(paths: list[Path]) -> dict[str, StoredTensor]:

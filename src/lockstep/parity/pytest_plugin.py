@@ -170,8 +170,8 @@ class Parity:
         options: dict[str, Any] = {"steps": self.steps, "level": level}
         if self._config.getoption("--parity-at"):
             options = {"level": level, **node_options(Key.parse(self._config.getoption("--parity-at")))}
-        with record(side.target, path, side=name, name=side.name, **options):
-            side.call()
+        with record(side.target, path, side=name, name=side.name, **options) as recorder:
+            recorder.result(side.call())
         return path
 
     def _floor(

@@ -213,7 +213,8 @@ class Adapters:
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
-        return [self._described(name, lora) for name, lora in {**self._fused_loras, **self.loras}.items()]
+        known = {**self._fused_loras, **self.loras}
+        return [self._described(name, lora) for name, lora in known.items() if not lora.comes_with_adapter]
 
     def _described(self, name: str, lora: Lora) -> dict[str, Any]:
         fixed = {component: value for (component, one), value in self.fused.items() if one == name}
@@ -479,10 +480,8 @@ def _write(
 
 def lora_scale_of(values: Mapping[str, Any]) -> float:
     """The factor that a call asks for on top of all strengths."""
-    kwargs = [
-        values.get(name) or {} for name in ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
-    ]
-    scale = next((given["scale"] for given in kwargs if "scale" in given), 1.0)
+    names = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
+    scale = next((values[name]["scale"] for name in names if "scale" in (values.get(name) or {})), 1.0)
     check_strength(scale)
     return float(scale)
 

@@ -35,6 +35,7 @@ class ImagePromptMixin:
     """`load_ip_adapter` and its relatives, `enable_freeu`, for `DiffusionPipeline`."""
 
     _brought: tuple[str, ...] = ()  # components that an IP-Adapter brought along
+    _brought_loras: tuple[str, ...] = ()
 
     def load_ip_adapter(
         self,
@@ -81,7 +82,9 @@ class ImagePromptMixin:
         if READER in specs and getattr(self, READER) is None:
             side = 224 if encoder is None else encoder.config["image_size"]
             brought[READER] = CLIPImageProcessor(size=side, crop_size=side)
+        loras = {f"faceid_{k}": unet.lora_of(adapter) for k, adapter in enumerate(adapters) if adapter.lora}
         unet.set_ip_adapters(adapters)
+        self._bring_loras(loras)
         self.update_components(**brought)  # type: ignore[attr-defined]
         self._brought = (*self._brought, *brought)
 
@@ -89,8 +92,18 @@ class ImagePromptMixin:
         """Take the IP-Adapters out, and what they brought along: the UNet is what it was."""
         self._require_no_run("unload an IP-Adapter")  # type: ignore[attr-defined]
         self._image_prompt_unet().unset_ip_adapters()
+        self._bring_loras({})
         self.update_components(**dict.fromkeys(self._brought))  # type: ignore[attr-defined]
         self._brought = ()
+
+    def _bring_loras(self, loras: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Use the LoRAs that came with adapters, in place of those that came with earlier ones."""
+        adapters: Any = self._adapters  # type: ignore[attr-defined]
+        adapters.remove([name for name in self._brought_loras if name in adapters.loras])
+        self._brought_loras = tuple(loras)
+        for name, tensors in loras.items():
+            self.load_lora_weights(tensors, name)  # type: ignore[attr-defined]
+            adapters.loras[name].comes_with_adapter = True
 
     def set_ip_adapter_scale(self, scale: Scale | list[Scale]) -> None:
         """How strongly pictures act: a number, or a dict by block ({"up": {"block_0": [0.0, 1.0, 0.0]}}, what it does

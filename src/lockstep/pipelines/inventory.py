@@ -58,7 +58,7 @@ class InventoryMixin(PlacementMixin):
     @property
     def default_call_parameters(self) -> dict[str, Any]:
         """What a call takes for the arguments that it is not given."""
-        return {str(param.name): param.default for param in self.assembly.face.shown(self.inputs) if param.name}
+        return {str(param.name): param.default for param in self.inputs if param.name}
 
     def unload_components(self, names: str | Iterable[str] | None = None) -> None:
         """Let go of loaded components, and of their memory; the next run that needs one loads it again."""

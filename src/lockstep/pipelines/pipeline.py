@@ -232,6 +232,8 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
             self._from_index.discard(name)
             self._elsewhere.pop(name, None)
             self._components[name] = component
+            if spec.default_creation_method == "from_config":
+                self._describe()
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
@@ -350,7 +352,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         device = told.pop("device", None) if device is None else device
         found = open_index(name_or_path, file_options, hub, cls)
         owner = cls if cls is not DiffusionPipeline or blocks is not None else pipeline_class(found)
-        if blocks is None and owner.default_tree() is None:
+        if blocks is None and saving.has_own_blocks(owner, found.class_name, found.blocks_name):
             blocks = found.blocks_class()
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, **told, "device": device, **hub}

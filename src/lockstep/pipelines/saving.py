@@ -61,6 +61,14 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     own = {n: part for n, part in held.items() if pipe.component_specs[n].default_creation_method == "from_config"}
     published = {**dict.fromkeys(pipe._absent), **{name: part for name, part in held.items() if name not in own}}
     index.write_classic(folder, pipe._index_class, published, own, settings)
-    by_hand = type(pipe).default_tree() is None
-    if modular or (modular is None and (by_hand or pipe._modular_index)):
-        index.write_modular(folder, pipe._index_class, type(pipe.blocks).__name__, held, settings)
+    blocks = type(pipe.blocks).__name__
+    own_blocks = has_own_blocks(type(pipe), type(pipe).__name__, blocks)
+    if modular or (modular is None and (own_blocks or pipe._modular_index)):
+        index.write_modular(folder, pipe._index_class, blocks, held, settings)
+
+
+def has_own_blocks(kind: Any, class_name: str | None, blocks: str | None) -> bool:
+    """Whether a folder of this class is of other blocks than the class stands for: put together by hand, or a family's
+    further ones (a long video's). Folders of the wider ecosystem name classes, and blocks, of its own."""
+    usual = kind.default_tree()
+    return usual is None or (class_name == kind.__name__ and blocks not in (None, type(usual).__name__))

@@ -46,8 +46,17 @@ class TreeMixin:
                 made_here = spec.default_creation_method == "from_config"
                 self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
         self._assembly = assembly
-        self.__signature__ = faces.call_signature(assembly)
-        self.__doc__ = faces.help_text(self._title(), assembly)
+        self._describe()
+
+    def _describe(self) -> None:
+        """Signature and help, with what runs where a call gives nothing."""
+        self.__signature__ = faces.call_signature(self._assembly, self._made())
+        self.__doc__ = faces.help_text(self._title(), self._assembly, self._made())
+
+    def _made(self) -> list[Any]:
+        """The components that the pipeline makes itself, or what has taken their place."""
+        specs = self._assembly.specs.items()
+        return [self._components[name] for name, spec in specs if spec.default_creation_method == "from_config"]
 
     def _title(self) -> str:
         """What the pipeline is, in a line: the blocks' words where it has no class of its own."""
@@ -103,7 +112,7 @@ class TreeMixin:
     @property
     def inputs(self) -> list[InputParam]:
         """What a call takes, besides the options of a run."""
-        return self._assembly.inputs
+        return self._assembly.shown(self._made())
 
     def result_params(self) -> list[OutputParam]:
         """What a call gives."""

@@ -193,6 +193,16 @@ def test_errors_before_compute():
         AutoencoderKLWan(temperal_downsample=(True,))
 
 
+def test_a_video_of_nothing_is_told_as_one():
+    model = AutoencoderKLWan(**TINY)
+    with pytest.raises(InputError, match="no frames"):
+        model.encode(torch.zeros(1, 3, 0, 16, 16))
+    with pytest.raises(InputError, match="no frames"):
+        model.decode(torch.zeros(1, 6, 0, 2, 2))
+    with pytest.raises(InputError, match="no rows"):
+        model.decode(torch.zeros(1, 6, 1, 0, 2))
+
+
 def test_half_precision_stays_near_fp32(pair):
     ours, reference = pair
     z = latents(ours)

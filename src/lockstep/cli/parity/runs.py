@@ -106,7 +106,7 @@ class Side:
         settings = {"level": self.run.level, "inputs": self.run.inputs, "side": side, "name": self.name, **options}
         with parity.record(self.target, path, **settings) as recorder:
             self.run.save(path)
-            self.call()
+            recorder.result(self.call())
         return recorder
 
     def record_or_end(self, path: Path, side: str = "", **options: Any) -> bool:

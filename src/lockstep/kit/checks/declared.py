@@ -1,6 +1,7 @@
 """A block reads only what it declares: components and configs, and the values of the run.
 
 The engine refuses an undeclared read when it happens; here every line is looked at, whether a test comes by it or not.
+A read by a name that is only known when the program runs (`getattr(components, name)`) is left to the engine.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _of_block(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
     outputs = set() if looping else {param.name for param in block.outputs}
     yield from _out_of_sight(kind)
     for access in _accesses(kind, COMPONENTS):
-        if access.name not in components | configs | ALWAYS and not hasattr(ComponentsView, access.name):
+        if access.name not in components | configs | ALWAYS and not _offers(ComponentsView, access.name):
             advice = (
                 f"add ComponentSpec({access.name!r}, …) to expected_components, or a ConfigSpec to expected_configs"
             )
@@ -80,12 +81,17 @@ def _of_block(kind: type[ModularPipelineBlocks]) -> Iterator[Finding]:
         if access.writes and access.name not in outputs:
             advice = "add it to outputs"
             message = f"{kind.__name__} writes state.{access.name}: {advice}"
-        elif not access.writes and access.name not in inputs | outputs and not hasattr(BlockView, access.name):
+        elif not access.writes and access.name not in inputs | outputs and not _offers(BlockView, access.name):
             advice = "add it to inputs"
             message = f"{kind.__name__} reads state.{access.name}: {advice}"
         else:
             continue
         yield Finding(access.path, access.line, message, advice, RULE)
+
+
+def _offers(view: type, name: str) -> bool:
+    """Whether every view has this attribute; those between underscores are for the language, not for blocks."""
+    return hasattr(view, name) and not name.startswith("__")
 
 
 def _accesses(kind: type[ModularPipelineBlocks], which: int) -> set[Access]:
@@ -238,6 +244,9 @@ def _uses(node: ast.AST, view: str) -> list[tuple[int, str, bool]]:
         return [(node.lineno, node.attr, not isinstance(node.ctx, ast.Load))]
     if isinstance(node, ast.Subscript) and _is(node.value, view) and isinstance(node.slice, ast.Constant):
         return [(node.lineno, str(node.slice.value), not isinstance(node.ctx, ast.Load))]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        name = node.args[0] if node.args and _is(node.func.value, view) else None
+        return [(node.lineno, str(name.value), False)] if isinstance(name, ast.Constant) else []
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BY_NAME:
         literal = node.args[1] if len(node.args) > 1 else None
         if _is(node.args[0], view) and isinstance(literal, ast.Constant) and isinstance(literal.value, str):

@@ -1,7 +1,8 @@
 """What IP-Adapters (arXiv:2308.06721) make of a picture's CLIP encoding: tokens that a UNet attends to beside the text.
 
-Axes: B batch, N pictures, L tokens, D width, H heads, K = 64. A plain adapter reads one vector per picture (BD), the
-others CLIP's hidden states (BLD); tokens are BLD. Tensor names are the published ones.
+Axes: B batch, N pictures, L tokens, D width, H heads, K = 64. A plain adapter reads one vector per picture (BD), FaceID
+that of a face recogniser (BD or B1D), the others CLIP's hidden states (BLD); tokens are BLD. Tensor names are the
+published ones.
 """
 
 from __future__ import annotations
@@ -81,6 +82,26 @@ class IPAdapterFullImageProjection(nn.Module):
         return self.norm(self.ff(image_embeds))
 
 
+class IPAdapterFaceIDImageProjection(nn.Module):
+    """The vector that a face recogniser has for a face, to a few tokens (FaceID)."""
+
+    reads_hidden_states = False
+    reads_faces = True
+
+    def __init__(self, image_embed_dim: int, cross_attention_dim: int, hidden: int, num_tokens: int) -> None:
+        super().__init__()
+        self.num_tokens = num_tokens
+        self.ff = FeedForward(image_embed_dim, hidden, cross_attention_dim * num_tokens, bias=True)
+        self.norm = nn.LayerNorm(cross_attention_dim)
+
+    @property
+    def width(self) -> int:
+        return typing.cast(GELU, self.ff.net[0]).proj.in_features
+
+    def forward(self, image_embeds: Tensor) -> Tensor:
+        return self.norm(self.ff(image_embeds).reshape(len(image_embeds), self.num_tokens, -1))
+
+
 class ResamplerAttention(nn.Module):
     """Learned queries attend to CLIP's hidden states and to themselves."""
 
@@ -154,6 +175,11 @@ class IPAdapterPlusImageProjection(nn.Module):
         return self.norm_out(self.proj_out(latents))
 
 
+def reads_faces(projection: nn.Module) -> bool:
+    """Whether it reads what a face recogniser makes of a picture, and not CLIP."""
+    return bool(getattr(projection, "reads_faces", False))
+
+
 class MultiIPAdapterImageProjection(nn.Module):
     """The projections of all IP-Adapters of a UNet, each on its own pictures."""
 
@@ -178,8 +204,10 @@ class MultiIPAdapterImageProjection(nn.Module):
                 f"{len(image_embeds)}."
             )
         for index, (encoding, project) in enumerate(zip(image_embeds, self.image_projection_layers, strict=True)):
-            axes = ("batch", "pictures", *(["tokens"] if project.reads_hidden_states else []), "width")
             shape = tuple(encoding.shape) if isinstance(encoding, Tensor) else (type(encoding).__name__,)
+            face = reads_faces(project) and len(shape) == 4 and shape[2] == 1
+            between = ["1"] if face else ["tokens"] if project.reads_hidden_states else []
+            axes = ("batch", "pictures", *between, "width")
             if len(shape) != len(axes) or shape[-1] != project.width or batch not in (None, shape[0]):
                 wanted = ", ".join([str(batch or "batch"), *axes[1:-1], str(project.width)])
                 raise InputError(

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...configuration import FrozenDict
 from ...errors import InputError, UnknownNameError, UnsupportedError, WeightsError
 from ...notes import say_once
 from ..modeling import ModelMixin
@@ -36,6 +37,7 @@ class IPAdapter:
     projection: nn.Module
     weights: list[tuple[Tensor, Tensor]]  # to_k and to_v for each cross-attention: way down, way up, middle
     source: dict[str, Any] = field(default_factory=dict)  # the file, for the manifest
+    lora: dict[tuple[int, str], Tensor] = field(default_factory=dict)  # (attention, name in it): comes with FaceID
 
 
 class IPAdapterAttnProcessor(nn.Module, AttnProcessor):
@@ -90,12 +92,30 @@ class IPAdapterMixin(ModelMixin):
         found = self.encoder_hid_proj
         return found if isinstance(found, MultiIPAdapterImageProjection) else None
 
-    def cross_attentions(self) -> dict[str, Attention]:
-        """The attentions to the text by path, in the order in which adapter files number them: down, up, middle."""
+    @property
+    def config(self) -> FrozenDict:
+        """What the UNet was built with; with adapters, it says that pictures are projected."""
+        own = super().config
+        return own if not self.ip_adapters else FrozenDict({**own, "encoder_hid_dim_type": "ip_image_proj"})
+
+    def attentions(self) -> dict[str, Attention]:
+        """All attentions by path, in the order in which adapter files number them: down, up, middle."""
         named = {path: module for path, module in self.named_modules() if isinstance(module, Attention)}
         order = ("down_blocks.", "up_blocks.", "mid_block.")
-        cross = [path for path in named if path.endswith("attn2")]
-        return {path: named[path] for start in order for path in cross if path.startswith(start)}
+        return {path: named[path] for start in order for path in named if path.startswith(start)}
+
+    def cross_attentions(self) -> dict[str, Attention]:
+        """Those to the text."""
+        return {path: module for path, module in self.attentions().items() if path.endswith("attn2")}
+
+    def lora_of(self, adapter: IPAdapter) -> dict[str, Tensor]:
+        """The LoRA that comes with an adapter, its layers named as this UNet's."""
+        paths = list(self.attentions())
+        beyond = [number for number, _ in adapter.lora if number >= len(paths)]
+        if beyond:
+            name = adapter.source.get("file", "The IP-Adapter")
+            raise WeightsError(f"{name} has a LoRA for attention {beyond[0]}, this UNet has {len(paths)} attentions.")
+        return {f"{paths[number]}.{name}": tensor for (number, name), tensor in adapter.lora.items()}
 
     def set_ip_adapters(self, adapters: Sequence[IPAdapter]) -> None:
         """Use these adapters, in place of others; all of them fit, or nothing changes."""

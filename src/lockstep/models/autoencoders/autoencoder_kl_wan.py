@@ -212,6 +212,7 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
     def decode(self, z: Tensor, return_dict: bool = True) -> DecoderOutput | tuple[Tensor]:
         """Latents to videos."""
         check_layout("AutoencoderKLWan", "latents", z, self.config.z_dim, "(batch, channels, frames, height, width)")
+        check_something("decode", z)
         sample = self._by_slice(lambda latents: torch.cat(list(self.decode_stream(latents)), dim=2), z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
@@ -278,8 +279,9 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
     def _check_video(self, x: Tensor) -> None:
         channels = self.config.in_channels // (self.config.patch_size or 1) ** 2
         check_layout("AutoencoderKLWan", "videos", x, channels, "(batch, channels, frames, height, width)")
+        check_something("encode", x)
         factor = self.spatial_scale_factor
-        if x.shape[-1] % factor or x.shape[-2] % factor or 0 in x.shape:
+        if x.shape[-1] % factor or x.shape[-2] % factor:
             raise InputError(
                 f"AutoencoderKLWan.encode wants height and width divisible by {factor}, got "
                 f"{x.shape[-2]}x{x.shape[-1]}. Resize or crop the video."
@@ -290,6 +292,16 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
                 f"A video of {x.shape[2]} frames is encoded without its last {left}: one frame and then {FRAMES} at a "
                 "time become a latent."
             )
+
+
+def check_something(task: str, video: Tensor) -> None:
+    """A video has a sample, a frame, a row and a column at least."""
+    axes = dict(zip(("samples", "channels", "frames", "rows", "columns"), video.shape, strict=True))
+    empty = [axis for axis, size in axes.items() if not size]
+    if empty:
+        raise InputError(
+            f"AutoencoderKLWan.{task} wants at least one of each axis, got {tuple(video.shape)}: no {empty[0]}."
+        )
 
 
 def patchify(x: Tensor, size: int) -> Tensor:

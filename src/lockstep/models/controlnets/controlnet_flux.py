@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -131,6 +131,7 @@ class FluxMultiControlNetModel(SideBySide):
 
     part_class = FluxControlNetModel
     first_folder = "controlnet"
+    sees_several: ClassVar[bool] = True  # one alone, a union, may see several pictures, each of its kind
 
     def forward(
         self,

@@ -108,6 +108,14 @@ class TokenModel(ModelMixin):
     _supports_gradient_checkpointing = True
     gradient_checkpointing = False
 
+    @property
+    def condition_widths(self) -> dict[str, int | None]:
+        """Channels of what is read beside the latents."""
+        return {
+            "prompt_embeds": self.config["joint_attention_dim"],
+            "pooled_prompt_embeds": self.config["pooled_projection_dim"],
+        }
+
     def check_conditions(
         self, batch: int, text: Tensor | None, pooled: Tensor, timestep: Tensor, kwargs: dict[str, Any] | None
     ) -> None:

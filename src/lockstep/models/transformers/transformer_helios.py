@@ -235,6 +235,11 @@ class HeliosTransformer3DModel(ModelMixin, ConfigMixin):
         angles = torch.cat([part.expand(len(frames_BT), -1, -1, -1, -1) for part in parts], dim=1)
         return torch.cat([angles.cos(), angles.sin()], dim=1)
 
+    @property
+    def condition_widths(self) -> dict[str, int | None]:
+        """Channels of what is read beside the latents."""
+        return {"prompt_embeds": self.config.text_dim}
+
     def check_inputs(
         self, latents: Tensor, timestep: Tensor, text: Tensor, past: dict[str, tuple[Tensor | None, Tensor | None]]
     ) -> None:

@@ -254,6 +254,11 @@ class WanTransformer3DModel(ModelMixin, ConfigMixin):
         positions = torch.cartesian_prod(*(torch.arange(n, device=latents.device) for n in (frames, rows, columns)))
         return rotary_table(positions, (head - 2 * side, side, side))
 
+    @property
+    def condition_widths(self) -> dict[str, int | None]:
+        """Channels of what is read beside the latents."""
+        return {"prompt_embeds": self.config.text_dim, "image_embeds": self.config.image_dim}
+
     def check_inputs(self, latents: Tensor, timestep: Tensor, text: Tensor, image: Tensor | None) -> None:
         """Refuse what the weights cannot take, before anything is computed."""
         owner, config = type(self).__name__, self.config

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import torch
 from torch import nn
@@ -85,7 +85,7 @@ class FreeUMixin(ModelMixin):
             for resnet in typing.cast("nn.ModuleList", block.resnets):
                 resnet.register_forward_pre_hook(WeighSkip(float(backbone), float(skip), width))
                 width = typing.cast(nn.GroupNorm, resnet.norm2).num_channels
-        self.freeu = settings
+        self._tell_freeu(settings)
 
     def disable_freeu(self) -> None:
         """Nothing is weighed any more."""
@@ -93,4 +93,11 @@ class FreeUMixin(ModelMixin):
             for number, hook in list(module._forward_pre_hooks.items()):
                 if isinstance(hook, WeighSkip):
                     del module._forward_pre_hooks[number]
-        self.freeu = None
+        self._tell_freeu(None)
+
+    def _tell_freeu(self, settings: FreeU | None) -> None:
+        """Here, and on each block under the published names: `up_block.s1` and so on."""
+        self.freeu = settings
+        for block in getattr(self, "up_blocks", ()):
+            for one in fields(FreeU):
+                setattr(block, one.name, None if settings is None else getattr(settings, one.name))

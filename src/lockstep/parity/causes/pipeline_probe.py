@@ -175,7 +175,7 @@ class PipelineProbe(Probe):
                     modules = dict(self.live.parts.modules) if self._between_modules(self.held) else modules
             try:
                 with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None, modules):
-                    self.live.run(self.own)
+                    recorder.result(self.live.run(self.own))
             except Reached as reached:
                 return reached.value
         return None

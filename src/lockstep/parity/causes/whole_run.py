@@ -134,7 +134,7 @@ class WholeRun:
                     stop_at=self.own.meta.get("stopped_at"),
                 )
                 with recorder, PipelineProbe.edited(self.live, edits):
-                    self.live.run(self.own)
+                    recorder.result(self.live.run(self.own))
                 done = True
             self.log.runs += 1
             self.log.spent += self.cost

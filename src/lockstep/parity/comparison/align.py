@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import AlignmentError
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
+from .call_pairs import CallPairs
 from .weights import WeightMatch, match_weights
 
 # One value, several published names: (path, slot) pairs that mean the same, tried in this order.
@@ -27,6 +28,7 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "out.image"), ("vae.decode", "out")),
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
+RESULT = "@result"
 ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
 
@@ -58,6 +60,7 @@ def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto
     modules = _module_paths(a, b, rules["modules"], matches)
     work = _Work(a, b, modules)
     work.by_rules(rules["values"])
+    work.by_result()
     work.by_name()
     work.by_alias()
     work.by_slot_order()
@@ -194,6 +197,7 @@ class _Work:
         self.left_b = {entry.seq: entry for entry in b.entries}
         self.pairs: list[Pair] = []
         self._partners = {path for path, _ in modules.values()}
+        self._calls = CallPairs(a, b)
         self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
         for entry in b.entries:
             if not entry.key.is_input and not entry.key.is_operation:
@@ -236,6 +240,16 @@ class _Work:
                     f"map pairs {left_text!r} with {right_text!r}, but no such values are in the traces"
                 )
 
+    def by_result(self) -> None:
+        """What a run gave in the end, where only one side's is more than what its model returned."""
+        for mine, theirs in ((self.a, self.b), (self.b, self.a)):
+            last = _last_returned(theirs)
+            for entry in [e for e in mine.entries if e.key.path == RESULT]:
+                other = next((e for e in last if e.shape == entry.shape), None)
+                if other is not None:
+                    last.remove(other)
+                    self.take(*((entry, other) if mine is self.a else (other, entry)), "result")
+
     def by_name(self) -> None:
         for left in list(self.left_a.values()):
             partner = self.partner_path(left.key.path)
@@ -247,14 +261,17 @@ class _Work:
 
     def _same_slot(self, left: Entry, path: str) -> Entry | None:
         """The slot of that name; or, where a result is wrapped in another way, the slot that holds the same numbers."""
-        found = self.b.get(Key(left.key.step, path, left.key.slot, left.key.call))
+        call = self._calls.partner(left.key, path)
+        if call is None:
+            return None
+        found = self.b.get(Key(left.key.step, path, left.key.slot, call))
         if found is not None and found.seq in self.left_b:
             return found
-        aliases = [self.b.get(Key(left.key.step, path, slot, left.key.call)) for slot in _slot_names(left.key.slot)]
+        aliases = [self.b.get(Key(left.key.step, path, slot, call)) for slot in _slot_names(left.key.slot)]
         known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
         if not known:
             return None
-        others = [e for e in self._results(left.key.step, path, left.key.call) if e.shape == left.shape]
+        others = [e for e in self._results(left.key.step, path, call) if e.shape == left.shape]
         return next((e for e in others if (self.b.sketch(e) == self.a.sketch(left)).all()), known[0])
 
     def _results(self, step: str, path: str, call: int) -> list[Entry]:
@@ -283,7 +300,8 @@ class _Work:
             partner = self.partner_path(left.key.path)
             if partner is None or left.key.is_operation:
                 continue
-            candidates = free[(left.key.step, partner[0], left.key.call, left.key.is_input)]
+            call = self._calls.partner(left.key, partner[0])
+            candidates = free[(left.key.step, partner[0], call, left.key.is_input)] if call is not None else []
             fitting = [right for right in candidates if right.shape == left.shape]
             fitting = fitting or [right for right in candidates if len(candidates) == 1 and _arranged(left, right)]
             if fitting:
@@ -326,13 +344,23 @@ class _Work:
         for left in list(self.left_a.values()):
             partner = self.partner_path(left.key.path)
             if partner is not None and left.key.is_operation:
-                right = self.b.get(Key(left.key.step, partner[0], left.key.slot, left.key.call))
+                call = self._calls.partner(left.key, partner[0])
+                right = self.b.get(Key(left.key.step, partner[0], left.key.slot, call)) if call is not None else None
                 if right is not None and right.seq in self.left_b:
                     self.take(left, right, "name")
 
     def result(self, matches: list[WeightMatch]) -> Alignment:
         self.pairs.sort(key=lambda pair: pair.a.seq)
         return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
+
+
+def _last_returned(trace: Trace) -> list[Entry]:
+    """What the last call of a whole model gave; nothing where the run gave something else."""
+    given = [e for e in trace.entries if not e.key.is_input and "." not in e.key.path and not e.key.is_operation]
+    roots = [e for e in given if not e.key.path.startswith("@") and e.key.slot.startswith("out")]
+    if not roots or any(e.key.path == RESULT for e in trace.entries):
+        return []
+    return [e for e in roots if e.key.node == roots[-1].key.node]
 
 
 def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:

@@ -80,7 +80,7 @@ def _errors_of_run(
             for context in variation.contexts:
                 stack.enter_context(context())
             stack.enter_context(recorder)
-            call()
+            recorder.result(call())
         return _errors(trace, Trace.open(again), run)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -34,6 +34,7 @@ from .values import (
     untraced,
 )
 
+Given = TypeVar("Given")
 LEVELS = ("module", "module+ops")
 # These leave their fused kernel when a child has a hook or a function mode is on, which would change the bits.
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
@@ -84,6 +85,7 @@ class Recorder:
         self._adjust = adjust
         self._stack = ExitStack()
         self._scheduler_calls: dict[tuple[str, str], int] = {}
+        self._returned: list[torch.Tensor] = []  # by a root, last
 
     def __enter__(self) -> Recorder:
         modules = self._target.named_modules()
@@ -110,6 +112,7 @@ class Recorder:
         _ACTIVE.reset(self._token)
         self._stack.close()
         self._frames.clear()
+        self._returned = []
         stopped = isinstance(error, RecordingStopped)
         if stopped:
             self.stopped = str(error)
@@ -120,6 +123,15 @@ class Recorder:
     def tap(self, name: str, tensor: torch.Tensor, step: str | None = None) -> None:
         """Record a pipeline value as `@name`."""
         self._record_named(f"@{clean(name.lstrip('@'))}", "out", tensor, step)
+
+    def result(self, value: Given) -> Given:
+        """Record what the run gave as `@result`, where that is something else than what the model itself returned."""
+        tensors = [tensor for _, tensor in leaves(value, "out")]
+        known = {id(tensor) for tensor in self._returned}
+        if self._target.pipeline is None and not all(id(tensor) in known for tensor in tensors):
+            for slot, tensor in outputs(value):
+                self._record_named("@result", slot, tensor, full=True)
+        return value
 
     def callback(self, pipeline: Any, index: int, timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
         """Fits `callback_on_step_end`: every tensor that the pipeline hands out is recorded."""
@@ -197,9 +209,11 @@ class Recorder:
             frame = self._frames.pop(module)
             if frame is None:
                 return
-            if self._loop.recording:
-                for slot, tensor in outputs(result):
-                    self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op)
+            found = outputs(result)
+            if is_root:
+                self._returned = [tensor for _, tensor in found]
+            for slot, tensor in found if self._loop.recording else ():
+                self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op)
             self._loop.module_done(path)
 
         try:
@@ -243,9 +257,11 @@ class Recorder:
             result = original(*args, **kwargs)
         finally:
             self._frames.pop(owner)
-        if self._loop.recording:
-            for slot, tensor in ordered_outputs(result) if in_order else outputs(result):
-                self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op, full=full)
+        found = ordered_outputs(result) if in_order else outputs(result)
+        if path.partition(".")[0] in self._target.modules:
+            self._returned = [tensor for _, tensor in found]
+        for slot, tensor in found if self._loop.recording else ():
+            self._capture.tensor(path, slot, tensor, step=frame.step, call=frame.call, op=op, full=full)
         self._loop.module_done(path)
         return result
 

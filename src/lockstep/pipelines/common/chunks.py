@@ -19,12 +19,15 @@ from ...blocks import (
     needs,
     randn_tensor,
 )
+from ...blocks.memory import require
 from ...errors import InputError
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, Components
-from .timesteps import SetTimesteps
+from .sizes import BYTES, latent_frames, told_size
+from .timesteps import SetTimesteps, check_flow
 from .video import KEEP, VideoComponents, as_frames, joined
 
 Tensor = torch.Tensor
+HAND_OVER = "Ask for fewer frames, or take them as they are ready: keep_frames=False, and pipe.stream(…)."
 NUM_CHUNKS = OutputParam("num_chunks", int, "How many chunks there are.")
 FRAMES_SO_FAR = InputParam("frames", required=False, given=False, description="The frames of the chunks so far.")
 
@@ -47,6 +50,7 @@ class SetChunkTimesteps(SetTimesteps):
     inputs = [param for param in SetTimesteps.inputs if param.name != "timesteps"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        check_flow(components.scheduler, inputs.sigmas)
         self.set_grid(components.scheduler.fresh(), components, inputs)
 
     def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
@@ -72,7 +76,8 @@ class FinishChunk(ModularPipelineBlocks):
         latents = self.finished(components, state, k)
         so_far: list[Any] = [] if state.frames is None else [state.frames]
         if state.output_type == "latent":
-            state.frames = torch.cat([*so_far, latents], dim=2)
+            state.frames = torch.cat([*so_far, latents], dim=2) if state.keep_frames else None
+            yield latents
             return
         try:
             for pixels in self.decoded(components, state, latents):
@@ -96,8 +101,21 @@ class FinishVideo(ModularPipelineBlocks):
     """As many frames as whole latents have."""
 
     expected_components = [AUTOENCODER_OUTLINE]
-    inputs = [FRAMES_SO_FAR, "output_type"]
+    inputs = [FRAMES_SO_FAR, "output_type", KEEP, *["num_frames", "height", "width"]]
     outputs = ["frames"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        """Refuse a video whose frames, kept for the result, cannot fit; a run that keeps none may be endless."""
+        if inputs.keep_frames and components.autoencoder is not None:
+            frames, height, width = inputs.num_frames, inputs.height, inputs.width
+            numbers, place = frames * height * width * 3 * BYTES, torch.device("cpu")
+            if inputs.output_type == "pil":
+                numbers //= BYTES
+            if inputs.output_type == "latent":
+                vae, place = components.autoencoder, components.device
+                area = (height // vae.spatial_scale_factor) * (width // vae.spatial_scale_factor)
+                numbers = latent_frames(components, frames) * area * vae.latent_channels * BYTES
+            require(components.samples * numbers, place, told_size(components, height, width, frames), HAND_OVER)
 
     def __call__(self, components: Components, state: BlockView) -> None:
         frames = state.frames

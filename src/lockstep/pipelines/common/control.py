@@ -28,7 +28,8 @@ CONTROLNET = ComponentSpec("controlnet", ControlNetModel | MultiControlNetModel,
 CONTROL_PIXELS = OutputParam("control_pixels", list[Tensor], "The control picture as each ControlNet reads it.")
 CONTROL: list[Any] = [
     InputParam("control_pixels", list[Tensor], required=True, description="The control picture of each ControlNet."),
-    *["controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end", "guess_mode"],
+    *["control_image", "controlnet_conditioning_scale", "control_guidance_start", "control_guidance_end"],
+    "guess_mode",
 ]
 
 
@@ -58,13 +59,13 @@ class PrepareControl(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         samples = len(state.prompt_embeds)
         pixels = [repeated(rows, samples, "control_image") for rows in self.pixels(components, state)]
-        pairs = zip(nets_of(components.controlnet), pixels, strict=True)
+        pairs = zip(steering_nets(components, state), pixels, strict=True)
         state.control_pixels = [self.seen(components, state, net, rows).to(state.prompt_embeds) for net, rows in pairs]
         state.height, state.width = pixels[0].shape[-2:]
 
     def pixels(self, components: Components, state: BlockView) -> list[Tensor]:
         """What each net sees; the first picture decides on the size."""
-        nets = len(nets_of(components.controlnet))
+        nets = len(steering_nets(components, state))
         pictures = pictures_for_each(by_net(state.control_image, nets), nets, "control_image", "ControlNet")
         processor = picture_processor(components, "control_image_processor", do_normalize=self.normalized)
         size = given_size(state) if LATER in (state.height, state.width) else self.size(components, state)
@@ -79,6 +80,11 @@ class PrepareControl(ModularPipelineBlocks):
     def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
         """The size to bring it to; its own where nothing is said."""
         return state.height, state.width
+
+
+def steering_nets(components: Components, state: BlockView) -> list[Any]:
+    """The ControlNet of each control picture."""
+    return nets_of(components.controlnet, state.control_image)
 
 
 def by_net(given: Any, nets: int) -> Any:
@@ -113,7 +119,7 @@ class AutoControl(AutoPipelineBlocks):
 
 def control_settings(components: Components, state: BlockView) -> list[tuple[float, float, float]]:
     """Begin, end and weight of each net."""
-    nets = len(nets_of(components.controlnet))
+    nets = len(steering_nets(components, state))
     names = ("control_guidance_start", "control_guidance_end", "controlnet_conditioning_scale")
     return list(zip(*(for_each(state[name], nets, name, "ControlNet") for name in names), strict=True))
 

@@ -50,6 +50,9 @@ class Predict(ModularPipelineBlocks):
             components.guider.check_places(self.num_places)
             if components.denoiser is not None:  # a second expert may be left out
                 components.guider.check_model(components.denoiser)
+        for name in (name for name in self.input_names if name.endswith("attention_kwargs")):
+            if inputs[name] and hasattr(components.denoiser, "check_processor_kwargs"):
+                components.denoiser.check_processor_kwargs(name, without_lora_scale(components.denoiser, inputs[name]))
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         told = foretelling.foretell(components.scheduler, state, i, t)

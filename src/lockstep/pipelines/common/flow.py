@@ -79,6 +79,8 @@ class SetTrueGuidance(ModularPipelineBlocks):
     def __call__(self, components: Components, state: BlockView) -> None:
         guider, scale = components.guider, state.true_cfg_scale
         if scale == 1.0:  # nothing is said: the guider is as it was made
+            if state.negative_prompt and not guider.needs_unconditional:
+                say_once("'negative_prompt' does nothing while 'true_cfg_scale' is 1; raise it to steer away from it.")
             return
         negative = state.negative_prompt is not None or state.negative_prompt_embeds is not None
         if scale > 1.0 and not negative:

@@ -8,8 +8,10 @@ import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
+from ...notes import say_once
 from .chunks import NUM_CHUNKS, FinishChunk, FinishVideo, made_input
 from .parts import AUTOENCODER_OUTLINE, SCHEDULER, Components
+from .sizes import latent_frames, whole_frames
 from .video import FRAMES, PrepareVideoLatents, VideoComponents
 
 Tensor = torch.Tensor
@@ -22,10 +24,6 @@ COUNT = OutputParam("shared_count", int, "How many latent frames chunks share.")
 MEMORY = OutputParam("decoder_memory", dict, "What the decoder remembers of the frames before.")
 
 
-def latent_frames(components: Components, frames: int) -> int:
-    return (frames - 1) // components.autoencoder.temporal_scale_factor + 1
-
-
 class PlanChunks(ModularPipelineBlocks):
     """How many chunks make up the video."""
 
@@ -34,16 +32,27 @@ class PlanChunks(ModularPipelineBlocks):
     outputs = [NUM_CHUNKS, SHARED, COUNT, MEMORY]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        length, shared = (latent_frames(components, n) for n in (inputs.frames_per_chunk, inputs.overlap_frames))
+        _, length, shared = self.latent_counts(components, inputs)
         if shared >= length:
             raise InputError(
                 f"'overlap_frames' ({inputs.overlap_frames}) has to be less than 'frames_per_chunk' "
                 f"({inputs.frames_per_chunk}): a chunk would bring nothing new."
             )
 
+    def latent_counts(self, components: Components, state: BlockView) -> list[int]:
+        """Latents of the video, of a chunk and of what chunks share; what is rounded is told."""
+        given = {name: state[name] for name in ("num_frames", "frames_per_chunk", "overlap_frames")}
+        made = {name: whole_frames(components, count) for name, count in given.items()}
+        for name, count in made.items():
+            if count != given[name]:
+                say_once(
+                    f"{name}={given[name]} is taken as {count}: this model takes 1 frame and "
+                    f"{components.autoencoder.temporal_scale_factor} at a time."
+                )
+        return [latent_frames(components, count) for count in made.values()]
+
     def __call__(self, components: Components, state: BlockView) -> None:
-        counts = (state.num_frames, state.frames_per_chunk, state.overlap_frames)
-        wanted, length, shared = (latent_frames(components, frames) for frames in counts)
+        wanted, length, shared = self.latent_counts(components, state)
         state.num_chunks = max(1, -(-(wanted - shared) // (length - shared)))
         state.shared_latents, state.shared_count, state.decoder_memory = None, shared, {}
 
@@ -100,7 +109,5 @@ class FinishHeldChunk(FinishChunk):
 class CutToLength(FinishVideo):
     """As many frames as were asked for; the last chunk can bring more."""
 
-    inputs = [*FinishVideo.inputs, FRAMES]
-
     def kept(self, components: Components, state: BlockView, count: int) -> int:
-        return min(super().kept(components, state, count), state.num_frames)
+        return min(super().kept(components, state, count), whole_frames(components, state.num_frames))

@@ -10,7 +10,7 @@ from PIL import Image
 
 from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
-from ...models.adapters.image_projections import MultiIPAdapterImageProjection
+from ...models.adapters.image_projections import MultiIPAdapterImageProjection, reads_faces
 from ...models.adapters.ip_adapter import MASKS
 from .guidance import give_scale
 from .parts import DENOISER, GUIDER, IMAGE_ENCODER, Components
@@ -126,6 +126,12 @@ def require_no_adapters(denoiser: Any) -> None:
 
 def require_encoder(encoder: Any, reader: Any, projections: MultiIPAdapterImageProjection) -> None:
     """An image encoder whose encodings the adapters read."""
+    for index, project in enumerate(projections.image_projection_layers):
+        if reads_faces(project):
+            raise InputError(
+                f"IP-Adapter {index} is FaceID: it reads the vectors of a face recogniser, {project.width} wide, not "
+                f"pictures. Give them as {READY!r}: (rows, faces, 1, {project.width}), with guidance zeros before them."
+            )
     if encoder is None or reader is None:
         missing = "image_encoder" if encoder is None else "feature_extractor"
         raise InputError(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError, UnsupportedError
-from .parts import GUIDER, Components
+from .parts import DENOISER_OUTLINE, GUIDER, Components
 
 Tensor = torch.Tensor
 MOST_TOKENS = 512  # that T5 was taught, and a prompt may have
@@ -77,6 +77,7 @@ class EncodeTextAndPooled(EncodeText):
     A family says how columns of texts, one for each encoder, are encoded.
     """
 
+    expected_components = [GUIDER, DENOISER_OUTLINE]
     further: ClassVar[tuple[str, ...]] = ("_2",)  # endings of the prompts for the encoders after the first
     inputs = [
         *EncodeText.inputs,
@@ -87,6 +88,7 @@ class EncodeTextAndPooled(EncodeText):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
+        check_shapes(components.denoiser, inputs, ENCODED)
         rows = num_rows(inputs.prompt, inputs.prompt_embeds)
         for name in (f"{kind}{ending}" for kind in ("prompt", "negative_prompt") for ending in self.further):
             if isinstance(inputs[name], (list, tuple)) and len(inputs[name]) != rows:
@@ -95,6 +97,9 @@ class EncodeTextAndPooled(EncodeText):
             pooled = name.replace("prompt_embeds", "pooled_prompt_embeds")
             if inputs[name] is not None and inputs[pooled] is None:
                 raise InputError(f"Ready {name!r} need {pooled!r} of the same encoders beside them.")
+            if inputs[name] is not None and len(inputs[name]) != len(inputs[pooled]):
+                got = f"{len(inputs[name])} and {len(inputs[pooled])}"
+                raise InputError(f"{name!r} and {pooled!r} want as many rows as each other, got {got}.")
         if inputs.max_sequence_length > MOST_TOKENS:
             raise InputError(f"'max_sequence_length' is at most {MOST_TOKENS}, got {inputs.max_sequence_length}.")
 
@@ -148,6 +153,16 @@ def check_prompts(inputs: BlockView) -> None:
                 f"'negative_prompt' needs one text for each of {rows} prompts (or one text for all), got "
                 f"{len(inputs.negative_prompt)}."
             )
+
+
+def check_shapes(denoiser: Any, inputs: BlockView, names: Iterable[str]) -> None:
+    """Ready encodings have as many channels as a denoiser reads of them."""
+    for name in names:
+        given, wanted = inputs[name], denoiser.condition_widths.get(name.removeprefix("negative_"))
+        axes = ["rows", *["tokens"] * ("pooled" not in name), f"{wanted} channels"]
+        if isinstance(given, Tensor) and wanted and (given.ndim != len(axes) or given.shape[-1] != wanted):
+            told = ", ".join(axes)
+            raise InputError(f"{name!r} has to be ({told}) for this denoiser, got {tuple(given.shape)}.")
 
 
 def warn_of_unknown_words(encoders: Sequence[Any], inputs: BlockView) -> None:

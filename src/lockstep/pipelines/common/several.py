@@ -7,9 +7,13 @@ from typing import Any
 from ...errors import InputError
 
 
-def nets_of(component: Any) -> list[Any]:
-    """The models of a component that is one, or several."""
-    return list(getattr(component, "nets", [component]))
+def nets_of(component: Any, pictures: Any = None) -> list[Any]:
+    """The models of a component that is one, or several; one that sees several kinds of pictures, for each of them."""
+    nets = list(getattr(component, "nets", [component]))
+    if len(nets) > 1 or not getattr(component, "sees_several", False) or not isinstance(pictures, (list, tuple)):
+        return nets
+    of_one_prompt = pictures[0] if pictures and isinstance(pictures[0], (list, tuple)) else pictures
+    return nets * max(len(of_one_prompt), 1)
 
 
 def for_each(given: Any, count: int, name: str, what: str) -> list[Any]:

@@ -128,15 +128,39 @@ def unpacked(denoiser: Any, latents: Tensor, rows: int, columns: int) -> Tensor:
     return grid.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
 
 
-def check_memory(components: Components, height: int, width: int) -> None:
-    """Refuse pictures (sizes in latents) that cannot fit: the widest layer of the denoiser, and the pixels."""
-    area, samples = height * width, components.samples
+def check_memory(components: Components, height: int, width: int, frames: int | None = None) -> None:
+    """Refuse pictures, or videos of so many frames (sizes in latents), that cannot fit: the widest layer of the
+    denoiser, and the pixels."""
+    area, samples = height * width * (frames or 1), components.samples
     widths = components.denoiser.config.get("block_out_channels") or [components.denoiser.config.in_channels]
     factor = 1 if components.autoencoder is None else scale_factor(components)
     pixels = area * factor**2 * 3 * COPIES
     layer = area * widths[0] * COPIES
-    told = f"{samples} picture{'s' * (samples > 1)} of {width * factor} x {height * factor} pixels"
-    require(samples * (pixels + layer) * BYTES, components.device, told)
+    what = told_size(components, height * factor, width * factor, frames and frames_of(components, frames))
+    require(samples * (pixels + layer) * BYTES, components.device, what)
+
+
+def told_size(components: Components, height: int, width: int, frames: int | None = None) -> str:
+    """What a run makes, in words: how many pictures, or videos of so many frames, of which size in pixels."""
+    samples = components.samples
+    kind, length = ("picture", "") if frames is None else ("video", f" of {frames} frames")
+    return f"{samples} {kind}{'s' * (samples > 1)}{length} of {width} x {height} pixels"
+
+
+def frames_of(components: Any, latents: int) -> int:
+    """Frames of a video of so many latents: one, and then several for each."""
+    return (latents - 1) * components.autoencoder.temporal_scale_factor + 1
+
+
+def latent_frames(components: Any, frames: int) -> int:
+    """Latents of a video of so many frames."""
+    return (frames - 1) // components.autoencoder.temporal_scale_factor + 1
+
+
+def whole_frames(components: Any, frames: int) -> int:
+    """So many frames as whole latents have, the published way: one, and as many times several as there are."""
+    time = components.autoencoder.temporal_scale_factor
+    return frames if frames % time == 1 else frames // time * time + 1
 
 
 def check_picture(components: Components, picture: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError
+from ...schedulers.scheduling import FLOW
 from .parts import SCHEDULER, Components
 
 Tensor = torch.Tensor
@@ -24,6 +26,7 @@ class SetTimesteps(ModularPipelineBlocks):
         given = [name for name in ("timesteps", "sigmas") if getattr(inputs, name) is not None]
         if len(given) == 2:
             raise InputError("Give 'timesteps' or 'sigmas', not both: either of them says all about the grid.")
+        check_flow(components.scheduler, inputs.sigmas)
         scheduler = components.scheduler.fresh()
         begin = self.first_timestep(scheduler, components, inputs)  # what the grid refuses, it refuses now
         scheduler.check_grid(begin)
@@ -49,6 +52,19 @@ class SetTimesteps(ModularPipelineBlocks):
         given = {name: value for name in ("timesteps", "sigmas") if (value := getattr(state, name)) is not None}
         given = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in given.items()}
         return given or {"num_inference_steps": state.num_inference_steps}
+
+
+def check_flow(scheduler: Any, sigmas: Any) -> None:
+    """Along a flow a sigma is the share of noise: those that a person gives fall, from 1 at most."""
+    if sigmas is None or scheduler.trained_for != FLOW or scheduler.config.get("invert_sigmas"):
+        return
+    given = [float(sigma) for sigma in sigmas]
+    if not given:
+        raise InputError("'sigmas' wants one value for each step, got none.")
+    if max(given) > 1.0 or min(given) < 0.0:
+        raise InputError(f"'sigmas' of {type(scheduler).__name__} are shares of noise, from 1 to 0, got {given}.")
+    if any(after >= before for before, after in itertools.pairwise(given)):
+        raise InputError(f"'sigmas' wants falling values, from much noise to little, got {given}.")
 
 
 class SetTimestepsByStrength(SetTimesteps):

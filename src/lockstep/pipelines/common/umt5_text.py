@@ -12,8 +12,8 @@ from ...blocks import BlockView, ComponentSpec, InputParam
 from ...models.text_encoders.t5 import UMT5EncoderModel
 from ...notes import say_once
 from ...tokenizers import T5Tokenizer
-from .parts import GUIDER, Components
-from .prompts import EncodeText
+from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .prompts import EncodeText, check_shapes
 
 Tensor = torch.Tensor
 
@@ -26,6 +26,7 @@ class EncodeVideoText(EncodeText):
         ComponentSpec("tokenizer", T5Tokenizer, optional=True),
         ComponentSpec("text_encoder", UMT5EncoderModel, optional=True),  # ready embeddings need neither
         replace(GUIDER, config={"guidance_scale": 5.0}),
+        DENOISER_OUTLINE,
     ]
     inputs = [
         *[
@@ -34,6 +35,10 @@ class EncodeVideoText(EncodeText):
         ],
         "max_sequence_length",
     ]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        check_shapes(components.denoiser, inputs, self.output_names)
 
     def encode_for(self, components: Components, texts: list[str], state: BlockView) -> Tensor:
         length, encoder = state.max_sequence_length, components.text_encoder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +26,7 @@ from ...notes import say_once
 from .decode import Decode
 from .face import PicturePipeline
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_memory, repeated, scale_factor
+from .sizes import check_memory, frames_of, latent_frames, repeated, scale_factor, whole_frames
 from .start import AddNoise, StartFromImage, check_latents
 from .timesteps import SetTimesteps
 
@@ -35,6 +34,7 @@ Tensor = torch.Tensor
 HEIGHT = InputParam.template("height", default=480, multiple_of=16, description="Height of the video in pixels.")
 WIDTH = InputParam.template("width", default=832, multiple_of=16, description="Width of the video in pixels.")
 FRAMES = InputParam.template("num_frames", default=81)
+ENCODED_VIDEO = InputParam.template("image_latents", required=False, given=False, description="The start video.")
 KEEP = InputParam(
     "keep_frames",
     bool,
@@ -53,7 +53,7 @@ def video_size(components: Components, state: BlockView, count: int) -> tuple[in
     """So many frames, height and width as can be made: whole latents and patches, rounded down."""
     time, step = components.autoencoder.temporal_scale_factor, components.denoiser.config.patch_size[1]
     step *= scale_factor(components)
-    frames = count if count % time == 1 else count // time * time + 1
+    frames = whole_frames(components, count)
     height, width = (side // step * step for side in (state.height, state.width))
     if (frames, height, width) != (count, state.height, state.width):
         say_once(
@@ -67,8 +67,7 @@ def latent_shape(components: Components, state: BlockView, samples: int, count: 
     """Samples, channels, frames, rows and columns of the latents of so many frames."""
     frames, height, width = video_size(components, state, count)
     vae, factor = components.autoencoder, scale_factor(components)
-    time = (frames - 1) // vae.temporal_scale_factor + 1
-    return samples, vae.latent_channels, time, height // factor, width // factor
+    return samples, vae.latent_channels, latent_frames(components, frames), height // factor, width // factor
 
 
 class PrepareVideoLatents(ModularPipelineBlocks):
@@ -83,7 +82,7 @@ class PrepareVideoLatents(ModularPipelineBlocks):
         shape = latent_shape(components, inputs, components.samples, self.frames(inputs))
         if 0 in shape:
             raise InputError(f"A video of {inputs.width} x {inputs.height} pixels has no patch of this model.")
-        check_memory(components, math.prod(shape[2:4]), shape[4])
+        check_memory(components, shape[3], shape[4], frames=shape[2])
         if isinstance(inputs.latents, Tensor):
             check_latents(components, inputs.latents, (len(inputs.latents), *shape[1:]))
 
@@ -109,22 +108,26 @@ class PrepareVideoLatents(ModularPipelineBlocks):
 
 
 class EncodeVideo(ModularPipelineBlocks):
-    """The start video to latents, one for each video to make."""
+    """The start video to latents, one for each video to make; nothing where noised latents are given instead."""
 
     expected_components = [AUTOENCODER, DENOISER_OUTLINE]
-    inputs = [InputParam.template("video", required=True), *needs("prompt_embeds"), HEIGHT, WIDTH]
+    inputs = ["video", "latents", *needs("prompt_embeds"), HEIGHT, WIDTH]
     outputs = [OutputParam.template("image_latents", description="The start video, encoded.")]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        check_videos(components, inputs.video)
+        if (inputs.video is None) == (inputs.latents is None):
+            got = "neither" if inputs.video is None else "both"
+            raise InputError(f"Give a 'video' to start from, or ready noised 'latents' of one; got {got}.")
+        if inputs.video is not None:
+            check_videos(components, inputs)
 
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
-        vae, processor = components.autoencoder, video_processor(components)
-        rows = []
-        for video in listed_videos(state.video):
-            pixels = processor.preprocess(video, height=state.height, width=state.width)
-            pixels = pixels.transpose(0, 1)[None].to(components.device, vae.dtype)
-            rows.append(vae.encode(pixels).latent_dist.mode().float())
+        if state.video is None:
+            state.image_latents = None
+            return
+        vae = components.autoencoder
+        videos = [pixels[None].to(components.device, vae.dtype) for pixels in videos_as_pixels(components, state)]
+        rows = [vae.encode(pixels).latent_dist.mode().float() for pixels in videos]
         latents = vae.normalize_latents(torch.cat(rows))
         state.image_latents = repeated(latents, len(state.prompt_embeds), "video")
 
@@ -132,7 +135,16 @@ class EncodeVideo(ModularPipelineBlocks):
 class AddVideoNoise(AddNoise):
     """The start video with as much noise as the first timestep has."""
 
+    expected_components = [*AddNoise.expected_components, AUTOENCODER_OUTLINE]
+    inputs = [ENCODED_VIDEO, *(param for param in AddNoise.inputs if param.name != "image_latents"), HEIGHT, WIDTH]
     check_channels = PrepareVideoLatents.check_channels
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        given = inputs.latents
+        if isinstance(given, Tensor):
+            frames = frames_of(components, given.shape[2] if given.ndim == 5 else 1)
+            check_latents(components, given, latent_shape(components, inputs, components.samples, frames))
 
 
 class StartVideo(SequentialPipelineBlocks):
@@ -200,12 +212,26 @@ def listed_videos(video: Any) -> list[Any]:
     return [list(video)] if one else [list(part) if isinstance(part, tuple) else part for part in video]
 
 
-def check_videos(components: Components, video: Any) -> list[Any]:
-    """The videos, if each has its samples."""
-    videos = listed_videos(video)
-    if components.samples % len(videos):
-        raise InputError(f"'video' has {len(videos)} videos for {components.samples} samples.")
-    return videos
+def videos_as_pixels(components: Components, state: BlockView) -> Iterator[Tensor]:
+    """The pixels of each start video (channel, frame, row, column), at the size of the video to make."""
+    processor = video_processor(components)
+    for video in listed_videos(state.video):
+        yield processor.preprocess(video, height=state.height, width=state.width).transpose(0, 1)
+
+
+def check_videos(components: Components, inputs: BlockView, least: int = 1) -> None:
+    """Refuse, before anything is computed, videos that are none, too short, or do not share the samples evenly."""
+    count = len(listed_videos(inputs.video))
+    if components.samples % count:
+        raise InputError(f"'video' has {count} videos for {components.samples} samples.")
+    for pixels in videos_as_pixels(components, inputs):
+        if len(pixels) != 3:
+            raise InputError(
+                f"'video' has frames of {len(pixels)} channels, not 3. A tensor has the axes frame, channel, row, "
+                "column; an array the axes frame, row, column, channel."
+            )
+        if pixels.shape[1] < least:
+            raise InputError(f"'video' has to have a chunk of {least} frames at least, got {pixels.shape[1]}.")
 
 
 def as_frames(pixels: Tensor, output_type: str) -> Any:

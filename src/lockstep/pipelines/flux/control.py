@@ -9,10 +9,10 @@ import torch
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...errors import InputError
 from ...models.controlnets.controlnet_flux import FluxControlNetModel, FluxMultiControlNetModel
-from ..common.control import CONTROL, AutoControl, EncodeControl, SteeredByControl
+from ..common.control import CONTROL, AutoControl, EncodeControl, SteeredByControl, steering_nets
 from ..common.denoise import with_prompt
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
-from ..common.several import for_each, nets_of
+from ..common.several import for_each
 from ..common.sizes import packed
 from ..common.start import to_latents
 from ..common.unet import AutoPredict
@@ -35,7 +35,7 @@ class PrepareFluxControl(EncodeControl):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
-        for net, mode in zip(nets_of(components.controlnet), modes(components, inputs), strict=True):
+        for net, mode in zip(steering_nets(components, inputs), modes(components, inputs), strict=True):
             kinds = net.config.num_mode
             if kinds is not None and not (isinstance(mode, int) and 0 <= mode < kinds):
                 raise InputError(f"'control_mode' has to be 0 to {kinds - 1} for this ControlNet, got {mode}.")
@@ -52,7 +52,7 @@ class PredictFluxWithControl(SteeredByControl, PredictFlux):
     inputs = [*PredictFlux.inputs, *(one for one in CONTROL if one != "guess_mode"), MODE]
 
     def residuals(self, components: Components, state: BlockView, t: Tensor, sample: Tensor) -> dict[str, Any]:
-        nets, rows = nets_of(components.controlnet), len(state.latents)
+        nets, rows = steering_nets(components, state), len(state.latents)
         scales = self.scales(components, state)
         numbers = [None if mode is None else torch.full((rows, 1), mode) for mode in modes(components, state)]
         positive = with_prompt(self.conditions(state))
@@ -75,7 +75,7 @@ class PredictFluxWithControl(SteeredByControl, PredictFlux):
 
 def modes(components: Components, state: BlockView) -> list[int | None]:
     """The kind of picture of each net."""
-    return list(for_each(state.control_mode, len(nets_of(components.controlnet)), "control_mode", "ControlNet"))
+    return list(for_each(state.control_mode, len(steering_nets(components, state)), "control_mode", "ControlNet"))
 
 
 AutoFluxControl = AutoControl.with_parts(prepare=PrepareFluxControl)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
+from ...notes import say_once
 from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep, without_lora_scale
 from ..common.painting import AppendMask
 from ..common.parts import Components
@@ -25,6 +26,12 @@ class PredictFlux(PredictWithPooled):
         *needs("latents", "img_ids"),
         InputParam.template("guidance_scale", "what the model was taught", default=3.5),
     ]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        asked = "guidance_scale" in components.given_inputs and inputs.guidance_scale
+        if asked and not components.denoiser.config.guidance_embeds:
+            say_once(f"guidance_scale={asked} does nothing: this denoiser was not taught one (guidance_embeds is off).")
 
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int

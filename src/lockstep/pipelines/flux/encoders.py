@@ -11,7 +11,7 @@ from ...models.text_encoders.clip import CLIPTextModel
 from ...models.text_encoders.t5 import T5EncoderModel
 from ...tokenizers import CLIPTokenizer, T5Tokenizer
 from ..common.flow import TRUE_GUIDER
-from ..common.parts import Components
+from ..common.parts import DENOISER_OUTLINE, Components
 from ..common.prompts import EncodeTextAndPooled
 from ..common.t5_text import encode_t5
 
@@ -27,6 +27,7 @@ class EncodePrompt(EncodeTextAndPooled):
         ComponentSpec("tokenizer_2", T5Tokenizer, optional=True),
         ComponentSpec("text_encoder_2", T5EncoderModel, optional=True),
         TRUE_GUIDER,
+        DENOISER_OUTLINE,
     ]
 
     def unneeded(self, inputs: BlockView) -> Collection[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ...blocks.compose import Block
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
 from .blocks import FluxBlocks, FluxKontextBlocks
@@ -21,7 +22,7 @@ class FluxPipeline(PicturePipeline):
 
     pairs_for_callbacks = False
 
-    default_blocks: ClassVar[Any] = FluxBlocks
+    default_blocks: ClassVar[Block | None] = FluxBlocks
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds"]
     face = Face((*BEFORE_SIZE, *SIZE_AND_STEPS), defaults=STEPS)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
+from lockstep.blocks.compose import Block
 from lockstep.blocks.events import Event
 from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
@@ -34,7 +35,6 @@ from numpy import ndarray
 from pathlib import Path
 from torch import Tensor
 from typing import Any
-from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
@@ -69,7 +69,7 @@ class _FluxInputs(_FluxSharedInputs, total=False):
 class _FluxSharedParts(TypedDict, total=False):
     guider: BaseGuidance | None; tokenizer: CLIPTokenizer | None; text_encoder: CLIPTextModel | None
     tokenizer_2: T5Tokenizer | None; text_encoder_2: T5EncoderModel | None
-    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None; transformer: FluxTransformer2DModel | None
+    transformer: FluxTransformer2DModel | None; vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers | None
     scheduler: SchedulerMixin | None
 
 class _FluxParts(_FluxSharedParts, total=False):
@@ -97,9 +97,10 @@ class FluxPipeline(PicturePipeline):
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, prompt_2: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, negative_prompt_2: str | Sequence[str] | None = None, true_cfg_scale: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 28, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 3.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_FluxInputs]) -> Any: ...
     guider: BaseGuidance; tokenizer: CLIPTokenizer; text_encoder: CLIPTextModel; tokenizer_2: T5Tokenizer
-    text_encoder_2: T5EncoderModel; controlnet: FluxControlNetModel | FluxMultiControlNetModel
-    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; transformer: FluxTransformer2DModel
-    scheduler: SchedulerMixin
+    text_encoder_2: T5EncoderModel; transformer: FluxTransformer2DModel
+    controlnet: FluxControlNetModel | FluxMultiControlNetModel
+    vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; scheduler: SchedulerMixin
+    default_blocks: ClassVar[Block | None]
     def encode_prompt(self, prompt: str | list[str] | None, prompt_2: str | list[str] | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, pooled_prompt_embeds: Tensor | None=None, max_sequence_length: int=512, lora_scale: float | None=None) -> tuple[Tensor, Tensor, Tensor]:
         ...
 

@@ -11,7 +11,7 @@ from ..common.umt5_text import EncodeVideoText
 from ..common.video import VIDEO_WORKFLOWS
 from .chunk import Chunks
 from .history import AutoBegin
-from .pyramid import ChunksOfStages, SetPyramidGuidance
+from .pyramid import ChunksOfStages
 
 
 class HeliosBlocks(SequentialPipelineBlocks):
@@ -37,5 +37,5 @@ class HeliosPyramidBlocks(HeliosBlocks):
     """Text, image and video to video, chunk by chunk, each in stages of growing size."""
 
     pipeline_class_name = "HeliosPyramidPipeline"
-    block_classes = {**HeliosBlocks.block_classes, "guidance": SetPyramidGuidance, "chunks": ChunksOfStages}
+    block_classes = {**HeliosBlocks.block_classes, "chunks": ChunksOfStages}
     outputs = ["frames"]

@@ -8,10 +8,11 @@ import torch
 
 from ...blocks import AutoPipelineBlocks, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
+from ...notes import say_once
 from ..common.chunks import NUM_CHUNKS, encoded, made_input, slightly_noised
 from ..common.parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
-from ..common.sizes import check_memory, repeated, scale_factor
-from ..common.video import VideoComponents, check_videos, listed_videos, video_processor
+from ..common.sizes import check_memory, frames_of, repeated, scale_factor
+from ..common.video import VideoComponents, check_videos, video_processor, videos_as_pixels
 
 Tensor = torch.Tensor
 HEIGHT = InputParam.template("height", default=384, multiple_of=16, description="Height of the video in pixels.")
@@ -38,7 +39,17 @@ SETTINGS: list[Any] = [*needs("prompt_embeds"), HEIGHT, WIDTH, FRAMES, SIZES, PE
 
 
 def frames_per_chunk(components: Components, state: BlockView) -> int:
-    return (state.num_latent_frames_per_chunk - 1) * components.autoencoder.temporal_scale_factor + 1
+    return frames_of(components, state.num_latent_frames_per_chunk)
+
+
+def count_chunks(components: Components, state: BlockView) -> int:
+    """As many as the frames take; a video that gets longer by that is told."""
+    length, time = frames_per_chunk(components, state), components.autoencoder.temporal_scale_factor
+    chunks = max(1, -(-state.num_frames // length))
+    made = (chunks * length - 1) // time * time + 1
+    if made != state.num_frames:
+        say_once(f"A video of {state.num_frames} frames is made as {made}: Helios makes chunks of {length} frames.")
+    return chunks
 
 
 def chunk_shape(components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
@@ -70,7 +81,8 @@ class BeginHistory(ModularPipelineBlocks):
         if len(inputs.history_sizes) != 3 or min(inputs.history_sizes) < 1:
             raise InputError(f"'history_sizes' wants three numbers from 1 on, got {inputs.history_sizes}.")
         _, _, frames, rows, columns = chunk_shape(components, inputs, components.samples)
-        check_memory(components, frames * rows, columns)
+        check_memory(components, rows, columns, frames)
+        count_chunks(components, inputs)
 
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
         self.begin(components, state, None, None)
@@ -81,7 +93,7 @@ class BeginHistory(ModularPipelineBlocks):
         history = torch.zeros(shape, device=components.device)
         state.history_latents = history if past is None else torch.cat([history, past], dim=2)[:, :, -shape[2] :]
         state.first_latents = first
-        state.num_chunks = max(1, -(-state.num_frames // frames_per_chunk(components, state)))
+        state.num_chunks = count_chunks(components, state)
 
 
 class BeginWithImage(BeginHistory):
@@ -90,10 +102,15 @@ class BeginWithImage(BeginHistory):
     expected_components = [DENOISER_OUTLINE, AUTOENCODER]
     inputs = [InputParam.template("image", required=True), *SETTINGS, "generator", *SIGMAS, ADD_NOISE[0]]
 
+    def check(self, components: Components, inputs: BlockView) -> None:
+        super().check(components, inputs)
+        self.pixels(components, inputs)  # what it refuses, it refuses now
+
+    def pixels(self, components: Components, state: BlockView) -> Tensor:
+        return video_processor(components).preprocess(state.image, height=state.height, width=state.width)
+
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
-        samples = len(state.prompt_embeds)
-        pixels = video_processor(components).preprocess(state.image, height=state.height, width=state.width)
-        pixels = repeated(pixels, samples, "image").unsqueeze(2)
+        pixels = repeated(self.pixels(components, state), len(state.prompt_embeds), "image").unsqueeze(2)
         first = encoded(components, pixels, state.generator)
         still = pixels.expand(-1, -1, frames_per_chunk(components, state), -1, -1)
         past = encoded(components, still, state.generator)[:, :, -1:]
@@ -107,19 +124,17 @@ class BeginWithVideo(BeginHistory):
     """The video goes on from another one."""
 
     expected_components = [DENOISER_OUTLINE, AUTOENCODER]
-    inputs = [InputParam.template("video", required=True), *SETTINGS, "generator", *SIGMAS, ADD_NOISE[1]]
+    inputs = [InputParam.template("video", required=True), "image", *SETTINGS, "generator", *SIGMAS, ADD_NOISE[1]]
 
     def check(self, components: Components, inputs: BlockView) -> None:
+        if inputs.image is not None:
+            raise InputError("Give an 'image' to begin with or a 'video' to go on from, not both.")
         super().check(components, inputs)
-        least = frames_per_chunk(components, inputs)
-        for video in check_videos(components, inputs.video):
-            if len(video) < least:
-                raise InputError(f"'video' has to have a chunk of {least} frames at least, got {len(video)}.")
+        check_videos(components, inputs, least=frames_per_chunk(components, inputs))
 
     def __call__(self, components: VideoComponents, state: BlockView) -> None:
-        processor, length = video_processor(components), frames_per_chunk(components, state)
-        rows = [processor.preprocess(v, height=state.height, width=state.width) for v in listed_videos(state.video)]
-        video = repeated(torch.stack(rows).transpose(1, 2), len(state.prompt_embeds), "video")
+        rows, length = list(videos_as_pixels(components, state)), frames_per_chunk(components, state)
+        video = repeated(torch.stack(rows), len(state.prompt_embeds), "video")
         first = encoded(components, video[:, :, :1], state.generator)
         whole = video[:, :, video.shape[2] % length :]
         parts = [encoded(components, part, state.generator) for part in whole.split(length, dim=2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...blocks.face import Face
 from ..common.video import VideoPipeline
 from .blocks import HeliosBlocks, HeliosPyramidBlocks
@@ -22,3 +24,9 @@ class HeliosPyramidPipeline(HeliosPipeline):
 
     default_blocks = HeliosPyramidBlocks
     face = Face(BEFORE, defaults={"output_type": "np"})
+
+    @property
+    def folder_defaults(self) -> dict[str, Any]:
+        """What a call is given where it says nothing: a distilled model is used without guidance."""
+        off = self.config["is_distilled"] and hasattr(self.guider, "guidance_scale")
+        return {**({"guidance_scale": 1.0} if off else {}), **super().folder_defaults}

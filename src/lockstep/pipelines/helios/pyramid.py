@@ -11,7 +11,6 @@ from ...blocks import BlockView, ConfigSpec, InputParam, LoopSequentialPipelineB
 from ...guiders import BaseGuidance, ClassifierFreeGuidance, ClassifierFreeZeroStarGuidance
 from ..common.chunks import ChunkLoop, made_input
 from ..common.denoise import Denoise
-from ..common.guidance import SetGuidance
 from ..common.parts import GUIDER, Components
 from ..common.pyramid import STAGE, STEPS, BeginStage, HalveNoise, StageStep
 from .chunk import BecomePast, ChunkNoise, PredictChunk
@@ -21,17 +20,6 @@ Tensor = torch.Tensor
 ZERO_INIT = InputParam("use_zero_init", bool, True, False, "Begin with steps of no prediction (CFG-Zero*).")
 ZERO_STEPS = InputParam("zero_steps", int, 1, False, "The last of those steps.", minimum=0)
 CONFIGS = [ConfigSpec("is_cfg_zero_star", default=False), ConfigSpec("is_distilled", default=False)]
-
-
-class SetPyramidGuidance(SetGuidance):
-    """Gives the guider of this run its scale; a distilled model is used without guidance unless it is asked for."""
-
-    expected_configs = CONFIGS
-
-    def __call__(self, components: Components, state: BlockView) -> None:
-        super().__call__(components, state)
-        if state.guidance_scale is None and components.is_distilled and hasattr(components.guider, "guidance_scale"):
-            components.guider.guidance_scale = 1.0
 
 
 class PredictStage(PredictChunk):

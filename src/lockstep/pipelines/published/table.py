@@ -270,6 +270,8 @@ PUBLISHED: dict[str, Row] = {
 }
 # the families' own names, which run every workflow
 WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
+# tasks that a family's own name stands for, besides text to image
+FURTHER = {"FluxKontextBlocks": ("image2image",)}
 # what modular folders call them
 MODULAR = {name.replace("Pipeline", "ModularPipeline"): name for name in WHOLE}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
@@ -287,4 +289,4 @@ def name_for(blocks: str, task: str, steered: bool) -> str | None:
         if (row.family, row.task, row.steered) == (blocks, task, steered) and not row.adapted:
             return name
     whole = [name for name in WHOLE if WHOLE[name] == blocks]
-    return whole[0] if whole and task == "text2image" and not steered else None
+    return whole[0] if whole and task in ("text2image", *FURTHER.get(blocks, ())) and not steered else None

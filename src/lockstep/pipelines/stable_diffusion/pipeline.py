@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ...blocks.compose import Block
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
 from ..corrections import NO_CLIPPING, STEPS_OFFSET
@@ -16,7 +17,7 @@ from .blocks import StableDiffusionBlocks
 class StableDiffusionPipeline(PicturePipeline):
     """Latent diffusion with CLIP text conditioning, versions 1.x and 2.x (arXiv:2112.10752)."""
 
-    default_blocks: ClassVar[Any] = StableDiffusionBlocks
+    default_blocks: ClassVar[Block | None] = StableDiffusionBlocks
     _optional_components: ClassVar[list[str]] = ["safety_checker", "feature_extractor", "image_encoder"]
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "negative_prompt_embeds"]
     corrections = (STEPS_OFFSET, NO_CLIPPING)

@@ -73,8 +73,8 @@ class _StableDiffusionXLInputs(_StableDiffusionXLSharedInputs, total=False):
     adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | None
     adapter_conditioning_scale: float | Sequence[float]; adapter_conditioning_factor: float
     ip_adapter_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] | Sequence[Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor]] | None
-    guidance_scale: float | None; denoising_start: float | None
-    ip_adapter_image_embeds: Sequence[torch.Tensor] | None; masked_image_latents: torch.Tensor | None
+    guidance_scale: float; denoising_start: float | None; ip_adapter_image_embeds: Sequence[torch.Tensor] | None
+    masked_image_latents: torch.Tensor | None
     workflow: Literal['text2image', 'image2image', 'inpainting', 'controlnet_text2image', 'controlnet_image2image', 'controlnet_inpainting', 'adapter_text2image', 'adapter_image2image', 'adapter_inpainting'] | None
 
 class _StableDiffusionXLSharedParts(TypedDict, total=False):

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from ...blocks import AutoPipelineBlocks, BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks, needs
+from ...blocks import BlockView, ComponentSpec, ConfigSpec, InputParam, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...models.vision.clip_pictures import CLIPImageProcessor
 from ...models.vision.clip_vision import CLIPVisionModel
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
+from ..common.prompts import check_shapes
 from ..common.sizes import repeated
 from ..common.video import (
     FRAMES,
@@ -23,6 +24,7 @@ from ..common.video import (
     video_processor,
     video_size,
 )
+from ..common.workflows import where_given
 
 Tensor = torch.Tensor
 EXPAND = ConfigSpec("expand_timesteps", default=False)  # a time for each token: what is given has no noise
@@ -69,14 +71,11 @@ class EncodeImageTokens(ModularPipelineBlocks):
             if inputs.image_embeds is not None:
                 raise InputError("'image_embeds' are for denoisers with an image_dim in their config; this has none.")
             return
+        check_shapes(components.denoiser, inputs, ["image_embeds"])
         knows_both = components.denoiser.config.pos_embed_seq_len is not None
         if knows_both != (inputs.last_image is not None):
-            asks = (
-                "a first and a last frame: give 'last_image'"
-                if knows_both
-                else "a first frame: leave 'last_image' away"
-            )
-            raise InputError(f"This denoiser was taught the tokens of {asks}.")
+            asks = "a first and a last frame: give" if knows_both else "a first frame: leave away"
+            raise InputError(f"This denoiser was taught the tokens of {asks} 'last_image'.")
         missing = [name for name in (ENCODER, READER) if getattr(components, name) is None]
         if missing and inputs.image_embeds is None:
             raise InputError(
@@ -166,12 +165,7 @@ class KeepFirstFrame(ModularPipelineBlocks):
         state.latents = given
 
 
-class AutoKeepFirstFrame(AutoPipelineBlocks):
-    """Where there is an image."""
-
-    block_classes = [KeepFirstFrame]
-    block_names = ["keep"]
-    block_trigger_inputs = ["image"]
+AutoKeepFirstFrame = where_given("image", keep=KeepFirstFrame)
 
 
 def listed(pictures: Any) -> list[Any]:
