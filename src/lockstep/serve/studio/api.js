@@ -15,7 +15,7 @@ export async function ask(path, options = {}) {
   } catch {
     throw new Refusal("The server cannot be reached.", 0);
   }
-  const json = answer.headers.get("content-type")?.startsWith("application/json");
+  const json = answer.status !== 204 && answer.headers.get("content-type")?.startsWith("application/json");
   const body = json ? await answer.json() : null;
   if (!answer.ok)
     throw new Refusal(

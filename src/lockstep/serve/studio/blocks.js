@@ -3,6 +3,7 @@
 import { ask, send, tensors } from "./api.js";
 import { button, fill, h, icon, newId, problem, seconds } from "./dom.js";
 import { draft } from "./draft.js";
+import { labelled, select } from "./fields.js";
 import { boundaries, nextBoundary, numbered, plain, stepIn, tree, workflowOf } from "./flow.js";
 import { livePicture, shown } from "./media.js";
 import { cancel } from "./queue.js";
@@ -114,34 +115,18 @@ export class StudioBlocks extends HTMLElement {
   }
 
   head() {
-    const jobs = store.list().slice(0, 40),
-      id = newId("job");
+    const jobs = store.list().slice(0, 40);
+    const names = jobs.map((job) => [job.id, `${promptOf(job) || job.model} · ${stateOf(job)}`]);
+    const runs = select(newId("job"), this.job ? names : [["", "the form"], ...names], this.job?.id, (id) => {
+      location.hash = id ? `#/blocks/${id}` : "#/blocks";
+    });
+    runs.className = "job-select";
+    const field = labelled("Run", runs);
+    field.classList.add("inline-field");
     return h(
       "div",
       { class: "toolbar" },
-      h(
-        "div",
-        { class: "field inline-field" },
-        h("label", { for: id }, "Run"),
-        h(
-          "select",
-          {
-            id,
-            class: "job-select",
-            onchange: (event) => {
-              location.hash = event.target.value ? `#/blocks/${event.target.value}` : "#/blocks";
-            },
-          },
-          !this.job && h("option", { value: "" }, "the form"),
-          ...jobs.map((job) =>
-            h(
-              "option",
-              { value: job.id, selected: job.id === this.job?.id },
-              `${promptOf(job) || job.model} · ${stateOf(job)}`,
-            ),
-          ),
-        ),
-      ),
+      field,
       h("span", { class: "muted small" }, `${this.schema.pipeline} · ${this.workflow}`),
       h("span", { class: "grow" }),
       this.job && !ENDED.includes(this.job.state) && button("stop", () => cancel(this.job), { label: "Cancel" }),
@@ -433,7 +418,15 @@ export class StudioBlocks extends HTMLElement {
       made = new Set(this.blockOf(at)?.makes ?? ["latents"]);
     const looks = Object.entries(this.job.result.values);
     const weight = ([name, look]) =>
-      made.has(name) ? 0 : isTensor(look) ? 1 : ["bool", "int", "float", "str"].includes(look.type) ? 2 : 3;
+      made.has(name)
+        ? 0
+        : name === "latents"
+          ? 0.5
+          : isTensor(look)
+            ? 1
+            : ["bool", "int", "float", "str"].includes(look.type)
+              ? 2
+              : 3;
     const sorted = looks.sort((a, b) => weight(a) - weight(b)),
       near = sorted.filter((entry) => weight(entry) < 2),
       rest = sorted.filter((entry) => weight(entry) === 2);

@@ -1,8 +1,9 @@
 // Compare: two results over each other, their difference made large, where their runs part, and what was set otherwise.
 
 import { ask, query, send } from "./api.js";
-import { button, fill, h, icon, newId, problem, short } from "./dom.js";
+import { button, fill, h, icon, problem, short } from "./dom.js";
 import "./chart.js";
+import { factors, segments } from "./fields.js";
 import { frameOf, tile } from "./media.js";
 import { aside, isVideo, memory, promptOf, results, store } from "./store.js";
 
@@ -121,34 +122,11 @@ export class StudioCompare extends HTMLElement {
     this.board = h("div", { class: "compare-board" });
     this.numbers = h("p", { class: "number", role: "status" }, "…");
     this.curve = h("section", { class: "panel", "aria-label": "Where the runs part" });
-    const modes = h(
-      "div",
-      { class: "segments", role: "group", "aria-label": "How to compare" },
-      Object.entries(MODES).map(([name, label]) =>
-        h(
-          "button",
-          { type: "button", "aria-pressed": String(name === this.mode), onclick: () => this.show(name) },
-          label,
-        ),
-      ),
-    );
-    const times = newId("times");
-    this.amplify = h(
-      "label",
-      { for: times, class: "inline" },
-      "Amplified",
-      h(
-        "select",
-        {
-          id: times,
-          onchange: (event) => {
-            this.times = Number(event.target.value);
-            this.show("difference");
-          },
-        },
-        ...[1, 4, 16, 64].map((by) => h("option", { value: by, selected: by === this.times }, `${by}×`)),
-      ),
-    );
+    const modes = segments("How to compare", MODES, this.mode, (mode) => this.show(mode));
+    this.amplify = factors("Amplified", [1, 4, 16, 64], this.times, (by) => {
+      this.times = by;
+      this.show("difference");
+    });
     const name = (letter, { job, output, key }) =>
       h(
         "a",
@@ -192,9 +170,8 @@ export class StudioCompare extends HTMLElement {
     memory.set("compare.mode", mode);
     clearInterval(this.blinking);
     this.amplify.hidden = mode !== "difference";
-    [...this.querySelectorAll(".segments button")].forEach((pressed, k) =>
-      pressed.setAttribute("aria-pressed", String(Object.keys(MODES)[k] === mode)),
-    );
+    for (const pressed of this.querySelectorAll(".segments button"))
+      pressed.setAttribute("aria-pressed", String(pressed.dataset.name === mode));
     const picture = (found, letter) =>
       h("img", {
         src: found.output.url,
@@ -323,13 +300,14 @@ export class StudioCompare extends HTMLElement {
       async (event) => {
         const pressed = event.currentTarget;
         pressed.disabled = true;
+        pressed.lastElementChild.textContent = "Proving …";
         try {
           const [reference, candidate] = await Promise.all(runs.map((job) => send(`/api/jobs/${job.id}/trace`)));
           await send("/api/reports", { reference: reference.trace, candidate: candidate.trace });
           location.hash = "#/proofs";
         } catch (error) {
           problem(error);
-          pressed.disabled = false;
+          this.steps();
         }
       },
       { label: "Prove: parity report", kind: "quiet" },

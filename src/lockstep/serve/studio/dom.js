@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: `on…` are listeners, `class`, `role`, `aria-…`, `data-…` attributes, everything else properties. */
+/** An element: `on…` are listeners; `class`, `role`, `aria-…`, `data-…` attributes; the rest are properties. */
 export function h(name, given = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(given)) {
@@ -106,6 +106,15 @@ export function button(name, pressed, { label, kind = "", ...more } = {}) {
     name && icon(name),
     shows && h("span", {}, shows),
   );
+}
+
+/** A form: its button is pressed, or Enter in one of its fields. */
+export function form(kind, label, submitted) {
+  const submit = (event) => {
+    event.preventDefault();
+    submitted();
+  };
+  return h("form", { class: kind, "aria-label": label, onsubmit: submit });
 }
 
 let numbered = 0;

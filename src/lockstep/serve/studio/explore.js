@@ -1,8 +1,9 @@
 // Explore: two settings against each other as a grid, or a walk from the noise of one seed toward another.
 
 import { send } from "./api.js";
-import { button, fill, h, newId, toast, words } from "./dom.js";
+import { button, fill, form, h, newId, toast, words } from "./dom.js";
 import { draft, samplers } from "./draft.js";
+import { amount, segments } from "./fields.js";
 import { livePicture, tile } from "./media.js";
 import { cancel } from "./queue.js";
 import { ENDED, memory, results, store } from "./store.js";
@@ -23,6 +24,12 @@ function numbersIn(text) {
   });
 }
 
+const wordsIn = (text) =>
+  text
+    .split(",")
+    .map((one) => one.trim())
+    .filter(Boolean);
+
 /** What can stand at an axis: how its values are written, and how one of them changes a request. */
 function axes() {
   const found = { none: { label: "Nothing", values: () => [null], apply: () => ({}) } };
@@ -31,32 +38,20 @@ function axes() {
     label: "Prompt: other words",
     example: "cat, dog, fox",
     hint: "the first word is replaced by each of them",
-    values: (text) =>
-      text
-        .split(",")
-        .map((one) => one.trim())
-        .filter(Boolean),
+    values: wordsIn,
     apply: (word, all) => ({ inputs: { prompt: (draft.held.inputs.prompt ?? "").replaceAll(all[0], word) } }),
   };
   found.sampler = {
     label: "Sampler",
     example: "ddim, euler, dpm++_2m",
-    values: (text) =>
-      text
-        .split(",")
-        .map((one) => one.trim())
-        .filter(Boolean),
+    values: wordsIn,
     apply: (scheduler) => ({ scheduler }),
     choices: samplers().map((one) => one.name),
   };
   found.guider = {
     label: "Guider",
     example: Object.keys(store.catalogue.guiders).slice(0, 2).join(", "),
-    values: (text) =>
-      text
-        .split(",")
-        .map((one) => one.trim())
-        .filter(Boolean),
+    values: wordsIn,
     apply: (guider) => ({ guider }),
     choices: Object.keys(store.catalogue.guiders),
   };
@@ -71,6 +66,8 @@ function axes() {
   }
   return found;
 }
+
+const headOf = (axis, value) => (value === null ? "" : typeof value === "string" ? value : `${axis.label} ${value}`);
 
 export class StudioExplore extends HTMLElement {
   connectedCallback() {
@@ -88,14 +85,7 @@ export class StudioExplore extends HTMLElement {
       columns: [],
       rows: [],
     });
-    this.form = h("form", {
-      class: "panel explore-form",
-      "aria-label": "What to explore",
-      onsubmit: (event) => {
-        event.preventDefault();
-        this.make();
-      },
-    });
+    this.form = form("panel explore-form", "What to explore", () => this.make());
     this.table = h("div", {
       class: "explore-table",
       tabindex: 0,
@@ -136,25 +126,12 @@ export class StudioExplore extends HTMLElement {
   drawForm() {
     const { held } = this,
       walks = held.mode === "walk";
-    const modes = h(
-      "div",
-      { class: "segments", role: "group", "aria-label": "Kind" },
-      Object.entries({ grid: "Grid", walk: "Seed walk" }).map(([name, label]) =>
-        h(
-          "button",
-          {
-            type: "button",
-            "aria-pressed": String(held.mode === name),
-            onclick: () => {
-              this.keep({ mode: name, cells: [], columns: [], rows: [] });
-              this.drawForm();
-              this.drawTable();
-            },
-          },
-          label,
-        ),
-      ),
-    );
+    const change = (mode) => {
+      this.keep({ mode, cells: [], columns: [], rows: [] });
+      this.drawForm();
+      this.drawTable();
+    };
+    const modes = segments("Kind", { grid: "Grid", walk: "Seed walk" }, held.mode, change);
     this.note = h("p", { class: "form-problem", role: "alert" });
     fill(
       this.form,
@@ -194,30 +171,14 @@ export class StudioExplore extends HTMLElement {
   }
 
   walkFields() {
-    const box = (name, label, min, max) => {
-      const id = newId(name);
-      return h(
-        "div",
-        { class: "field" },
-        h("label", { for: id }, label),
-        h("input", {
-          id,
-          type: "number",
-          class: "number",
-          min,
-          max,
-          step: 1,
-          value: this.held[name],
-          oninput: (event) => this.keep({ [name]: Number(event.target.value) }),
-        }),
-      );
-    };
+    const box = (name, label, limits) =>
+      amount(label, this.held[name], (value) => this.keep({ [name]: value }), limits);
     return h(
       "div",
       { class: "grid three" },
-      box("from", "From seed", 0),
-      box("to", "Toward seed", 0),
-      box("frames", "Pictures", 2, 32),
+      box("from", "From seed", { min: 0 }),
+      box("to", "Toward seed", { min: 0 }),
+      box("frames", "Pictures", { min: 2, max: 32 }),
     );
   }
 
@@ -315,8 +276,8 @@ export class StudioExplore extends HTMLElement {
       ys = y.values(this.held.ys);
     if (!xs.length || !ys.length) throw new Error("An axis has no value: write some, separated by commas.");
     this.keep({
-      columns: xs.map((value) => (value === null ? "" : `${x.label} ${value}`)),
-      rows: ys.map((value) => (value === null ? "" : `${y.label} ${value}`)),
+      columns: xs.map((value) => headOf(x, value)),
+      rows: ys.map((value) => headOf(y, value)),
     });
     return ys.map((down) =>
       xs.map((across) => {

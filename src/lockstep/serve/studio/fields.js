@@ -49,40 +49,50 @@ export function select(id, options, value, changed) {
   return made;
 }
 
+/** A number with its name, which is never left empty. */
+export function amount(label, value, changed, more = {}) {
+  const told = (event) => event.target.value !== "" && changed(Number(event.target.value));
+  const box = { id: newId("amount"), type: "number", class: "number", step: 1, ...more };
+  return labelled(label, h("input", { ...box, value, oninput: told }));
+}
+
+/** One of several factors, beside its name. */
+export function factors(label, all, value, changed) {
+  const names = all.map((factor) => [String(factor), `${factor}×`]);
+  const made = select(newId("factor"), names, String(value), (chosen) => changed(Number(chosen)));
+  return h("label", { for: made.id, class: "inline" }, label, made);
+}
+
+/** Buttons of which one is pressed: {name: what it is called}. */
+export function segments(label, all, chosen, pressed) {
+  const one = ([name, text]) => {
+    const state = { "aria-pressed": String(name === chosen), "data-name": name };
+    return h("button", { type: "button", ...state, onclick: () => pressed(name) }, text);
+  };
+  return h("div", { class: "segments", role: "group", "aria-label": label }, Object.entries(all).map(one));
+}
+
 /** A number; with both limits a slider stands beside it. */
 export function number(id, form, value, placeholder, changed) {
   const whole = form.type === "integer";
-  const step = form.multipleOf ?? (whole ? 1 : "any");
-  const limits = { min: form.minimum ?? "", max: form.maximum ?? "", step };
-  const read = (event) => (event.target.value === "" ? null : Number(event.target.value));
-  const box = h("input", {
-    id,
-    type: "number",
-    class: "number",
-    ...limits,
-    value: value ?? "",
-    placeholder,
-    inputmode: whole ? "numeric" : "decimal",
-    oninput: (event) => {
-      if (event.target.checkValidity()) {
-        changed(read(event));
-        if (slider && event.target.value !== "") slider.value = event.target.value;
-      }
-    },
+  const factor = form.multipleOf; // steps are counted from the smallest value, which has to be one of them
+  const least = factor && form.minimum !== undefined ? Math.ceil(form.minimum / factor) * factor : form.minimum;
+  const limits = { min: least ?? "", max: form.maximum ?? "", step: factor ?? (whole ? 1 : "any") };
+  const box = h("input", { id, type: "number", class: "number", ...limits, value: value ?? "", placeholder });
+  box.inputMode = whole ? "numeric" : "decimal";
+  const bounded = form.minimum !== undefined && form.maximum !== undefined;
+  const slider = bounded && h("input", { type: "range", ...limits, tabindex: -1, "aria-hidden": "true" });
+  box.addEventListener("input", () => {
+    if (!box.checkValidity()) return;
+    changed(box.value === "" ? null : Number(box.value));
+    if (slider && box.value !== "") slider.value = box.value;
   });
-  if (form.minimum === undefined || form.maximum === undefined) return box;
-  const slider = h("input", {
-    type: "range",
-    min: form.minimum,
-    max: form.maximum,
-    step: whole ? 1 : (form.maximum - form.minimum) / 100,
-    value: value ?? (Number(placeholder) || form.minimum),
-    tabindex: -1,
-    "aria-hidden": "true",
-    oninput: (event) => {
-      box.value = event.target.value;
-      changed(Number(event.target.value));
-    },
+  if (!slider) return box;
+  slider.step = whole ? 1 : (form.maximum - form.minimum) / 100;
+  slider.value = value ?? (Number(placeholder) || form.minimum);
+  slider.addEventListener("input", () => {
+    box.value = slider.value;
+    changed(Number(slider.value));
   });
   return h("div", { class: "slider" }, slider, box);
 }

@@ -1,6 +1,7 @@
 // A result, shown: a picture as it is, a video with a player that goes frame by frame.
 
-import { button, fill, h, newId } from "./dom.js";
+import { button, fill, h } from "./dom.js";
+import { factors } from "./fields.js";
 import { isVideo, promptOf, store } from "./store.js";
 
 export class FramePlayer extends HTMLElement {
@@ -19,7 +20,6 @@ export class FramePlayer extends HTMLElement {
       video.pause();
       video.currentTime = Math.min(Math.max(0, video.currentTime + frames / rate), video.duration || 0);
     };
-    const speed = newId("speed");
     fill(
       this,
       video,
@@ -28,21 +28,9 @@ export class FramePlayer extends HTMLElement {
         { class: "tools" },
         button("left", () => move(-1), { title: "One frame back", kind: "quiet" }),
         button("right", () => move(1), { title: "One frame on", kind: "quiet" }),
-        h(
-          "label",
-          { for: speed, class: "inline" },
-          "Speed",
-          h(
-            "select",
-            {
-              id: speed,
-              onchange: (event) => {
-                video.playbackRate = Number(event.target.value);
-              },
-            },
-            ...[0.25, 0.5, 1, 2].map((rate) => h("option", { value: rate, selected: rate === 1 }, `${rate}×`)),
-          ),
-        ),
+        factors("Speed", [0.25, 0.5, 1, 2], 1, (by) => {
+          video.playbackRate = by;
+        }),
       ),
     );
     return this;

@@ -2,7 +2,7 @@
 
 import { upload } from "./api.js";
 import { button, h, newId } from "./dom.js";
-import { toggle } from "./fields.js";
+import { amount, toggle } from "./fields.js";
 
 const TINT = "rgba(99, 110, 250, .62)";
 
@@ -87,24 +87,11 @@ export class MaskPainter extends HTMLElement {
   /** The keyboard's way to a mask. */
   rectangle() {
     const box = { x: 0, y: 0, width: Math.round(this.width / 2), height: this.height };
-    const fields = Object.keys(box).map((name) => {
-      const id = newId("rect");
-      return h(
-        "div",
-        { class: "field" },
-        h("label", { for: id }, name),
-        h("input", {
-          id,
-          type: "number",
-          min: 0,
-          max: Math.max(this.width, this.height),
-          value: box[name],
-          oninput: (e) => {
-            box[name] = Number(e.target.value);
-          },
-        }),
-      );
-    });
+    const limits = { min: 0, max: Math.max(this.width, this.height) };
+    const set = (name) => (value) => {
+      box[name] = value;
+    };
+    const fields = Object.keys(box).map((name) => amount(name, box[name], set(name), limits));
     return h(
       "details",
       { class: "more" },

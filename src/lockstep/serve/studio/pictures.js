@@ -11,11 +11,35 @@ export async function keepOutput(output) {
   return keepFile(await answer.blob());
 }
 
+/** A place that takes a file: dropped, pasted or chosen. */
+export function dropPlace(accept, take) {
+  const chosen = (file) => file && take(file);
+  const input = { id: newId("file"), type: "file", accept, class: "sr-only" };
+  const place = h(
+    "div",
+    { class: "drop" },
+    h("input", { ...input, onchange: (event) => chosen(event.target.files[0]) }),
+  );
+  const over = (on) => (event) => {
+    event.preventDefault();
+    place.classList.toggle("over", on);
+  };
+  place.addEventListener("dragover", over(true));
+  place.addEventListener("dragleave", over(false));
+  place.addEventListener("drop", (event) => {
+    over(false)(event);
+    chosen(event.dataTransfer.files[0]);
+  });
+  place.addEventListener("paste", (event) => chosen(event.clipboardData.files[0]));
+  return { place, id: input.id };
+}
+
+export const dropLabel = (id, label, hint) =>
+  h("label", { for: id, class: "drop-label" }, h("span", {}, label), h("span", { class: "muted small clip" }, hint));
+
 /** A place for one picture. `changed` gets {file, width, height}, or null. */
 export function pictureField(label, picture, changed, hint = "Drop, paste or choose a picture") {
-  const id = newId("file");
-  const take = async (file) => {
-    if (!file) return;
+  const { place, id } = dropPlace("image/png,image/jpeg,image/webp", async (file) => {
     place.classList.add("busy");
     try {
       changed(await keepFile(file));
@@ -24,46 +48,20 @@ export function pictureField(label, picture, changed, hint = "Drop, paste or cho
     } finally {
       place.classList.remove("busy");
     }
-  };
-  const input = h("input", {
-    id,
-    type: "file",
-    accept: "image/png,image/jpeg,image/webp",
-    class: "sr-only",
-    onchange: (event) => take(event.target.files[0]),
   });
-  const place = h("div", {
-    class: `drop ${picture ? "full" : ""}`,
-    ondragover: (event) => {
-      event.preventDefault();
-      place.classList.add("over");
-    },
-    ondragleave: () => place.classList.remove("over"),
-    ondrop: (event) => {
-      event.preventDefault();
-      place.classList.remove("over");
-      take(event.dataTransfer.files[0]);
-    },
-    onpaste: (event) => take(event.clipboardData.files[0]),
-  });
-  if (picture) {
-    place.append(
-      h("img", { src: `/api/inputs/${picture.file}`, alt: label, width: picture.width, height: picture.height }),
-      h(
-        "div",
-        { class: "drop-text" },
-        h("span", {}, label),
-        h("span", { class: "muted small" }, `${picture.width} × ${picture.height}`),
-      ),
-      input,
-      h("label", { for: id, class: "button quiet" }, "Change"),
-      button("close", () => changed(null), { title: `Remove: ${label}`, kind: "quiet" }),
-    );
-  } else
-    place.append(
-      input,
-      h("label", { for: id, class: "drop-label" }, h("span", {}, label), h("span", { class: "muted small" }, hint)),
-    );
+  if (!picture) {
+    place.append(dropLabel(id, label, hint));
+    return place;
+  }
+  const { file, width, height } = picture;
+  place.classList.add("full");
+  place.prepend(h("img", { src: `/api/inputs/${file}`, alt: label, width, height }));
+  const said = h("span", { class: "muted small" }, `${width} × ${height}`);
+  place.append(
+    h("div", { class: "drop-text" }, h("span", {}, label), said),
+    h("label", { for: id, class: "button quiet" }, "Change"),
+    button("close", () => changed(null), { title: `Remove: ${label}`, kind: "quiet" }),
+  );
   return place;
 }
 

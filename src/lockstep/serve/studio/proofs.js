@@ -1,21 +1,15 @@
 // Proofs: two traces that are sent in, compared, and the reports of what was compared before.
 
 import { ask, send, upload } from "./api.js";
-import { fill, h, icon, newId, problem } from "./dom.js";
+import { fill, form, h, icon, problem } from "./dom.js";
+import { dropLabel, dropPlace } from "./pictures.js";
 
 const ANSWERS = 10; // from this exit code on, the traces differ
 
 export class StudioProofs extends HTMLElement {
   connectedCallback() {
     this.files = { reference: null, candidate: null };
-    this.form = h("form", {
-      class: "panel proof-form",
-      "aria-label": "A new proof",
-      onsubmit: (event) => {
-        event.preventDefault();
-        this.prove();
-      },
-    });
+    this.form = form("panel proof-form", "A new proof", () => this.prove());
     this.list = h("section", { class: "reports", "aria-label": "Reports" });
     fill(this, this.form, this.list);
     this.drawForm();
@@ -30,62 +24,26 @@ export class StudioProofs extends HTMLElement {
       icon("check"),
       h("span", {}, "Compare the traces"),
     );
-    fill(
-      this.form,
-      h("h2", {}, "Prove that two programs compute the same"),
-      h(
-        "p",
-        { class: "muted small" },
-        "Two traces (safetensors): what is right, and what is to be proven equal to it. ",
-        h("code", {}, "lockstep parity record"),
-        " writes them; runs that were recorded here can be proven from the comparison.",
-      ),
-      h("div", { class: "grid two" }, this.place("reference", "Reference"), this.place("candidate", "Candidate")),
-      this.note,
-      h("div", { class: "actions" }, this.press),
-    );
+    const record = h("code", {}, "lockstep parity record");
+    const about = [
+      "Two traces (safetensors): what is right, and what is to be proven equal to it. ",
+      record,
+      " writes them; runs that were recorded here can be proven from the comparison.",
+    ];
+    const places = [this.place("reference", "Reference"), this.place("candidate", "Candidate")];
+    fill(this.form, h("h2", {}, "Prove that two programs compute the same"), h("p", { class: "muted small" }, about));
+    this.form.append(h("div", { class: "grid two" }, places), this.note, h("div", { class: "actions" }, this.press));
   }
 
   place(key, label) {
-    const id = newId(key),
-      file = this.files[key];
-    const take = (taken) => {
-      if (taken) this.files[key] = taken;
+    const file = this.files[key];
+    const { place, id } = dropPlace(".safetensors", (taken) => {
+      this.files[key] = taken;
       this.drawForm();
-    };
-    const drop = h(
-      "div",
-      {
-        class: `drop ${file ? "full" : ""}`,
-        ondragover: (event) => {
-          event.preventDefault();
-          drop.classList.add("over");
-        },
-        ondragleave: () => drop.classList.remove("over"),
-        ondrop: (event) => {
-          event.preventDefault();
-          take(event.dataTransfer.files[0]);
-        },
-      },
-      h("input", {
-        id,
-        type: "file",
-        accept: ".safetensors",
-        class: "sr-only",
-        onchange: (event) => take(event.target.files[0]),
-      }),
-      h(
-        "label",
-        { for: id, class: "drop-label" },
-        h("span", {}, label),
-        h(
-          "span",
-          { class: "muted small clip" },
-          file ? `${file.name}, ${(file.size / 2 ** 20).toFixed(1)} MB` : "Drop or choose a trace",
-        ),
-      ),
-    );
-    return drop;
+    });
+    const size = file && `${file.name}, ${(file.size / 2 ** 20).toFixed(1)} MB`;
+    place.append(dropLabel(id, label, size ?? "Drop or choose a trace"));
+    return place;
   }
 
   async prove() {

@@ -1,7 +1,7 @@
 // Values between two blocks: a look at each, its numbers as a picture, and ways to change it.
 
 import { fill, h, newId, short } from "./dom.js";
-import { toggle } from "./fields.js";
+import { amount, labelled, select, toggle } from "./fields.js";
 
 const COLD = [47, 92, 214],
   WARM = [226, 112, 40];
@@ -117,8 +117,7 @@ const put = (body, more) => {
 };
 
 function tensorEdit(name, changed) {
-  const way = newId("way"),
-    place = h("div", { class: "edit-fields" });
+  const place = h("div", { class: "edit-fields" });
   const held = { amount: 1, seed: 0 };
   const tell = (kind) =>
     changed(
@@ -131,26 +130,11 @@ function tensorEdit(name, changed) {
             : { [kind]: held.amount },
     );
   const box = (label, key, kind, step) => {
-    const id = newId("edit");
-    return h(
-      "div",
-      { class: "field" },
-      h("label", { for: id }, label),
-      h("input", {
-        id,
-        type: "number",
-        class: "number",
-        step,
-        value: held[key],
-        "data-edit": `${name}.${key}`,
-        oninput: (event) => {
-          if (event.target.value !== "") {
-            held[key] = Number(event.target.value);
-            tell(kind);
-          }
-        },
-      }),
-    );
+    const changedTo = (value) => {
+      held[key] = value;
+      tell(kind);
+    };
+    return amount(label, held[key], changedTo, { step, "data-edit": `${name}.${key}` });
   };
   const choose = (kind) => {
     held.amount = { multiply: 1, add: 0, noise: 0.1, toward: 0.2, value: 0 }[kind] ?? 0;
@@ -164,21 +148,9 @@ function tensorEdit(name, changed) {
     );
     tell(kind);
   };
-  return h(
-    "div",
-    { class: "edit" },
-    h(
-      "div",
-      { class: "field" },
-      h("label", { for: way }, "Change"),
-      h(
-        "select",
-        { id: way, "data-edit": name, onchange: (event) => choose(event.target.value) },
-        ...Object.entries(WAYS).map(([kind, label]) => h("option", { value: kind }, label)),
-      ),
-    ),
-    place,
-  );
+  const way = select(newId("way"), Object.entries(WAYS), "", choose);
+  way.dataset.edit = name;
+  return h("div", { class: "edit" }, labelled("Change", way), place);
 }
 
 function scalar(name, look, changed) {

@@ -37,6 +37,9 @@ def describe_model(name: str, pipe: Any) -> dict[str, Any]:
         for entry in schema["inputs"]
         if entry["name"] not in own_way and (form := json_form(entry["name"], hints[entry["name"]])) is not None
     }
+    own = getattr(pipe.outline("guider"), "config", {}) if "guider" in pipe.component_specs else {}
+    if "guidance_scale" in inputs and own.get("guidance_scale") is not None:
+        inputs["guidance_scale"]["default"] = own["guidance_scale"]  # of the model's own guider, not of its class
     for given, value in pipe.folder_defaults.items():
         if given in inputs:
             inputs[given]["default"] = value
