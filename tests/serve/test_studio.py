@@ -76,6 +76,25 @@ def test_a_run_is_cancelled_and_the_page_says_so(studio):
     studio.get_by_text("Nothing is waiting.").wait_for()
 
 
+def test_two_tabs_share_one_stream_and_the_second_takes_over(studio, live):
+    streams = []
+    studio.context.on("request", lambda request: "/api/events" in request.url and streams.append(request.url))
+
+    def sees(page, prompt):
+        job = live.made(prompt, seed=1)
+        page.locator(f".strip a[href='#/make/{job['id']}']").wait_for()
+
+    studio.open()
+    second = studio.context.new_page()
+    second.goto(f"{live.url}/#/make")
+    second.get_by_text("Ready").wait_for()
+    sees(second, "a tab")
+    assert len(streams) == 1
+    studio.page.close()
+    sees(second, "another tab")
+    assert len(streams) == 2
+
+
 def test_what_the_server_refuses_stands_beside_the_button(studio):
     studio.open()
     make(studio, "")
@@ -141,7 +160,8 @@ def test_a_mask_is_painted_undone_and_used(studio, live):
     studio.get_by_role("button", name="Redo").click()
     undo.click()
     make(studio, "a blue heart", steps=4)
-    made = studio.made_after(job["seq"])["request"]
+    painted = studio.made_after(job["seq"])
+    made = painted["request"]
     mask = np.asarray(
         Image.open(io.BytesIO(live.http.get(f"/api/inputs/{made['inputs']['mask_image']['file']}").content))
     )
@@ -150,6 +170,14 @@ def test_a_mask_is_painted_undone_and_used(studio, live):
     studio.reload()
     assert studio.locator("mask-painter").get_by_role("button", name="Undo the last stroke").is_enabled(), (
         "strokes stay"
+    )
+    studio.open(f"picture/{painted['id']}/0")
+    studio.get_by_role("button", name="Use all settings").click()
+    studio.locator("mask-painter").wait_for()
+    studio.keyboard.press("Control+Enter")
+    again = studio.made_after(painted["seq"])["request"]
+    assert again["inputs"]["mask_image"] == made["inputs"]["mask_image"], (
+        "the mask of a job comes back with its settings"
     )
 
 

@@ -235,7 +235,6 @@ export class StudioControls extends HTMLElement {
   start() {
     if (!this.spec("image")) return null;
     const { image } = draft.held.inputs;
-    draft.mask = null;
     if (!image)
       return group(
         "Start picture",
@@ -249,7 +248,6 @@ export class StudioControls extends HTMLElement {
     const painter = document
       .createElement("mask-painter")
       .set(image, draft.held.strokes, (strokes) => this.painted(strokes));
-    draft.mask = () => painter.file();
     return group(
       "Start picture",
       pictureField("Start picture", image, (picture) => draft.input("image", picture, false)),

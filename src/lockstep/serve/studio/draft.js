@@ -1,6 +1,7 @@
 // What the form holds: kept by this browser, and turned into the request that the server checks.
 
 import { send } from "./api.js";
+import { keepMask } from "./painter.js";
 import { memory, store } from "./store.js";
 
 const EMPTY = {
@@ -20,7 +21,6 @@ class Draft extends EventTarget {
   constructor() {
     super();
     this.held = { ...structuredClone(EMPTY), ...memory.get("draft", {}) };
-    this.mask = null; // () => the mask as a file, where something was painted
   }
 
   async begin() {
@@ -86,7 +86,8 @@ class Draft extends EventTarget {
       if (!known || (known.workflows && !known.workflows.includes(this.workflow) && !known.form.media)) continue;
       inputs[name] = known.form.media ? { file: value.file } : value;
     }
-    if (held.inputs.image && held.strokes.length && this.mask) inputs.mask_image = { file: (await this.mask()).file };
+    if (held.inputs.image && held.strokes.length && schema.inputs.mask_image)
+      inputs.mask_image = { file: (await keepMask(held.inputs.image, held.strokes)).file };
     if (this.units.length) {
       inputs.control_image = this.units.map((unit) => ({ file: unit.picture.file }));
       if (this.units.length === 1) [inputs.control_image] = inputs.control_image;
@@ -132,7 +133,7 @@ class Draft extends EventTarget {
       inputs,
       seed: seed ?? request.seed,
       count: request.count,
-      strokes: [],
+      strokes: request.inputs.mask_image ? [{ file: request.inputs.mask_image.file }] : [],
       scheduler: request.scheduler && {
         class: request.scheduler.class,
         name: nameOf(request.scheduler),

@@ -45,6 +45,8 @@ export class MaskPainter extends HTMLElement {
     );
     this.listen();
     this.replaceChildren(this.board, this.tools(), this.rectangle());
+    this.kept = new Map(); // masks that came as files: file -> what it covers
+    this.loading = Promise.all(this.strokes.filter((stroke) => stroke.file).map((stroke) => this.load(stroke.file)));
     this.render();
   }
 
@@ -82,6 +84,20 @@ export class MaskPainter extends HTMLElement {
       button("trash", () => this.add({ clear: true }), { title: "Clear the mask", kind: "quiet" }),
     ];
     return h("div", { class: "tools" }, ...parts);
+  }
+
+  /** The mask of an earlier job, as a stroke like any other. */
+  async load(file) {
+    const answer = await fetch(`/api/inputs/${file}`, { credentials: "same-origin" });
+    const { width, height } = this;
+    const made = new OffscreenCanvas(width, height);
+    const pen = made.getContext("2d", { willReadFrequently: true });
+    pen.drawImage(await createImageBitmap(await answer.blob()), 0, 0, width, height);
+    const picture = pen.getImageData(0, 0, width, height);
+    for (let k = 0; k < picture.data.length; k += 4) picture.data[k + 3] = picture.data[k];
+    pen.putImageData(picture, 0, 0);
+    this.kept.set(file, made);
+    this.render();
   }
 
   /** The keyboard's way to a mask. */
@@ -195,7 +211,9 @@ export class MaskPainter extends HTMLElement {
       pen.globalCompositeOperation = "xor";
       pen.fillRect(0, 0, this.width, this.height);
     } else if (stroke.rect) pen.fillRect(...stroke.rect);
-    else {
+    else if (stroke.file) {
+      if (this.kept.has(stroke.file)) pen.drawImage(this.kept.get(stroke.file), 0, 0);
+    } else {
       pen.lineWidth = stroke.size;
       pen.lineCap = pen.lineJoin = "round";
       pen.beginPath();
@@ -223,6 +241,7 @@ export class MaskPainter extends HTMLElement {
 
   /** White where the picture is to change, with hard edges; kept by the server. */
   async file() {
+    await this.loading;
     const made = new OffscreenCanvas(this.width, this.height),
       pen = made.getContext("2d");
     const { data } = this.mask.getContext("2d").getImageData(0, 0, this.width, this.height);
@@ -237,3 +256,10 @@ export class MaskPainter extends HTMLElement {
 }
 
 customElements.define("mask-painter", MaskPainter);
+
+/** The mask that strokes on a picture make, kept by the server. */
+export const keepMask = (picture, strokes) =>
+  document
+    .createElement("mask-painter")
+    .set(picture, strokes, () => {})
+    .file();

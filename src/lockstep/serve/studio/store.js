@@ -6,6 +6,8 @@ export const ENDED = ["done", "failed", "cancelled"];
 const ASIDE = ["values", "preview", "trace"];
 const KINDS = ["queued", "running", ...ENDED, "step", "preview", "block_start", "block_end"];
 
+const AGAIN = 3000; // milliseconds until a stream that was refused is asked for again
+
 /** The pictures and videos of a job, without what was kept of the way there. */
 export const results = (job) => job.outputs.filter((output) => !ASIDE.includes(output.facts.kind));
 export const aside = (job, kind) => job.outputs.find((output) => output.facts.kind === kind);
@@ -78,11 +80,32 @@ class Store extends EventTarget {
     return waiting.sort((a, b) => order[a.state] - order[b.state] || b.priority - a.priority || a.seq - b.seq);
   }
 
+  /** One tab listens to the server and tells the others: browsers allow few connections to one server. */
   listen(after) {
-    const stream = new EventSource(`/api/events?previews=true&after=${after}`);
-    for (const kind of KINDS) stream.addEventListener(kind, (event) => this.heard(JSON.parse(event.data)));
-    stream.onopen = () => this.status(true);
-    stream.onerror = () => this.status(false);
+    this.last = after;
+    if (!navigator.locks || !window.BroadcastChannel) {
+      this.stream((told) => this.heard(told));
+      return;
+    }
+    const others = new BroadcastChannel("lockstep");
+    others.onmessage = ({ data }) => this.heard(data);
+    this.status(true);
+    const tell = (told) => {
+      others.postMessage(told);
+      this.heard(told);
+    };
+    navigator.locks.request("lockstep stream", () => new Promise(() => this.stream(tell))); // until this tab is gone
+  }
+
+  stream(tell) {
+    const stream = new EventSource(`/api/events?previews=true&after=${this.last}`);
+    for (const kind of KINDS) stream.addEventListener(kind, (event) => tell(JSON.parse(event.data)));
+    stream.onopen = () => tell({ kind: "status", connected: true });
+    stream.onerror = () => {
+      tell({ kind: "status", connected: false });
+      const refused = stream.readyState === EventSource.CLOSED; // where it was only lost, the browser asks again
+      if (refused) setTimeout(() => this.stream(tell), AGAIN);
+    };
     addEventListener("pagehide", () => stream.close());
   }
 
@@ -93,7 +116,9 @@ class Store extends EventTarget {
 
   heard(told) {
     const id = told.job;
-    if (told.kind === "step") {
+    this.last = told.id ?? this.last;
+    if (told.kind === "status") this.status(told.connected);
+    else if (told.kind === "step") {
       this.progress.set(id, { step: told.step, steps: told.steps });
       this.tell("step", id);
     } else if (told.kind === "preview") {
