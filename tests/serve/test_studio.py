@@ -260,6 +260,22 @@ def test_the_blocks_of_a_run_light_up_with_their_values_while_it_runs(studio, li
     live.wait(job)
 
 
+def test_every_view_says_what_to_do_where_there_is_nothing_yet(browser, frugal):
+    """On a server that refuses everything, so that nothing is ever made."""
+    said = {
+        "make": "Nothing made yet",
+        "gallery": "The gallery is empty",
+        "blocks": "Choose a block",
+        "compare": "There is nothing to compare yet",
+        "explore": "One setting against another",
+        "proofs": "No report yet",
+    }
+    tab = Studio(browser, frugal)
+    for view, words in said.items():
+        tab.open(view).get_by_text(words).wait_for()
+    tab.end()
+
+
 def test_a_grid_and_a_walk_are_made(studio):
     studio.open("explore")
     studio.get_by_label("Prompt", exact=True).fill("a cat")

@@ -16,8 +16,8 @@ export class StudioBlocks extends HTMLElement {
   connectedCallback() {
     this.gone = new AbortController();
     this.step = 0;
-    this.follows = true;
     this.cards = new Map();
+    this.forget();
     store.hear("jobs", ({ job }) => job && this.heard(job), this.gone.signal);
     store.hear(["block", "step"], (id) => id === this.job?.id && this.live(), this.gone.signal);
     store.hear("preview", (id) => id === this.job?.id && this.drawPicture(), this.gone.signal);
@@ -34,6 +34,14 @@ export class StudioBlocks extends HTMLElement {
     await this.take(job);
   }
 
+  /** What is known of one job alone. */
+  forget() {
+    this.edits = new Map();
+    this.looks = new Map();
+    this.numbers = null;
+    this.follows = true;
+  }
+
   /** Show a job, or where there is none the blocks that the form would run. */
   async take(job) {
     const other = job?.id !== this.job?.id;
@@ -42,12 +50,7 @@ export class StudioBlocks extends HTMLElement {
     this.workflow = job ? workflowOf(this.schema, job.request) : draft.workflow;
     this.flow = this.schema.blocks[this.workflow];
     this.steps = job ? job.request.steps : draft.steps;
-    if (other) {
-      this.edits = new Map();
-      this.numbers = null;
-      this.looks = new Map();
-      this.follows = true;
-    }
+    if (other) this.forget();
     const at = this.stoppedAt;
     if (at) this.select(at, false);
     else if (other) this.selected = null;
