@@ -272,7 +272,7 @@ def test_every_view_says_what_to_do_where_there_is_nothing_yet(browser, frugal):
     }
     tab = Studio(browser, frugal)
     for view, words in said.items():
-        tab.open(view).get_by_text(words).wait_for()
+        tab.open(view).get_by_text(words, exact=True).wait_for()
     tab.end()
 
 
