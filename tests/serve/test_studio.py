@@ -324,6 +324,7 @@ def test_it_can_be_used_without_a_mouse(studio, hearts):
     studio.keyboard.press("?")
     studio.get_by_role("dialog").get_by_text("Cancel what runs").wait_for()
     studio.keyboard.press("Escape")
+    studio.get_by_role("dialog").wait_for(state="hidden")
     studio.keyboard.press("m")
     studio.get_by_label("Prompt", exact=True).wait_for()
     studio.keyboard.press("/")
@@ -342,7 +343,7 @@ def test_a_lora_and_a_controlnet_are_picked(browser, equipped, tmp_path):
     tab.get_by_role("button", name="Add a ControlNet").click()
     tab.get_by_label("Picture that steers").set_input_files(tmp_path / "edges.png")
     tab.get_by_alt_text("Picture that steers").wait_for()
-    tab.get_by_label("Weight").fill("0.8")
+    tab.get_by_label("Weight", exact=True).fill("0.8")
     make(tab, "a dog", steps=4)
     request = tab.made_after(before)["request"]
     assert request["loras"] == [{"name": "style", "strength": 0.5}]

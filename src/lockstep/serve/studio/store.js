@@ -14,6 +14,10 @@ export const aside = (job, kind) => job.outputs.find((output) => output.facts.ki
 export const isVideo = (output) => output.media.startsWith("video/");
 export const promptOf = (job) => job.request.inputs.prompt ?? "";
 
+const isOlder = (job, than) =>
+  job.attempt < than.attempt ||
+  (job.attempt === than.attempt && ENDED.includes(than.state) && !ENDED.includes(job.state));
+
 class Store extends EventTarget {
   constructor() {
     super();
@@ -45,6 +49,7 @@ class Store extends EventTarget {
 
   keep(job, told = true) {
     const before = this.jobs.get(job.id);
+    if (before && isOlder(job, before)) return before; // an answer that was overtaken by an event
     this.jobs.set(job.id, job);
     if (job.progress) this.progress.set(job.id, job.progress);
     if (ENDED.includes(job.state)) {
