@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import extensions as extensions
     from . import files as files
+    from . import fleet as fleet
     from . import guiders as guiders
     from . import images as images
     from . import kernels as kernels
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from . import outputs as outputs
     from . import parity as parity
     from . import pipelines as pipelines
+    from . import places as places
     from . import schedulers as schedulers
     from . import tokenizers as tokenizers
     from .guiders import AdaptiveProjectedGuidance as AdaptiveProjectedGuidance
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .schedulers import CogVideoXDDIMScheduler as CogVideoXDDIMScheduler
     from .schedulers import CogVideoXDPMScheduler as CogVideoXDPMScheduler
     from .blocks import ComponentSpec as ComponentSpec
+    from .pipelines.manager import ComponentsManager as ComponentsManager
     from .blocks import ConditionalPipelineBlocks as ConditionalPipelineBlocks
     from .configuration import ConfigMixin as ConfigMixin
     from .blocks import ConfigSpec as ConfigSpec
@@ -109,7 +112,7 @@ if TYPE_CHECKING:
     from .blocks import LoopSequentialPipelineBlocks as LoopSequentialPipelineBlocks
     from .guiders import MagnitudeAwareGuidance as MagnitudeAwareGuidance
     from .models.modeling import ModelMixin as ModelMixin
-    from .pipelines.pipeline import ModularPipeline as ModularPipeline
+    from .pipelines.modular import ModularPipeline as ModularPipeline
     from .blocks import ModularPipelineBlocks as ModularPipelineBlocks
     from .models.adapters.multi import MultiAdapter as MultiAdapter
     from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
@@ -182,28 +185,28 @@ __all__ = [
     "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
     "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
     "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
-    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ConditionalPipelineBlocks", "ConfigMixin",
-    "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler",
-    "DEISMultistepScheduler", "DPMSolverMultistepScheduler", "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler",
-    "DepthToImageBlocks", "DiffusionPipeline", "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler",
-    "EulerAncestralDiscreteScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler",
-    "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler", "FluxBlocks", "FluxControlNetImg2ImgPipeline",
-    "FluxControlNetInpaintPipeline", "FluxControlNetModel", "FluxControlNetPipeline", "FluxFillPipeline",
-    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxKontextBlocks", "FluxKontextPipeline",
-    "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel", "FrequencyDecoupledGuidance", "FrozenDict",
-    "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline", "HeliosPyramidBlocks", "HeliosPyramidPipeline",
-    "HeliosScheduler", "HeliosTransformer3DModel", "HeunDiscreteScheduler", "IPAdapterMaskProcessor",
-    "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks", "InstructPix2PixXLBlocks", "InterruptedRun",
-    "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LCMScheduler", "LMSDiscreteScheduler",
-    "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline",
-    "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin",
-    "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam",
-    "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState", "SASolverScheduler", "SD3ControlNetModel",
-    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
-    "StableDiffusion3ControlNetPipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
-    "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline", "StableDiffusionBlocks",
-    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ComponentsManager",
+    "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler",
+    "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler",
+    "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DepthToImageBlocks", "DiffusionPipeline",
+    "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
+    "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
+    "FlowMatchLCMScheduler", "FluxBlocks", "FluxControlNetImg2ImgPipeline", "FluxControlNetInpaintPipeline",
+    "FluxControlNetModel", "FluxControlNetPipeline", "FluxFillPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline",
+    "FluxKontextBlocks", "FluxKontextPipeline", "FluxMultiControlNetModel", "FluxPipeline", "FluxTransformer2DModel",
+    "FrequencyDecoupledGuidance", "FrozenDict", "HeliosBlocks", "HeliosDMDScheduler", "HeliosPipeline",
+    "HeliosPyramidBlocks", "HeliosPyramidPipeline", "HeliosScheduler", "HeliosTransformer3DModel",
+    "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
+    "InstructPix2PixXLBlocks", "InterruptedRun", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
+    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
+    "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
+    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",
+    "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin",
+    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig",
+    "StableDiffusion3Blocks", "StableDiffusion3ControlNetPipeline", "StableDiffusion3Img2ImgPipeline",
+    "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline", "StableDiffusionAdapterPipeline",
+    "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
     "StableDiffusionControlNetPipeline", "StableDiffusionDepth2ImgPipeline", "StableDiffusionImg2ImgPipeline",
     "StableDiffusionInpaintPipeline", "StableDiffusionInstructPix2PixPipeline",
     "StableDiffusionLatentUpscalePipeline", "StableDiffusionPipeline", "StableDiffusionSafetyChecker",

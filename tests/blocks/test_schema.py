@@ -10,7 +10,8 @@ import torch
 from blocks import tiny
 from lockstep.blocks import stubs
 from lockstep.blocks.calling import OPTION_NAMES
-from lockstep.pipelines.pipeline import DiffusionPipeline, ModularPipeline
+from lockstep.pipelines.modular import ModularPipeline
+from lockstep.pipelines.pipeline import DiffusionPipeline
 
 
 class TinyPipeline(DiffusionPipeline):

@@ -161,7 +161,7 @@ def test_names_of_blocks():
     with pytest.raises(WiringError, match="one different name per block"):
         type("S", (SequentialPipelineBlocks,), {"block_classes": [tiny.Encode, tiny.Encode]})()
     with pytest.raises(WiringError, match="A block is wanted"):
-        SequentialPipelineBlocks({"a": 3})
+        SequentialPipelineBlocks({"a": 3}).init_pipeline()
     assert list(type("S", (SequentialPipelineBlocks,), {"block_classes": [tiny.SetTimesteps]})().sub_blocks) == [
         "set_timesteps"
     ]

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 
+import diffusers
 import pytest
 import torch
 from safetensors import SafetensorError
@@ -20,6 +21,7 @@ from lockstep.errors import (
     NotFoundError,
     UnknownNameError,
     UnsupportedError,
+    VariantError,
     WeightsError,
     WriteError,
 )
@@ -100,6 +102,20 @@ def test_a_missing_variant_names_the_ones_that_are_there(tmp_path):
     Small().save_pretrained(tmp_path, variant="fp16")
     with pytest.raises(NotFoundError, match="variant='fp16'"):
         Small.from_pretrained(tmp_path)
+    with pytest.raises(VariantError, match="`variant=bf16`"):
+        Small.from_pretrained(tmp_path, variant="bf16")
+
+
+def test_missing_weights_are_told_in_the_words_and_classes_that_scripts_look_for(tmp_path):
+    """The same class of error and the same beginning as the reference's."""
+    mine, theirs = lockstep.AutoencoderTiny, diffusers.AutoencoderTiny
+    widths = {f"{half}_block_out_channels": (8, 8) for half in ("encoder", "decoder")}
+    layers = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
+    mine(**widths, **layers).save_pretrained(tmp_path, variant="fp16")
+    beginning = r"^Error no file named diffusion_pytorch_model.bin found in directory"
+    for kind, options in ((mine, {"allow_pickle": True}), (theirs, {})):
+        with pytest.raises(OSError, match=beginning):
+            kind.from_pretrained(tmp_path, **options)
 
 
 def test_shards_missing_doubled_or_outside_are_refused(tmp_path):

@@ -221,6 +221,19 @@ def test_xl_base_hands_over_to_a_refiner(folders):
         compare(ours, theirs, {**rest, "guidance_scale": 4.0})
 
 
+def test_xl_paints_on_from_what_another_model_began(folders):
+    ours, theirs = both_pipelines(folders["xl"], "xl", "inpainting", "euler")
+    arguments = {**arguments_for("xl", "inpainting", 1, 6.0), "num_inference_steps": 8}
+    seeds = [torch.Generator().manual_seed(3) for _ in range(2)]
+    begun = [
+        pipe(**arguments, denoising_end=0.5, generator=seed, output_type="latent").images
+        for pipe, seed in zip((ours, theirs), seeds, strict=True)
+    ]
+    assert_close(*begun)
+    compare(ours, theirs, {**arguments, "image": begun[1], "denoising_start": 0.5})
+    compare(ours, theirs, {**arguments, "image": begun[1][0], "denoising_start": 0.5})
+
+
 @pytest.mark.parametrize("guidance", [{"guidance_scale": 1.0}, {"negative_prompt": "blue"}, {}])
 def test_the_refiner_is_told_an_aesthetic_score(folders, guidance):
     ours, theirs = both_pipelines(folders["refiner"], "xl", "image2image", "euler")

@@ -181,7 +181,7 @@ def test_blocks_and_results_of_modular_scripts(pipe, tmp_path):
     blocks.save_pretrained(tmp_path)
     assert type(lockstep.ModularPipelineBlocks.from_pretrained(tmp_path)) is lockstep.StableDiffusionBlocks
     assert json.loads((tmp_path / "modular_config.json").read_text())["_class_name"] == "StableDiffusionBlocks"
-    with pytest.raises(UnsupportedError, match="components_manager"):
+    with pytest.raises(InputError, match="components_manager"):
         blocks.init_pipeline(components_manager=object())
 
 

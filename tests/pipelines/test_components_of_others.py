@@ -124,6 +124,27 @@ def test_an_autoencoder_of_a_class_that_is_not_here_is_used_as_it_is(folder, kin
         pipes[0].vae = diffusers.UNet2DModel(norm_num_groups=8, block_out_channels=(8, 8, 8, 8))
 
 
+def test_a_decoder_that_keeps_what_is_not_painted_is_told_picture_and_mask(folder):
+    torch.manual_seed(0)
+    other = diffusers.AsymmetricAutoencoderKL(**AUTOENCODERS["AsymmetricAutoencoderKL"]).eval()
+    mask = torch.zeros(1, 1, 16, 16)
+    mask[..., 8:] = 1
+    call = {"image": torch.rand(1, 3, 16, 16), "mask_image": mask, "height": 16, "width": 16, "num_inference_steps": 3}
+    pictures = []
+    for library in (lockstep, diffusers):
+        pipe = library.StableDiffusionInpaintPipeline.from_pretrained(folder, vae=other, safety_checker=None)
+        pipe.set_progress_bar_config(disable=True)
+        generator = torch.Generator().manual_seed(1)
+        pictures.append(pipe(PROMPT, generator=generator, **call, output_type="pt").images)
+        if library is lockstep:
+            pair = pipe(PROMPT, num_images_per_prompt=2, seed=1, **call, output_type="pt").images
+            assert torch.allclose(pair[1:], pipe(PROMPT, seed=2, **call, output_type="pt").images, atol=1e-5)
+    assert torch.allclose(*pictures, atol=1e-4)
+    plain = pipe.vae.decode(torch.zeros(1, 4, 8, 8)).sample
+    told = pipe.vae.decode(torch.zeros(1, 4, 8, 8), image=call["image"], mask=mask).sample
+    assert not torch.allclose(plain, told, atol=1e-3), "the decoder makes nothing of what it is told"
+
+
 AUTOENCODERS = {
     "AsymmetricAutoencoderKL": {
         "down_block_types": ("DownEncoderBlock2D",) * 2, "down_block_out_channels": (8, 16),

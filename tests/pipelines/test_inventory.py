@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lockstep
-from lockstep.errors import InputError, NotFoundError, UnsupportedError
+from lockstep.errors import InputError, NotFoundError
 from lockstep.notes import say_once
 from pipelines import tiny
 from pipelines.test_against_diffusers import picture
@@ -100,6 +100,12 @@ def test_projections_are_fused_and_taken_apart(folders):
     assert np.abs(pipe("a cat", **SMALL, seed=1).images - before).max() < 1e-4
     pipe.unfuse_qkv_projections()
     assert np.array_equal(pipe("a cat", **SMALL, seed=1).images, before)
+
+
+def test_a_variant_that_is_not_there_is_told_as_scripts_know_it(folders):
+    for library in (lockstep, diffusers):
+        with pytest.raises(ValueError, match="You are trying to load the model files of the `variant=fp16`"):
+            library.StableDiffusionPipeline.from_pretrained(folders["sd1"], variant="fp16")
 
 
 def test_pickles_are_read_where_a_person_says_so(folders, tmp_path, monkeypatch):
@@ -212,8 +218,6 @@ def test_a_workflow_leaves_its_blocks_alone(folders):
     assert again.component_names == pipe.component_names
     with pytest.raises(InputError, match="Available workflows"):
         lockstep.ModularPipeline.from_pretrained(folders["xl"], workflow="text2video")
-    with pytest.raises(UnsupportedError, match="overwrite_modular_index=False cannot be had"):
-        pipe.save_pretrained("nowhere", overwrite_modular_index=False)
 
 
 def test_a_scheduler_whose_step_hands_everything_on(folders):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import lockstep
+from helpers import assert_close
 from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
@@ -254,3 +255,30 @@ def test_an_unknown_class_is_told_with_the_nearest(tmp_path):
         pipeline_class(read_index(folder_of(tmp_path, "StableDifusionPipeline")))
     with pytest.raises(UnsupportedError, match="BaseGuidance"):
         pipeline_class(read_index(folder_of(tmp_path, "BaseGuidance")))  # public, and no pipeline
+
+
+@pytest.mark.parametrize("name", ["LatentConsistencyModelPipeline", "LatentConsistencyModelImg2ImgPipeline"])
+def test_a_callback_sees_and_sets_what_a_consistency_model_takes_for_the_picture(folders, name):
+    seen, pictures = [], []
+    for library in (lockstep, diffusers):
+        pipe = getattr(library, name).from_pretrained(folders["lcm"], safety_checker=None)
+        pipe.set_progress_bar_config(disable=True)
+        asked = pipe._callback_tensor_inputs
+        steps = []
+
+        def watch(pipe, step, timestep, values, asked=asked, steps=steps):
+            assert set(values) == set(asked)
+            steps.append(values["denoised"])
+            return {"denoised": values["denoised"] / 2} if step == pipe.num_timesteps - 1 else {}
+
+        start = {"image": torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(2)), "strength": 0.8}
+        call = start if "Img2Img" in name else {"height": 16, "width": 16}
+        told = {"callback_on_step_end": watch, "callback_on_step_end_tensor_inputs": asked}
+        generator = torch.Generator().manual_seed(4)
+        pictures.append(pipe("a cat", **call, **told, generator=generator, output_type="latent").images)
+        seen.append(steps)
+    assert len(seen[0]) == len(seen[1]) > 2
+    for ours, theirs in zip(*seen, strict=True):
+        assert_close(ours, theirs)
+    assert_close(*pictures)
+    assert_close(pictures[0], seen[0][-1] / 2)

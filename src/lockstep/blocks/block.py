@@ -15,6 +15,7 @@ from ..errors import ConfigError, UnsupportedError, WiringError
 from .documentation import documented
 from .params import ComponentSpec, ConfigSpec, InputParam, OutputParam, public_class, resolve_params
 from .randomness import count_samples
+from .requirements import requirements_of, tell_missing
 from .state import BlockState, BlockView, checked_in, checked_out
 
 BLOCKS = "modular_config.json"  # what says which blocks a folder has
@@ -149,31 +150,55 @@ class ModularPipelineBlocks:
             checked_in(state, self, block_state)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write which blocks these are: their class, which has to be public or imported where they are loaded."""
-        files.write_text(Path(folder) / BLOCKS, json.dumps({"_class_name": type(self).__name__}, indent=2) + "\n")
+        """Write which blocks these are: their class, which has to be public or imported where they are loaded, and
+        the packages that they want."""
+        kind = type(self)
+        content: dict[str, Any] = {"_class_name": kind.__name__}
+        if kind.__module__.partition(".")[0] != __package__.partition(".")[0]:
+            own = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
+            content["auto_map"] = {"ModularPipelineBlocks": own}  # where other libraries look for it
+        wanted = requirements_of(self)
+        if wanted:
+            content["requirements"] = wanted
+            tell_missing(wanted)
+        files.write_text(Path(folder) / BLOCKS, json.dumps(content, indent=2) + "\n")
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **hub: Unpack[files.HubArguments]) -> ModularPipelineBlocks:
-        """The blocks that a folder names: this class, one that is imported, or one of Lockstep's."""
-        name = files.read_json(files.resolve_file(folder, BLOCKS, **hub)).get("_class_name")
+    def from_pretrained(
+        cls, folder: str | Path, *, trust_remote_code: bool = False, **hub: Unpack[files.HubArguments]
+    ) -> ModularPipelineBlocks:
+        """The blocks that a folder names: this class, one that is imported, or one of Lockstep's.
+
+        Code that comes with a folder is not run, whatever `trust_remote_code` says: import the class before.
+        """
+        content = files.read_json(files.resolve_file(folder, BLOCKS, **hub))
+        name = content.get("_class_name")
+        tell_missing(content.get("requirements") or {})
         waiting: list[type[ModularPipelineBlocks]] = [cls]
         while waiting:
             kind = waiting.pop()
             if kind.__name__ == name:
                 return kind()
             waiting += kind.__subclasses__()
+        if trust_remote_code:
+            raise UnsupportedError(
+                f"The blocks in {folder} are {name}, which is not imported here, and code from elsewhere is not run: "
+                "import the class, then load."
+            )
         found: ModularPipelineBlocks = public_class(str(name), f"the blocks in {folder}")()
         return found
 
     def init_pipeline(self, pretrained_model_name_or_path: str | None = None, **options: Any) -> Any:
         """A pipeline that runs this block: `given=[…]` names tensors that the caller gives."""
-        for name in ("components_manager", "collection"):
-            if options.pop(name, None) is not None:
-                raise UnsupportedError(f"{name} cannot be had: pipelines share components by being given them.")
         pipeline = public_class(self.pipeline_class_name, f"the pipeline of {type(self).__name__}")
         if pretrained_model_name_or_path is None:
-            return pipeline(blocks=self, **options)
-        return pipeline.from_pretrained(pretrained_model_name_or_path, blocks=self, load=False, **options)
+            shared = {name: options.pop(name, None) for name in ("components_manager", "collection")}
+            made = pipeline(blocks=self, **options)
+            made.manage(**shared)
+            return made
+        made = pipeline.from_pretrained(pretrained_model_name_or_path, blocks=self, load=False, **options)
+        made.is_modular()
+        return made
 
     def __repr__(self) -> str:
         reads, makes = ", ".join(self.input_names), ", ".join(self.output_names)

@@ -174,7 +174,12 @@ class CompositeBlocks(ModularPipelineBlocks):
         if name not in known:
             told = "Available workflows are told by blocks.available_workflows."
             raise UnknownNameError("workflow", name, known, told)
-        return pruned(self, dict.fromkeys(known[name], True))
+        found = pruned(self, dict.fromkeys(known[name], True))
+        plain = SequentialPipelineBlocks.from_blocks_dict(found.sub_blocks, self.description)
+        plain.result, plain.roles, plain._cast = self.result, self.roles, self._cast
+        plain.pipeline_class_name = self.pipeline_class_name  # type: ignore[misc]
+        plain.workflows = {name: known[name]}  # type: ignore[misc]
+        return plain
 
     def get_execution_blocks(self, **given: Any) -> CompositeBlocks:
         """The tree that runs where these inputs are given."""
@@ -426,11 +431,27 @@ class AutoPipelineBlocks(ConditionalPipelineBlocks):
         return list(dict.fromkeys(name for name in self._triggers.values() if name))
 
 
+class NotABlock(ModularPipelineBlocks):
+    """Stands for what was put among blocks and is none: named, saved, and refused where it would have to flow."""
+
+    def __init__(self, held: Any) -> None:
+        self._requirements = dict(getattr(held, "_requirements", None) or {})
+        self.held = held
+
+    def _refuse(self) -> Any:
+        raise WiringError(f"A block is wanted (a class or an instance of ModularPipelineBlocks), got {self.held!r}.")
+
+    inputs = property(_refuse)
+    intermediate_outputs = property(_refuse)
+    expected_components = property(_refuse)
+
+    def __repr__(self) -> str:
+        return f"<no block: {self.held!r}>"
+
+
 def _instance(block: Any) -> ModularPipelineBlocks:
     made = block() if isinstance(block, type) else block
-    if not isinstance(made, ModularPipelineBlocks):
-        raise WiringError(f"A block is wanted (a class or an instance of ModularPipelineBlocks), got {block!r}.")
-    return made
+    return made if isinstance(made, ModularPipelineBlocks) else NotABlock(block)
 
 
 def default_name(block: Any) -> str:

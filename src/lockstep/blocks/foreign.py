@@ -14,9 +14,7 @@ import torch
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
 from ..notes import say_once
-from .params import ComponentSpec, public_class
-
-LIBRARIES = ("diffusers", "transformers")
+from .params import ComponentSpec, chooses, library_of, public_class
 
 
 def adopted(spec: ComponentSpec, component: Any) -> Any:
@@ -27,6 +25,8 @@ def adopted(spec: ComponentSpec, component: Any) -> Any:
     try:
         kind: Any = spec.class_named(name) or public_class(name, f"component {spec.name!r}")
     except UnknownNameError:
+        if chooses(spec.type_hint):
+            return component
         wrapper = _wrapper_of(spec, component)
         if wrapper is not None:
             say_once(f"{shown(component)} has no class here: it is used as it is, as the component {spec.name!r}.")
@@ -60,12 +60,6 @@ def config_of(component: Any) -> dict[str, Any]:
     config = component.config
     values = dict(config) if isinstance(config, Mapping) else config.to_dict()
     return {key: value for key, value in values.items() if not key.startswith("_") or key == "_class_name"}
-
-
-def library_of(kind: type) -> str | None:
-    """The library that a class is of, if it is one of those whose components can be taken over."""
-    home = kind.__module__.partition(".")[0]
-    return home if home in LIBRARIES else None
 
 
 def shown(component: Any, wanted: str = "") -> str:

@@ -20,7 +20,7 @@ from ..extensions import brought
 from ..guiders import BaseGuidance
 from ..schedulers import SchedulerMixin
 from .block import ModularPipelineBlocks
-from .params import ComponentSpec, public_class
+from .params import PLACE, ComponentSpec, public_class
 
 PACKAGE = __package__.partition(".")[0]
 LIBRARIES = ("diffusers", "transformers", PACKAGE)  # whose classes an index names by what Lockstep has for them
@@ -28,7 +28,6 @@ CLASSIC, MODULAR = "model_index.json", "modular_model_index.json"
 OWN = "_lockstep_components"  # components that the field's classic pipelines do not take (guiders)
 DEFAULTS = "_lockstep_defaults"  # arguments of a call that suit this model best, where the caller gives none
 OLD_NAMES = {"CLIPFeatureExtractor": "CLIPImageProcessor"}  # of classes, in old index files
-PLACE = ("pretrained_model_name_or_path", "subfolder", "variant", "revision")
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Index:
             found = public_class(self.blocks_name, f"the blocks of {self.source}")
         except UnknownNameError:
             found = None
-        if found is None or not issubclass(found, ModularPipelineBlocks):
+        if found is None or not issubclass(found, ModularPipelineBlocks) or not getattr(found, "block_classes", True):
             raise LoadError(
                 f"{self.source!r} was saved with the blocks {self.blocks_name}, which are not part of Lockstep. Give "
                 f"them: from_pretrained(…, blocks={self.blocks_name}())."
@@ -73,8 +72,14 @@ class Index:
                 f"says {entry[1]}."
             )
         place = {"subfolder": spec.name} if len(entry) < 3 else {key: entry[2].get(key) for key in PLACE}
-        source = place.pop("pretrained_model_name_or_path", None) or self.source
+        source = place.pop("pretrained_model_name_or_path", None)
+        if source is None or self._has_its_own(source, place.get("subfolder")):
+            source = self.source
         return replace(spec, type_hint=found, **place).located(source)
+
+    def _has_its_own(self, source: str, subfolder: str | None) -> bool:
+        """Whether a part that is said to be on some disk is beside the index: a folder that was moved or copied."""
+        return subfolder is not None and Path(source).is_absolute() and (Path(self.source) / subfolder).is_dir()
 
 
 def read_index(source: str | Path, **hub: Any) -> Index:
@@ -131,14 +136,18 @@ def write_classic(
 
 
 def write_modular(
-    folder: Path, class_name: str, blocks_name: str, components: Mapping[str, Any], configs: Mapping[str, Any]
+    folder: Path,
+    class_name: str,
+    blocks_name: str,
+    components: Mapping[str, Any],
+    configs: Mapping[str, Any],
+    places: Mapping[str, Mapping[str, str | None]],
 ) -> None:
-    """`modular_model_index.json`: every component with its place, which is this folder."""
+    """`modular_model_index.json`: every component with its place."""
     entries = {}
     for name, component in components.items():
         pair = library_and_class(component)
-        place = dict.fromkeys(PLACE, None) | {"subfolder": name, "type_hint": pair}
-        entries[name] = [*pair, place if component is not None else {}]
+        entries[name] = [*pair, {**places[name], "type_hint": pair} if component is not None else {}]
     _write(folder / MODULAR, {**_head(class_name), "_blocks_class_name": blocks_name, **entries, **configs})
 
 

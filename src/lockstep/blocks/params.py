@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
 import numpy as np
@@ -16,6 +18,9 @@ from ..errors import ConfigError, InputError, LoadError, UnknownNameError, Wirin
 from .vocabulary import VOCABULARY
 
 LIMITS = ("minimum", "maximum", "multiple_of")
+LIBRARIES = ("diffusers", "transformers")  # whose components can be taken over
+PLACE = ("pretrained_model_name_or_path", "subfolder", "variant", "revision")
+TRUST = ("trust_remote_code",)  # an option of other libraries: no code from elsewhere is run here
 OF_WEIGHTS = ("dtype", "device", "allow_pickle", "use_safetensors")  # options of loading that weights alone have
 
 
@@ -217,7 +222,7 @@ class ComponentSpec:
     def takes(self, kind: type) -> bool:
         """Whether a component of this class fits; where a spec creates its default from a config, any of its family."""
         hints = get_args(self.type_hint) or (self.type_hint,)
-        known = [hint for hint in hints if isinstance(hint, type)]
+        known = [hint for hint in hints if isinstance(hint, type) and not chooses(hint)]
         if self.default_creation_method == "from_config":
             known = [base for hint in known for base in hint.__mro__ if base not in (object, ConfigMixin)]
         return not known or issubclass(kind, tuple(known))
@@ -244,6 +249,18 @@ class ComponentSpec:
             raise InputError(f"Component {self.name!r} wants one {describe_type(self.type_hint)}, got several.")
         return kind(parts)
 
+    @property
+    def load_id(self) -> str:
+        """Its place in one line, as the field writes it; "null" where it has none."""
+        place = [getattr(self, name) for name in PLACE]
+        return "null" if place[0] is None else "|".join("null" if part is None else str(part) for part in place)
+
+    @staticmethod
+    def decode_load_id(load_id: str) -> dict[str, str | None]:
+        """The place that such a line tells."""
+        parts = [None if part == "null" else part for part in load_id.split("|")]
+        return dict(zip(PLACE, parts, strict=False))
+
     def located(self, source: str, **where: Any) -> ComponentSpec:
         """The same spec with a place to load from."""
         return replace(self, pretrained_model_name_or_path=source, **where)
@@ -269,7 +286,11 @@ class ComponentSpec:
         return self.type_hint.outline(config)
 
     def load(self, **options: Any) -> Any:
-        """Load from the place that the spec names; dtype, device and variant go to models only."""
+        """Load from the place that the spec names, a folder, hub id or single file.
+
+        dtype, device and variant go to models only, and what says how foreign code is treated to another library alone.
+        """
+        options = with_one_dtype(options)
         if self.pretrained_model_name_or_path is None:
             raise LoadError(
                 f"Component {self.name!r} names no folder or hub id to load from; give it as {self.name}=…."
@@ -278,12 +299,42 @@ class ComponentSpec:
             raise LoadError(
                 f"Component {self.name!r} cannot be loaded: {describe_type(self.type_hint)} has no from_pretrained."
             )
-        is_model = isinstance(self.type_hint, type) and issubclass(self.type_hint, torch.nn.Module)
-        own = () if is_model else (*OF_WEIGHTS, "force_download")
-        options = {key: value for key, value in options.items() if value is not None and key not in own}
+        is_class = isinstance(self.type_hint, type)
+        is_model = chooses(self.type_hint) or (is_class and issubclass(self.type_hint, torch.nn.Module))
+        of_other = is_class and library_of(self.type_hint) is not None
+        left = {*(() if is_model else (*OF_WEIGHTS, "force_download")), *(() if of_other else TRUST)}
+        options = {key: value for key, value in options.items() if value is not None and key not in left}
+        config = options.pop("config", None)
         options |= {"revision": self.revision} if self.revision else {}
         options |= {"variant": self.variant} if self.variant and is_model else {}
-        return self.type_hint.from_pretrained(self.pretrained_model_name_or_path, subfolder=self.subfolder, **options)
+        place = self.pretrained_model_name_or_path
+        if is_model and Path(place).is_file() and hasattr(self.type_hint, "from_single_file"):
+            found = self.type_hint.from_single_file(place, config=config, **options)
+        else:
+            found = self.type_hint.from_pretrained(place, subfolder=self.subfolder, **options)
+        found._diffusers_load_id = self.load_id  # as the field tells where a component is from
+        return found
+
+
+def with_one_dtype(options: dict[str, Any]) -> dict[str, Any]:
+    """The older `torch_dtype` under the name `dtype`."""
+    if options.get("torch_dtype") is None:
+        return {key: value for key, value in options.items() if key != "torch_dtype"}
+    if options.get("dtype") is not None:
+        raise InputError("You passed both `dtype` and `torch_dtype`, which mean the same. Give `dtype` alone.")
+    warnings.warn("`torch_dtype` is the older name: `dtype` says the same.", FutureWarning, stacklevel=3)
+    return {**{key: value for key, value in options.items() if key != "torch_dtype"}, "dtype": options["torch_dtype"]}
+
+
+def library_of(kind: type) -> str | None:
+    """The library that a class is of, if it is one of those whose components can be taken over."""
+    home = kind.__module__.partition(".")[0]
+    return home if home in LIBRARIES else None
+
+
+def chooses(kind: Any) -> bool:
+    """Whether it is a class of another library that loads whatever a folder names (AutoModel), and has no instances."""
+    return isinstance(kind, type) and library_of(kind) is not None and kind.__name__.startswith("Auto")
 
 
 def public_class(name: str, wanted_for: str) -> Any:

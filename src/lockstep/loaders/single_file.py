@@ -76,13 +76,14 @@ class SingleFile:
         prediction_type: str | None = None,
         allow_pickle: bool = False,
         opened: MappedFiles | None = None,
+        configured: bool = False,
     ) -> None:
         self.path, self.allow_pickle, self.opened = Path(path), allow_pickle, opened or MappedFiles()
         self.header = open_header(self.path, allow_pickle)
         self.found: Detection = detect(self.header, family)
         self.config_folder = None if config is None else files.resolve_folder(config, patterns=["*.json", "*.txt"])
         self.embedded = embedded_files(self.header.metadata)
-        self.guess: Guess = self.found.require(configured=config is not None or bool(self.embedded))
+        self.guess: Guess = self.found.require(configured=configured or config is not None or bool(self.embedded))
         self.asked_prediction = prediction_type
         self.prediction_type = prediction_type or self.found.prediction_type
         self._stored: dict[str, StoredTensor] | None = None
@@ -399,7 +400,8 @@ def load_single_file(
     """A model of a class from a single file; further arguments replace values of its config."""
     given = dict(config) if isinstance(config, Mapping) else {}
     folder = config if isinstance(config, (str, Path)) else None
-    file = SingleFile(path, config=_pipeline_folder(folder), family=family, allow_pickle=allow_pickle)
+    shared, configured = _pipeline_folder(folder), folder is not None or bool(given)
+    file = SingleFile(path, config=shared, family=family, allow_pickle=allow_pickle, configured=configured)
     component = component_of(kind, file)
     if folder is not None and not (Path(folder) / component).is_dir() and (Path(folder) / "config.json").is_file():
         given = {**files.read_json(Path(folder) / "config.json"), **given}

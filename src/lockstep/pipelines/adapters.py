@@ -37,8 +37,7 @@ class LoraModels(Mapping[str, nn.Module]):
     def __getitem__(self, name: str) -> nn.Module:
         if name not in self._names:
             raise KeyError(name)
-        model = getattr(self._pipe, name)
-        return getattr(model, "_orig_mod", model)
+        return getattr(model := self._pipe.held(name), "_orig_mod", model)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names  # without loading it
@@ -213,8 +212,8 @@ class Adapters:
 
     def describe(self) -> list[dict[str, Any]]:
         """For the manifest: which files, at which strength."""
-        known = {**self._fused_loras, **self.loras}
-        return [self._described(name, lora) for name, lora in known.items() if not lora.comes_with_adapter]
+        known = {**self._fused_loras, **self.loras}.items()
+        return [self._described(name, lora) for name, lora in known if not lora.comes_with_adapter]
 
     def _described(self, name: str, lora: Lora) -> dict[str, Any]:
         fixed = {component: value for (component, one), value in self.fused.items() if one == name}

@@ -17,7 +17,6 @@ ALIASES = {
     "add_text_embeds": "pooled_prompt_embeds",
     "add_neg_time_ids": "negative_add_time_ids",
     "w_embedding": "timestep_cond",
-    "denoised": "latents",
 }
 CONTROL = "control_pixels"  # what `image` or `control_image` mean to a callback of a pipeline with a ControlNet
 # values that a callback sees with those of the branch without the prompt before them, while guidance is on, where a

@@ -70,7 +70,7 @@ class ImagePromptMixin:
             for source, inside, name in rows
         ]
         brought: dict[str, Any] = {}
-        encoder = getattr(self, ENCODER)
+        encoder = self.held(ENCODER)  # type: ignore[attr-defined]
         source, inside, _ = rows[0]
         if encoder is None and image_encoder_folder is not None:
             if isinstance(source, Mapping):
@@ -79,7 +79,7 @@ class ImagePromptMixin:
                     "or image_encoder_folder=None to use ready 'ip_adapter_image_embeds' alone."
                 )
             encoder = brought[ENCODER] = load_encoder(source, inside, image_encoder_folder, unet, hub)
-        if READER in specs and getattr(self, READER) is None:
+        if READER in specs and self.held(READER) is None:  # type: ignore[attr-defined]
             side = 224 if encoder is None else encoder.config["image_size"]
             brought[READER] = CLIPImageProcessor(size=side, crop_size=side)
         loras = {f"faceid_{k}": unet.lora_of(adapter) for k, adapter in enumerate(adapters) if adapter.lora}
@@ -122,7 +122,7 @@ class ImagePromptMixin:
         output_hidden_states: bool | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The encodings of pictures for one IP-Adapter, and those that stand for no picture."""
-        encoder, reader = getattr(self, ENCODER), getattr(self, READER)
+        encoder, reader = self.held(ENCODER), self.held(READER)  # type: ignore[attr-defined]
         if encoder is None or reader is None:
             raise InputError("encode_image needs the components 'image_encoder' and 'feature_extractor'.")
         pictures = image_prompt.pictures_of([image], 1, encoder)[0]
@@ -145,7 +145,7 @@ class ImagePromptMixin:
             pairs = image_prompt.split_ready(ip_adapter_image_embeds, do_classifier_free_guidance)
         else:
             projections = image_prompt.require_adapters(self._image_prompt_unet(), image_prompt.NAME)
-            encoder, reader = getattr(self, ENCODER), getattr(self, READER)
+            encoder, reader = self.held(ENCODER), self.held(READER)  # type: ignore[attr-defined]
             image_prompt.require_encoder(encoder, reader, projections)
             encoded = image_prompt.encode_all(projections, encoder, reader, ip_adapter_image)
             pairs = [(rows[None], without[None]) for rows, without in encoded]
@@ -181,7 +181,7 @@ class ImagePromptMixin:
 
     def _denoiser(self, what: str, kind: type) -> Any:
         name = self._denoiser_name()
-        found = None if name is None else plain(getattr(self, name))
+        found = None if name is None else plain(self.held(name))  # type: ignore[attr-defined]
         if not isinstance(found, kind):
             got = "no denoiser" if found is None else f"a {type(found).__name__}"
             raise UnsupportedError(f"{what}: it acts on a UNet2DConditionModel, and {type(self).__name__} has {got}.")

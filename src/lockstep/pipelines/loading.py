@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnknownNameError, UnsupportedError
 from ..models.modeling import check_always
 from ..notes import say_once
 
@@ -48,6 +48,12 @@ def understood(options: dict[str, Any]) -> dict[str, Any]:
     said = {name: options[name] for name in ("allow_pickle", "use_safetensors") if options.get(name) is not None}
     check_always(options)
     return said if device is None else {**said, "device": device}
+
+
+def check_known(owner: str, options: dict[str, Any], known: list[str]) -> None:
+    """Refuse what is left of some options."""
+    for name in options:
+        raise UnknownNameError(f"argument of {owner}", name, known)
 
 
 def device_of(device_map: Any) -> str | None:

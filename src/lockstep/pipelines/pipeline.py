@@ -23,12 +23,13 @@ from ..blocks.assembly import Assembly
 from ..blocks.calling import prepare_run
 from ..blocks.compose import Block
 from ..blocks.events import Event
+from ..blocks.index import library_and_class
 from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, UnsupportedError, close_to
+from ..errors import InputError, LoadError, UnknownNameError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
 from ..schedulers.exchange import check_assigned
@@ -37,9 +38,10 @@ from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
 from .finding import pipeline_class
+from .handwork import HandworkMixin
 from .image_prompts import ImagePromptMixin
 from .inventory import InventoryMixin
-from .loading import dtype_for, understood
+from .loading import check_known, dtype_for, understood
 from .offload import Offload
 from .single_file import open_index, take_file_options
 from .speed import SpeedMixin
@@ -72,7 +74,9 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin):
+class DiffusionPipeline(
+    LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin, HandworkMixin
+):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -92,7 +96,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self._load_options: dict[str, Any] = {}
         self._from_index: set[str] = set()  # components that were loaded from where the index says
         self._index_class = type(self).__name__  # the name under which an index file knows it
-        self._modular_index = False  # whether it was loaded by a modular index: then it is saved with one
+        self._modular_index = False  # whether it was loaded by a modular index, or as one: then it is saved with one
         self._absent: list[str] = []  # components that the index named and this pipeline does not have
         self._elsewhere: dict[str, saving.StoredPart] = {}  # those whose classes are another library's, and not given
         self._config: dict[str, Any] = {}
@@ -105,6 +109,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         self._bars = ProgressBars()
         self.name_or_path = name_or_path
         self.variant: str | None = None  # of the files that the components were loaded from
+        self.loads_when_looked_at = True
         self.file_options: dict[str, Any] = {}  # what was said about a single file (family, prediction_type …)
         self.given_processors: dict[str, Any] = {}  # of pictures, in the place of those that blocks make
         self.check_finite = True
@@ -197,8 +202,9 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     @property
     def config(self) -> FrozenDict:
-        """The values that belong to the pipeline rather than to a call."""
-        return FrozenDict(self._config)
+        """The values that belong to the pipeline rather than to a call, and the library and class of each component."""
+        parts = {name: tuple(library_and_class(self._components.get(name))) for name in self.component_names}
+        return FrozenDict({**parts, **self._config})
 
     def update_components(self, **parts: Any) -> None:
         """Give components, or config values, by their names."""
@@ -227,18 +233,18 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
             raise InputError(f"Component {name!r} wants {wanted}, got {foreign.shown(plain, wanted)}.")
         with self._lock:
             self._unloaded.pop(name, None)
-            self._located.pop(name, None)
             self._outlines.pop(name, None)
             self._from_index.discard(name)
             self._elsewhere.pop(name, None)
             self._components[name] = component
+            self._note_place(name, component)
             if spec.default_creation_method == "from_config":
                 self._describe()
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
         if name in held.get("_components", {}):
-            return self._load(name) if name in held["_unloaded"] else held["_components"][name]
+            return self.held(name) if self.loads_when_looked_at else held["_components"][name]
         if name in held.get("_config", {}):
             return held["_config"][name]
         if "_current" in held and held["_current"].tells(name):
@@ -249,8 +255,8 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_assembly" in self.__dict__ and name in self._specs:
-            if isinstance(value, SchedulerMixin) and isinstance(getattr(self, name), SchedulerMixin):
-                check_assigned(getattr(self, name), value)
+            if isinstance(value, SchedulerMixin) and isinstance(self.held(name), SchedulerMixin):
+                check_assigned(self.held(name), value)
             self._set_component(name, value)
         elif name in self.__dict__.get("_config", {}):
             self._config[name] = value
@@ -263,12 +269,16 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         else:
             super().__setattr__(name, value)
 
-    def _load(self, name: str) -> Any:
+    def held(self, name: str) -> Any:
+        """A component, loaded now if it was not yet; None where the pipeline has none."""
+        return self._load(name) if name in self._unloaded else self._components[name]
+
+    def _load(self, name: str, **more: Any) -> Any:
         with self._lock:
             spec = self._unloaded.get(name)
             if spec is not None:
-                options = {**self._load_options, "dtype": dtype_for(name, self._load_options.get("dtype"))}
-                loaded = spec.load(**options)
+                dtype = dtype_for(name, self._load_options.get("dtype"))
+                loaded = spec.load(**{**self._load_options, **more, "dtype": dtype})
                 where = spec.pretrained_model_name_or_path
                 logger.info("Loaded %s as %s from %s.", name, type(loaded).__name__, where)
                 self._set_component(name, corrected(type(self).__name__, name, loaded, self.corrections))
@@ -284,8 +294,17 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         workflow: str | None = None,
         dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
         torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = None,
+        config: str | Path | None = None,
+        trust_remote_code: bool = False,
+        **options: Any,
     ) -> None:
-        """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's."""
+        """Load now what would be loaded when a run first needs it: everything, the named ones, or a workflow's.
+
+        `config=` is the folder that says what a single file is; `trust_remote_code` is told to classes of another
+        library that load a component of this pipeline's own folder, and means nothing to Lockstep's.
+        """
+        self._load_options |= understood(options)
+        check_known("load_components", options, ["names", "workflow", "dtype", "config"])
         wanted = dtype if dtype is not None else torch_dtype
         self._load_options |= {} if wanted is None else {"dtype": wanted}
         names = [names] if isinstance(names, str) else names
@@ -296,7 +315,8 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         for name in list(self._unloaded) if names is None else names:
             if name not in self._specs:
                 raise UnknownNameError("component", name, self._specs)
-            self._load(name)
+            trusted = True if trust_remote_code and self._is_own(name) else None
+            self._load(name, config=config, trust_remote_code=trusted)
 
     def outline(self, name: str) -> Any:
         """A component without its weights: what its class and config tell; None where the pipeline has none."""
@@ -348,6 +368,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         """
         hub = {key: parts_and_hub.pop(key) for key in list(parts_and_hub) if key in HUB_ARGUMENTS}
         file_options = take_file_options(name_or_path, parts_and_hub)
+        managed = {name: parts_and_hub.pop(name, None) for name in ("components_manager", "collection")}
         told = understood(parts_and_hub)
         device = told.pop("device", None) if device is None else device
         found = open_index(name_or_path, file_options, hub, cls)
@@ -357,6 +378,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         pipe = owner(blocks=blocks, given=given, name_or_path=str(name_or_path))
         pipe._load_options = {"dtype": dtype if dtype is not None else torch_dtype, **told, "device": device, **hub}
         pipe.variant, pipe.file_options = variant, file_options
+        pipe.manage(**managed)
         pipe._take_index(found, variant, left_out=parts_and_hub)
         known = {name: part for name, part in parts_and_hub.items() if part is not None or name not in pipe._absent}
         pipe.update_components(**pipe._corrected(known))
@@ -389,7 +411,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
     def _take_index(self, found: index_files.Index, variant: str | None, left_out: Iterable[str]) -> None:
         """Note where every component is; refuse an index that lacks one that the blocks cannot do without."""
         self._config |= found.configs
-        self._modular_index = found.blocks_name is not None
+        self._modular_index |= found.blocks_name is not None
         self._index_class = found.class_name if found.class_name in self.index_names else type(self).__name__
         self._absent = [name for name, entry in found.entries.items() if entry[1] is None or name not in self._specs]
         for name, spec in self._specs.items():
@@ -403,7 +425,7 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
                 self._unloaded[name] = (
                     located if located.variant or not variant else located.located(found.source, variant=variant)
                 )
-            elif spec.default_creation_method == "from_pretrained" and not spec.optional:
+            elif spec.default_creation_method == "from_pretrained" and not spec.optional and name not in self._unloaded:
                 raise LoadError(
                     f"{type(self).__name__} needs the component {name!r} ({describe_type(spec.type_hint)}), but the "
                     f"index of {found.source!r} "
@@ -422,45 +444,16 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
         push_to_hub: bool = False,
         **hub: Any,
     ) -> None:
-        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do).
+        """Write every component and the index; `modular` adds modular_model_index.json (as hand-made ones do), which
+        names this folder for each of them, or with `overwrite_modular_index=False` the places where they came from.
 
         All of it is written beside the folder first: where a disk is full, nothing has changed.
         """
-        if not overwrite_modular_index:
-            raise UnsupportedError(
-                "overwrite_modular_index=False cannot be had: every component is written into the folder, and the "
-                "index names it there."
-            )
         self.load_components()
         given = {"variant": variant, "max_shard_size": max_shard_size, "safe_serialization": safe_serialization}
         options = {name: value for name, value in given.items() if value is not None}
-        saving.written_beside(Path(folder), lambda beside: saving.write_parts(self, beside, modular, options))
+        repo = hub.get("repo_id", Path(folder).name) if push_to_hub else str(folder)
+        places = saving.places_of(self, repo, variant, overwrite_modular_index)
+        saving.written_beside(Path(folder), lambda beside: saving.write_parts(self, beside, modular, options, places))
         if push_to_hub:
             files.upload(Path(folder), hub.pop("repo_id", Path(folder).name), **hub)
-
-
-class _EveryPipeline(type):
-    """There is one mechanism: what is asked of any pipeline is whether it is a modular one, and it is."""
-
-    def __instancecheck__(cls, one: object) -> bool:
-        return isinstance(one, DiffusionPipeline) if cls is ModularPipeline else super().__instancecheck__(one)
-
-    def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, DiffusionPipeline) if cls is ModularPipeline else super().__subclasscheck__(kind)
-
-
-class ModularPipeline(DiffusionPipeline, metaclass=_EveryPipeline):
-    """The same by the name that scripts over blocks have for it: nothing is loaded before `load_components` says so,
-    or a run needs it, and `workflow=` leaves the blocks of one workflow alone."""
-
-    @classmethod
-    def from_pretrained(  # type: ignore[override]
-        cls, name_or_path: str | Path, *, load: bool = False, workflow: str | None = None, **options: Any
-    ) -> DiffusionPipeline:
-        """A pipeline from a folder or hub id; takes what `DiffusionPipeline.from_pretrained` takes."""
-        owner: Any = DiffusionPipeline if cls is ModularPipeline else super()
-        made: DiffusionPipeline = owner.from_pretrained(name_or_path, load=load and workflow is None, **options)
-        if workflow is None:
-            return made
-        options["blocks"] = made.blocks.get_workflow(workflow)
-        return type(made).from_pretrained(name_or_path, load=load, **options)

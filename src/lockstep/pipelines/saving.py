@@ -12,7 +12,10 @@ import torch
 
 from .. import files
 from ..blocks import index
+from ..blocks.compose import SequentialPipelineBlocks
+from ..blocks.params import PLACE
 from ..errors import InputError
+from .published.table import MODULAR
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,22 @@ def written_beside(folder: Path, write: Callable[[Path], None]) -> None:
             shutil.rmtree(beside, ignore_errors=True)
 
 
-def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any]) -> None:
+Places = dict[str, dict[str, str | None]]  # component -> what a modular index says of its place
+
+
+def places_of(pipe: Any, target: str, variant: str | None, written_here: bool) -> Places:
+    """The place of each component: where it is written now, or if that shall not count, where it came from."""
+    places: Places = {}
+    for name in pipe.component_names:
+        is_model = isinstance(pipe.all_components.get(name), torch.nn.Module)
+        here = target, name, variant if is_model else None, None
+        places[name] = dict(zip(PLACE, here, strict=True))
+        if not written_here and name in pipe._located:
+            places[name] = {key: getattr(pipe._located[name], key) for key in PLACE}
+    return places
+
+
+def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[str, Any], places: Places) -> None:
     """Every component in a folder of its own, and the index."""
     parts, names = pipe.all_components.items(), pipe.component_names
     held = {name: part for name, part in parts if part is not None and name in names}
@@ -64,11 +82,15 @@ def write_parts(pipe: Any, folder: Path, modular: bool | None, options: Mapping[
     blocks = type(pipe.blocks).__name__
     own_blocks = has_own_blocks(type(pipe), type(pipe).__name__, blocks)
     if modular or (modular is None and (own_blocks or pipe._modular_index)):
-        index.write_modular(folder, pipe._index_class, blocks, held, settings)
+        known = {ours: theirs for theirs, ours in MODULAR.items()}
+        name = pipe._index_class if own_blocks else known.get(pipe._index_class, pipe._index_class)
+        index.write_modular(folder, name, blocks, held, settings, places)
 
 
 def has_own_blocks(kind: Any, class_name: str | None, blocks: str | None) -> bool:
     """Whether a folder of this class is of other blocks than the class stands for: put together by hand, or a family's
-    further ones (a long video's). Folders of the wider ecosystem name classes, and blocks, of its own."""
+    further ones (a long video's). Folders of the wider ecosystem name classes, and blocks, of its own; a plain sequence
+    (one workflow's tree) says nothing of its blocks."""
     usual = kind.default_tree()
-    return usual is None or (class_name == kind.__name__ and blocks not in (None, type(usual).__name__))
+    unsaid = (None, SequentialPipelineBlocks.__name__)
+    return usual is None or (class_name == kind.__name__ and blocks not in (*unsaid, type(usual).__name__))

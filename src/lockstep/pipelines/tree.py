@@ -27,6 +27,7 @@ class TreeMixin:
     _assembly: Assembly
     _components: dict[str, Any]
     _config: dict[str, Any]
+    _unloaded: dict[str, ComponentSpec]
 
     @classmethod
     def default_tree(cls) -> ModularPipelineBlocks | None:
@@ -45,6 +46,8 @@ class TreeMixin:
             if name not in self._components:
                 made_here = spec.default_creation_method == "from_config"
                 self._components[name] = spec.create(**self.face.settings(spec)) if made_here else None
+                if not made_here and spec.pretrained_model_name_or_path is not None:
+                    self._unloaded[name] = spec  # the block says itself where it is
         self._assembly = assembly
         self._describe()
 

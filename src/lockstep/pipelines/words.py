@@ -231,7 +231,7 @@ class WordsMixin:
             encoder_name = name.replace("tokenizer", "text_encoder")
             if not name.startswith("tokenizer") or encoder_name not in self.component_names:  # type: ignore[attr-defined]
                 continue
-            own, encoder = getattr(self, name), getattr(self, encoder_name)
+            own, encoder = self.held(name), self.held(encoder_name)  # type: ignore[attr-defined]
             if own is not None and encoder is not None and (tokenizer is None or own is tokenizer):
                 pairs.append(self._words.vocabulary(encoder_name, own, getattr(encoder, "_orig_mod", encoder)))
         if not pairs:

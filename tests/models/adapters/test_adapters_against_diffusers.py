@@ -68,12 +68,14 @@ def test_freeu(settings, size):
     wanted = predict(theirs, **given)
     assert_close(predict(ours, **given), wanted)
     assert relative_l2(plain, wanted) > 1e-3
+    assert all(getattr(block, name) == value for block in ours.up_blocks for name, value in FREEU.items())
     ours.enable_freeu(**{**FREEU, "b1": 1.1})
     theirs.enable_freeu(**{**FREEU, "b1": 1.1})
     assert_close(predict(ours, **given), predict(theirs, **given), what="after other values")
     kept = copy.deepcopy(ours)
     ours.disable_freeu()
     assert ours.freeu is None
+    assert all(getattr(block, name) is None for block in ours.up_blocks for name in FREEU)
     assert torch.equal(predict(ours, **given), plain)
     assert_close(predict(kept, **given), predict(theirs, **given), what="a copy")
     kept.disable_freeu()

@@ -44,17 +44,17 @@ class AutoencoderOfOthers(AutoencoderMixin, nn.Module):
 
     @property
     def paints(self) -> bool:
-        """Whether its decoder is told what was masked, which pipelines here do not do."""
+        """Whether its decoder takes the picture and the mask, to keep by itself what is not painted."""
         return "mask" in inspect.signature(self.model.decode).parameters
 
     def encode(self, sample: Tensor, return_dict: bool = True) -> Any:
         return self.model.encode(sample, return_dict=return_dict)
 
-    def decode(self, latents: Tensor, return_dict: bool = True) -> Any:
-        """A decoder that draws noise draws the same at each call."""
+    def decode(self, latents: Tensor, return_dict: bool = True, **painted_on: Tensor) -> Any:
+        """A decoder that draws noise draws the same at each call; one that paints is told picture and mask."""
         draws = "generator" in inspect.signature(self.model.decode).parameters
         seeded = {"generator": torch.Generator().manual_seed(0)} if draws else {}
-        return self.model.decode(latents, return_dict=return_dict, **seeded)
+        return self.model.decode(latents, return_dict=return_dict, **seeded, **painted_on)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         self.model.save_pretrained(folder, **options)

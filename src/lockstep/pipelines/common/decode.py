@@ -11,6 +11,7 @@ import torch
 from ...blocks import BlockView, ModularPipelineBlocks, needs
 from ...errors import InputError
 from ...images import VaeImageProcessor
+from .painting import PAINTED_ON
 from .parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from .sizes import latent_size, unpacked
 
@@ -20,7 +21,7 @@ class Decode(ModularPipelineBlocks):
 
     upcast_on_nonfinite = ("autoencoder",)
     expected_components = [replace(AUTOENCODER, optional=True)]
-    inputs = [*needs("latents"), "output_type"]
+    inputs = [*needs("latents"), "output_type", PAINTED_ON]
     outputs = ["images"]
 
     def unneeded(self, inputs: BlockView) -> Collection[str]:
@@ -35,14 +36,19 @@ class Decode(ModularPipelineBlocks):
 
     def __call__(self, components: Components, state: BlockView) -> None:
         if state.output_type == "latent":
-            state.images = state.latents
+            state.images = self.final(state)
             return
         vae, latents = components.autoencoder, self.unpacked(components, state)
-        pixels = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
+        told = {name: value.to(vae.dtype) for name, value in (state.painted_on or {}).items()}
+        pixels = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False, **told)[0]
         state.images = self.finished(pixels, state.output_type)
 
     def unpacked(self, components: Components, state: BlockView) -> torch.Tensor:
         """The latents as the autoencoder takes them; a family whose denoiser reads tokens lays them out again here."""
+        return self.final(state)
+
+    def final(self, state: BlockView) -> torch.Tensor:
+        """The latents of the picture; a family that ends with others says so here."""
         return state.latents
 
     def finished(self, pixels: torch.Tensor, output_type: str) -> Any:

@@ -146,9 +146,13 @@ class SchedulerStep(ModularPipelineBlocks):
             )
 
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        state.latents = self.stepped(components, state, t)[0]
+
+    def stepped(self, components: Components, state: BlockView, t: Tensor) -> Any:
+        """What the scheduler's step gives: the latents with less noise, then what else it has."""
         given = {"eta": state.eta, "generator": state.generator, **self.further(state)}
         taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
-        state.latents = components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)[0]
+        return components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)
 
     def further(self, state: BlockView) -> dict[str, Any]:
         """What a family's schedulers are told besides, where they take it."""

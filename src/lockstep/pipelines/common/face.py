@@ -51,7 +51,7 @@ class PicturePipeline(DiffusionPipeline):
     @property
     def _autoencoder(self) -> Any:
         name = self.assembly.players["autoencoder"][0]
-        found = getattr(self, name)
+        found = self.held(name)
         if found is None:
             raise InputError(f"This needs the component {name!r}, which this pipeline does not have.")
         return found
@@ -106,7 +106,7 @@ class PicturePipeline(DiffusionPipeline):
         encoding = DiffusionPipeline(blocks=SequentialPipelineBlocks({"text_encoder": block}))
         held = {name: getattr(self, name) for name in encoding.component_names if name != "guider"}
         encoding.update_components(**held, guider=ClassifierFreeGuidance(7.5 if guided else 1.0))
-        encoding.update_components(**{name: self.config[name] for name in encoding.config})
+        encoding.update_components(**{name: self._config[name] for name in encoding._config})
         encoding.set_progress_bar_config(disable=True)
         names = [name for name in ENCODED if name in block.output_names]
         found = encoding(**given, **(negative if guided else {}), num_images_per_prompt=pictures, output=names)
@@ -124,7 +124,7 @@ class PicturePipeline(DiffusionPipeline):
 
     def _chosen(self, denoiser: bool, autoencoder: bool) -> list[Any]:
         roles = [role for role, wanted in (("denoiser", denoiser), ("autoencoder", autoencoder)) if wanted]
-        return [getattr(self, self.assembly.players[role][0]) for role in roles]
+        return [self.held(self.assembly.players[role][0]) for role in roles]
 
     def enable_vae_slicing(self) -> None:
         """Decode the pictures of a batch one by one."""

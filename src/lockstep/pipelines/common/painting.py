@@ -37,6 +37,9 @@ Tensor = torch.Tensor
 CROP_BOX = OutputParam(
     "crop_box", tuple[int, int, int, int], "Part of the picture (left, top, right, bottom) that is painted in."
 )
+PAINTED_ON = InputParam(
+    "painted_on", dict, given=False, description="Picture and mask, for an autoencoder whose decoder is told them."
+)
 
 
 class PreparePainting(ModularPipelineBlocks):
@@ -50,16 +53,15 @@ class PreparePainting(ModularPipelineBlocks):
         *["height", "width", "generator", "latents", "padding_mask_crop", "masked_image_latents"],
         InputParam.template("strength", default=1.0),
     ]
-    outputs = ["latents", "noise", OutputParam.template("image_latents"), "mask", "masked_image_latents", CROP_BOX]
+    outputs = [
+        *["latents", "noise", OutputParam.template("image_latents"), "mask", "masked_image_latents", CROP_BOX],
+        OutputParam("painted_on", dict, PAINTED_ON.description),
+    ]
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
         self.check_channels(components)
         check_adds_noise(components.scheduler)
-        if getattr(components.autoencoder, "paints", False):
-            raise InputError(
-                "This autoencoder decodes with the picture and the mask, which is not offered; paint with another one."
-            )
         if inputs.padding_mask_crop is not None and any(
             isinstance(v, (Tensor, list)) for v in (inputs.image, inputs.mask_image)
         ):
@@ -77,13 +79,27 @@ class PreparePainting(ModularPipelineBlocks):
         self.start(components, state)
         given = state.masked_image_latents
         masked = given if given is not None else self.masked(components, pixels, mask)
-        state.masked_image_latents = packed(components.denoiser, to_latents(components, masked, state))
+        known = None if masked is None else packed(components.denoiser, to_latents(components, masked, state))
+        state.masked_image_latents = known
+        state.painted_on = self.told_to_decoder(components, pixels, mask, len(state.latents))
         rows = repeated(self.small(components, mask, state), len(state.latents), "mask_image")
         state.mask = packed(components.denoiser, rows).to(state.latents)
 
-    def masked(self, components: Components, pixels: Tensor, mask: Tensor) -> Tensor:
-        """The picture without what is painted."""
+    def told_to_decoder(
+        self, components: Components, pixels: Tensor, mask: Tensor, samples: int
+    ) -> dict[str, Tensor] | None:
+        """Picture and mask, where a decoder keeps what is not painted by itself (AsymmetricAutoencoderKL)."""
+        paints = getattr(components.autoencoder, "paints", False)
+        if not paints or pixels.shape[1] == components.autoencoder.latent_channels:
+            return None
+        pair = {"image": pixels, "mask": mask}
+        return {name: repeated(value, samples, name).to(components.device) for name, value in pair.items()}
+
+    def masked(self, components: Components, pixels: Tensor, mask: Tensor) -> Tensor | None:
+        """The picture without what is painted; None where it was given as latents and nothing reads it."""
         if pixels.shape[1] == components.autoencoder.latent_channels:
+            if not reads_more(components.denoiser):
+                return None
             raise InputError("A picture that is given as latents cannot be masked: give 'masked_image_latents' too.")
         return pixels * (mask < 0.5)
 

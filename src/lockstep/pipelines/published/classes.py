@@ -60,6 +60,8 @@ def published_class(name: str) -> type[DiffusionPipeline]:
         "index_names": (),
         "_optional_components": [name for name in family._optional_components if name in names],
     }
+    if row.tells:
+        fields["_callback_tensor_inputs"] = list(row.tells)
     return type(name, (family,), fields)
 
 

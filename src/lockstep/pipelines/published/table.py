@@ -28,6 +28,7 @@ class Row:
     renamed: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     corrections: tuple[str, ...] = ()  # of old configs, by their names in pipelines/corrections.py
+    tells: tuple[str, ...] = ()  # values that its callbacks may ask for, where they are not the family's
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -64,6 +65,7 @@ BLOCKS = {  # of each pipeline, by the names that the table below has for them
 }
 FAMILIES = {name: (blocks, pipeline) for pipeline, table in BLOCKS.items() for name, blocks in table.items()}
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
+CONSISTENCY = ("latents", "denoised", "prompt_embeds", "w_embedding")
 FEW_STEPS = {"num_inference_steps": 4, "guidance_scale": 8.5}
 TO_ENLARGE = {"num_inference_steps": 75, "guidance_scale": 9.0}
 GRID = "num_inference_steps timesteps sigmas"
@@ -114,12 +116,14 @@ PUBLISHED: dict[str, Row] = {
         "text2image",
         "prompt height width num_inference_steps original_inference_steps timesteps guidance_scale",
         defaults=FEW_STEPS,
+        tells=CONSISTENCY,
     ),
     "LatentConsistencyModelImg2ImgPipeline": _row(
         "lcm",
         "image2image",
         "prompt image num_inference_steps strength original_inference_steps timesteps guidance_scale",
         defaults=FEW_STEPS,
+        tells=CONSISTENCY,
     ),
     "StableDiffusionXLImg2ImgPipeline": _row(
         "xl", "image2image", f"prompt prompt_2 image strength {GRID} denoising_start denoising_end guidance_scale"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...blocks import BlockView, InputParam
+import torch
+
+from ...blocks import BlockView, InputParam, OutputParam
+from ..common.decode import Decode
+from ..common.denoise import DenoiseOrPaint, SchedulerStep
 from ..common.parts import Components
 from ..common.start import StartFromImage, StartFromNoise
 from ..common.timesteps import SetTimesteps
+from ..common.unet import AutoPredict
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, AutoStart
 from .blocks import StableDiffusionBlocks
 
@@ -39,6 +44,30 @@ class SetConsistencyTimestepsByStrength(SetConsistencyTimesteps):
         return {**super().grid(scheduler, components, state), "strength": state.strength}
 
 
+DENOISED = "denoised"
+MEANING = "The latents without any noise, as the last step sees them."
+
+
+class ConsistencyStep(SchedulerStep):
+    """One step down in noise, and what the model takes for the picture without any."""
+
+    outputs = ["latents", OutputParam(DENOISED, torch.Tensor, MEANING)]
+
+    def __call__(self, components: Components, state: BlockView, i: int, t: torch.Tensor) -> None:
+        found = self.stepped(components, state, t)
+        state.latents, state.denoised = found[0], found[-1]
+
+
+class DecodeDenoised(Decode):
+    """The latents without noise to pictures."""
+
+    inputs = [*Decode.inputs, InputParam(DENOISED, torch.Tensor, required=True, given=False, description=MEANING)]
+
+    def final(self, state: BlockView) -> torch.Tensor:
+        denoised: torch.Tensor = state.denoised
+        return denoised
+
+
 class LatentConsistencyBlocks(StableDiffusionBlocks):
     """Text to image and image to image in a few steps."""
 
@@ -50,5 +79,7 @@ class LatentConsistencyBlocks(StableDiffusionBlocks):
             image2image=StartFromImage.with_parts(timesteps=SetConsistencyTimestepsByStrength),
             text2image=StartFromNoise.with_parts(timesteps=SetConsistencyTimesteps),
         ),
+        "denoise": DenoiseOrPaint.with_parts(predict=AutoPredict, step=ConsistencyStep),
+        "decode": DecodeDenoised,
     }
     workflows = FROM_TEXT | FROM_PICTURES

@@ -96,9 +96,20 @@ class SetTimestepsForPainting(SetTimestepsBetween):
 
 
 class PreparePaintingXL(PreparePainting):
-    """Picture and mask to latents, with XL's strength."""
+    """Picture and mask to latents, with XL's strength; what another model has begun is taken as it is."""
 
-    inputs = [*(param for param in PreparePainting.inputs if param.name != "strength"), NEARLY_ALL]
+    inputs = [
+        *(param for param in PreparePainting.inputs if param.name != "strength"),
+        *[NEARLY_ALL, InputParam.template("denoising_start")],
+    ]
+
+    def encodes_picture(self, components: Components, state: BlockView) -> bool:
+        return state.denoising_start is not None or super().encodes_picture(components, state)
+
+    def start(self, components: Components, state: BlockView) -> None:
+        super().start(components, state)
+        if state.denoising_start is not None:
+            state.latents = state.image_latents
 
 
 class AddNoiseUnlessStarted(AddNoise):
