@@ -10,6 +10,11 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
+import torch
+from safetensors.torch import save_file
+
+from lockstep.models.controlnets.controlnet import ControlNetModel
+from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 
 FAST = {"num_inference_steps": 4}
 ENDS = ("done", "failed", "cancelled")
@@ -130,3 +135,27 @@ def frugal(tmp_path_factory):
     """A server that refuses every wish for its size, so that nothing is computed."""
     with serving(tmp_path_factory.mktemp("frugal"), "--max-pixels", "64") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def equipped(tmp_path_factory):
+    """A server with a ControlNet and a LoRA for the embedded model."""
+    folder = tmp_path_factory.mktemp("parts")
+    unet = UNet2DConditionModel.from_pretrained("lockstep/emoji", subfolder="unet", dtype="float32")
+    net = ControlNetModel.from_unet(unet)
+    torch.manual_seed(0)
+    for block in (*net.controlnet_down_blocks, net.controlnet_mid_block):
+        torch.nn.init.normal_(block.weight, std=0.05)
+    net.save_pretrained(folder / "edges")
+    save_lora(unet, folder / "style.safetensors")
+    options = ("--controlnet", f"edges={folder / 'edges'}", "--lora", f"style={folder / 'style.safetensors'}")
+    with serving(tmp_path_factory.mktemp("equipped"), *options) as server:
+        yield server
+
+
+def save_lora(unet, path):
+    name, layer = next((n, m) for n, m in unet.named_modules() if n.endswith("attn2.to_q"))
+    rows, columns = layer.weight.shape
+    make = torch.Generator().manual_seed(1)
+    down, up = torch.randn(2, columns, generator=make), torch.randn(rows, 2, generator=make)
+    save_file({f"unet.{name}.lora_A.weight": down, f"unet.{name}.lora_B.weight": up}, path)

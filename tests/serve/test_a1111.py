@@ -6,14 +6,8 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-import torch
 import webuiapi
 from PIL import Image
-
-from lockstep.models.controlnets.controlnet import ControlNetModel
-from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
-
-from .conftest import serving
 
 QUICK = {"steps": 4, "width": 128, "height": 128, "seed": 3, "cfg_scale": 2.0, "eta": 0.0}
 
@@ -159,32 +153,6 @@ def test_a_form_with_foreign_fields_and_secrets_passes(live):
     assert answer.status_code == 200, answer.text
     assert "secret" not in answer.text
     assert "secret" not in (live.data / "queue.sqlite").read_bytes().decode("latin-1")
-
-
-@pytest.fixture(scope="module")
-def equipped(tmp_path_factory):
-    """A server with a ControlNet and a LoRA for the embedded model."""
-    folder = tmp_path_factory.mktemp("parts")
-    unet = UNet2DConditionModel.from_pretrained("lockstep/emoji", subfolder="unet", dtype="float32")
-    net = ControlNetModel.from_unet(unet)
-    torch.manual_seed(0)
-    for block in (*net.controlnet_down_blocks, net.controlnet_mid_block):
-        torch.nn.init.normal_(block.weight, std=0.05)
-    net.save_pretrained(folder / "edges")
-    save_lora(unet, folder / "style.safetensors")
-    options = ("--controlnet", f"edges={folder / 'edges'}", "--lora", f"style={folder / 'style.safetensors'}")
-    with serving(tmp_path_factory.mktemp("equipped"), *options) as server:
-        yield server
-
-
-def save_lora(unet, path):
-    from safetensors.torch import save_file
-
-    name, layer = next((n, m) for n, m in unet.named_modules() if n.endswith("attn2.to_q"))
-    rows, columns = layer.weight.shape
-    make = torch.Generator().manual_seed(1)
-    down, up = torch.randn(2, columns, generator=make), torch.randn(rows, 2, generator=make)
-    save_file({f"unet.{name}.lora_A.weight": down, f"unet.{name}.lora_B.weight": up}, path)
 
 
 def test_controlnet_units(equipped, start):

@@ -9,5 +9,6 @@ hub.py         who listens to which job: events that are kept, progress and prev
 safety.py      Host, Origin, token, sizes: what is refused before anything is read
 faces/         native, openai, a1111: three faces on one queue; each only translates
 worker/        the other process: models, batches, boundaries
+studio/        the page: modules as they are served, one a view; dom.js makes elements, store.js hears the server
 app.py         all of it as one application; running.py its socket and its end
 """

@@ -37,6 +37,9 @@ def describe_model(name: str, pipe: Any) -> dict[str, Any]:
         for entry in schema["inputs"]
         if entry["name"] not in own_way and (form := json_form(entry["name"], hints[entry["name"]])) is not None
     }
+    own = getattr(pipe.outline("guider"), "config", {}) if "guider" in pipe.component_specs else {}
+    if "guidance_scale" in inputs and own.get("guidance_scale") is not None:
+        inputs["guidance_scale"]["default"] = own["guidance_scale"]  # of the model's own guider, not of its class
     for given, value in pipe.folder_defaults.items():
         if given in inputs:
             inputs[given]["default"] = value
@@ -143,6 +146,12 @@ def describe_schedulers() -> dict[str, Any]:
         found[scheduler_names.plain_name(name)] = {"class": kind.__name__, "settings": settings}
     rows = [scheduler_names.described(name, kind) for name, kind in sorted(known.items())]
     for row in rows:
+        row["named"] = {
+            spelled: found[plain]["settings"]
+            for name in row["names"]
+            for spelled in (name, *(f"{name}_{grid}" for grid in row["grids"]))
+            if (plain := scheduler_names.plain_name(spelled)) in found
+        }
         row["calls"] = 2 if row["class"] in TWO_CALLS else 1
         row["settings"] = _settings(known[row["class"]])
     return {"names": found, "classes": rows}
