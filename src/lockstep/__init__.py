@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any
 
+from . import places
+
 __version__ = "0.1.0"
 
 # module -> the public names that it defines
@@ -148,6 +150,9 @@ if "torch" not in sys.modules:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+sys.meta_path.append(places.Places())
+
+
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
@@ -156,9 +161,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as problem:
         if problem.name != f"{__name__}.{name}":
             raise
-    from .errors import did_you_mean
+    from .errors import no_such_name
 
-    raise AttributeError(f"lockstep has no {name!r}{did_you_mean(name, __all__)}")
+    raise AttributeError(no_such_name("lockstep", name, __all__))
 
 
 def __dir__() -> list[str]:

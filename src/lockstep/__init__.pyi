@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import outputs as outputs
     from . import parity as parity
     from . import pipelines as pipelines
+    from . import places as places
     from . import schedulers as schedulers
     from . import tokenizers as tokenizers
     from .guiders import AdaptiveProjectedGuidance as AdaptiveProjectedGuidance

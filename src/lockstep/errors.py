@@ -116,6 +116,9 @@ class ReplayError(LockstepError):
     """A picture cannot be made again from its manifest."""
 
 
+KINDS_OF_CLASSES = ("Pipeline", "Scheduler", "Model", "Blocks", "Guidance", "Processor", "Transformer")
+
+
 def close_to(name: object, known: Iterable[str]) -> str | None:
     """The known name that is written most like this one, if one is."""
     return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)), None)
@@ -127,3 +130,18 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     longer = sorted((one for one in names if len(part) > 2 and part in one.lower()), key=len)
     close = close_to(name, names) or next(iter(longer), None)
     return f": did you mean {close!r}?" if close else "."
+
+
+def no_such_name(place: str, name: str, known: Iterable[str]) -> str:
+    """That a module lacks a name, with the one that is meant; of the kinds that classes have, with what there is.
+
+    `DDPMPipeline` and `WanPipeline` are alike in their ending alone: what stands before it has to be close.
+    """
+    kind = next((ending for ending in KINDS_OF_CLASSES if name.endswith(ending) and name != ending), None)
+    if kind is None:
+        return f"{place} has no {name!r}{did_you_mean(name, known)}"
+    same = {one.removesuffix(kind): one for one in known if one.endswith(kind)}
+    close = close_to(name.removesuffix(kind), same)
+    if close:
+        return f"{place} has no {name!r}: did you mean {same[close]!r}?"
+    return f"{place} has no {name!r}. Of this kind it has: {', '.join(sorted(same.values())) or 'nothing'}."

@@ -61,6 +61,7 @@ def processor_tensors(tensors):
 
 DIALECTS = {
     "peft": lambda tensors: tensors,
+    "transformers 5": lambda tensors: {name.replace(".text_model.", "."): one for name, one in tensors.items()},
     "kohya": lambda tensors: kohya_tensors(tensors, alpha=1.5),
     "processors": processor_tensors,
 }

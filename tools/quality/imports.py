@@ -9,7 +9,18 @@ from pathlib import Path
 from lockstep.kit.checks.finding import Finding
 
 PACKAGE = "lockstep"
-BASE = {"errors", "configuration", "extensions", "files", "notes", "outputs", "randomness", "images", "__init__"}
+BASE = {
+    "errors",
+    "configuration",
+    "extensions",
+    "files",
+    "notes",
+    "outputs",
+    "randomness",
+    "images",
+    "places",
+    "__init__",
+}
 # package -> the packages of lockstep that it may import, besides itself and the base
 ALLOWED: dict[str, set[str] | None] = {
     "media": set(),
@@ -43,9 +54,11 @@ ALLOWED: dict[str, set[str] | None] = {
         "embedded",
         "parity",
         "serve",
+        "fleet",
         "kit",
     },
     "kit": {"pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention", "parity"},
+    "fleet": {"media", "blocks"},
     "serve": {"media", "pipelines", "blocks", "loaders", "models", "schedulers", "guiders", "tokenizers", "attention"},
 }
 FAMILIES = "pipelines"  # its folders are families, which know these neighbours and not each other
@@ -57,6 +70,7 @@ WHOLE = {"pipelines/finding.py", "models/modeling.py", "cli/replay.py", "cli/par
 BY_TEXT = {"import_module", "__import__", "resolve_name", "run_module"}
 BY_ANY_TEXT = {
     "__init__.py": "gives the public names, each from the module that the table in it names",
+    "places.py": "gives the reference's names, each from the module that the table in it names",
     "blocks/params.py": "looks a class up by its public name",
     "blocks/stubs.py": "writes the stubs of modules that are listed in it",
     "parity/lazy.py": "gives the names of a room of parity, from that room",

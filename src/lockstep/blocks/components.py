@@ -99,12 +99,12 @@ class ComponentsView:
             return pipe.outline(spec.name) if spec.outline else self._components.get(spec.name)
         configs = [spec.name for spec in self._block.expected_configs]
         if name in configs:
-            return pipe.config[name]
+            return pipe._config[name]
         if name.startswith("__"):
             raise AttributeError(name)
         declared = sorted([*self._declared, *configs])
         spec = f"ConfigSpec({name!r}, …) to expected_configs"
-        if name not in pipe.config:
+        if name not in pipe._config:
             spec = f"ComponentSpec({name!r}, …) to expected_components" + (
                 "" if name in pipe.component_names else f", or {spec}"
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, TypedDict, Unpack
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, Self, TypedDict, Unpack
 
 from ..errors import UnknownNameError
 from .events import Event
@@ -18,6 +19,37 @@ class BarSettings(TypedDict, total=False):
     disable: bool | None
     desc: str | None
     leave: bool
+
+
+class StepBar:
+    """A bar for a loop that a person writes: over something, or moved on by `update`."""
+
+    def __init__(self, bars: ProgressBars, iterable: Iterable[Any] | None, total: int | None) -> None:
+        self._bars, self._iterable = bars, iterable
+        self._total = len(iterable) if total is None and isinstance(iterable, Sized) else total
+        self._display: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        self._display = self._bars.open()
+        if self._display is not None:
+            self._task = self._display.add_task(self._bars.settings["desc"] or "steps", total=self._total)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._display is not None:
+            self._bars.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        with self:
+            for item in self._iterable or ():
+                yield item
+                self.update()
+
+    def update(self, steps: int = 1) -> None:
+        """So many steps further."""
+        if self._display is not None:
+            self._display.update(self._task, advance=steps)
 
 
 class ProgressBars:

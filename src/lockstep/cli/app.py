@@ -12,6 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import LockstepError
+from .batch import app as batch
 from .check import EXAMPLES as CHECK_EXAMPLES
 from .check import check
 from .client import app as client
@@ -82,6 +83,7 @@ app.command(epilog=DIFF_EXAMPLES)(diff)
 app.command(epilog=SERVE_EXAMPLES)(serve)
 app.command(epilog=CHECK_EXAMPLES)(check)
 app.command(epilog=PORT_EXAMPLES)(port)
+app.add_typer(batch)
 app.add_typer(client)
 app.add_typer(new)
 app.add_typer(parity)

@@ -39,6 +39,7 @@ class ExitCode(IntEnum):
     FAULT_MISSED = 16, "a planted fault was not found at its place"
     RAISED = 17, "proof: RAISED, a side ended with an exception"
     CHECK_FAILED = 18, "the checklist of an integration has open points"
+    INCOMPLETE = 19, "batch: some rows could not be made"
     INTERRUPTED = 130, "interrupted, by ctrl-C or SIGTERM"
 
 

@@ -207,6 +207,8 @@ class LayerNames:
             found |= {name: [Piece(component, name, is_parameter=True)] for name in lone_parameters(model)}
             for theirs, pieces in (*_fused(component, model, layers), *_original(component, model, layers)):
                 found.setdefault(theirs, pieces)
+            for layer in layers:  # transformers 5 writes a CLIP text encoder without its outer module
+                found.setdefault(layer.removeprefix("text_model."), [Piece(component, layer)])
             flat = {name.replace(".", "_"): pieces for name, pieces in reversed(found.items())}
             self._aliases[component] = {**flat, **found}
         return self._aliases[component]

@@ -23,6 +23,7 @@ from ..blocks.assembly import Assembly
 from ..blocks.calling import prepare_run
 from ..blocks.compose import Block
 from ..blocks.events import Event
+from ..blocks.index import library_and_class
 from ..blocks.output import PipelineOutput
 from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
@@ -37,6 +38,7 @@ from . import callbacks, saving, sharing
 from .adapters import Adapters, LoraMixin
 from .corrections import Correction, corrected
 from .finding import pipeline_class
+from .handwork import HandworkMixin
 from .image_prompts import ImagePromptMixin
 from .inventory import InventoryMixin
 from .loading import check_known, dtype_for, understood
@@ -72,7 +74,9 @@ class _DerivedCall:
         return __call__
 
 
-class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin):
+class DiffusionPipeline(
+    LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin, HandworkMixin
+):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
     corrections: ClassVar[tuple[Correction, ...]] = ()  # of old configs, when a pipeline is made
@@ -198,8 +202,9 @@ class DiffusionPipeline(LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin,
 
     @property
     def config(self) -> FrozenDict:
-        """The values that belong to the pipeline rather than to a call."""
-        return FrozenDict(self._config)
+        """The values that belong to the pipeline rather than to a call, and the library and class of each component."""
+        parts = {name: tuple(library_and_class(self._components.get(name))) for name in self.component_names}
+        return FrozenDict({**parts, **self._config})
 
     def update_components(self, **parts: Any) -> None:
         """Give components, or config values, by their names."""

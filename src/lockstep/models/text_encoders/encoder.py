@@ -94,6 +94,21 @@ class TextEncoder(TransformersModel):
         """The table of token vectors."""
         raise NotImplementedError
 
+    @torch.no_grad()
+    def resize_token_embeddings(self, new_num_tokens: int | None = None) -> nn.Embedding:
+        """So many rows in the table, those that are new at the mean of the old ones; without a number as it is."""
+        table = self.get_input_embeddings()
+        if new_num_tokens is None or new_num_tokens == table.num_embeddings:
+            return table
+        if new_num_tokens < 1:
+            raise InputError(f"A table of tokens wants at least one row, got {new_num_tokens}.")
+        old = table.weight
+        more = old.mean(0, keepdim=True).expand(max(new_num_tokens - len(old), 0), -1)
+        table.weight = nn.Parameter(torch.cat([old[:new_num_tokens], more]), requires_grad=old.requires_grad)
+        table.num_embeddings = new_num_tokens
+        self.register_to_config(vocab_size=new_num_tokens)
+        return table
+
     def check_tokens(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None, max_length: int | None = None
     ) -> None:

@@ -106,7 +106,7 @@ class PicturePipeline(DiffusionPipeline):
         encoding = DiffusionPipeline(blocks=SequentialPipelineBlocks({"text_encoder": block}))
         held = {name: getattr(self, name) for name in encoding.component_names if name != "guider"}
         encoding.update_components(**held, guider=ClassifierFreeGuidance(7.5 if guided else 1.0))
-        encoding.update_components(**{name: self.config[name] for name in encoding.config})
+        encoding.update_components(**{name: self._config[name] for name in encoding._config})
         encoding.set_progress_bar_config(disable=True)
         names = [name for name in ENCODED if name in block.output_names]
         found = encoding(**given, **(negative if guided else {}), num_images_per_prompt=pictures, output=names)

@@ -28,5 +28,5 @@ class HeliosPyramidPipeline(HeliosPipeline):
     @property
     def folder_defaults(self) -> dict[str, Any]:
         """What a call is given where it says nothing: a distilled model is used without guidance."""
-        off = self.config["is_distilled"] and hasattr(self.guider, "guidance_scale")
+        off = self._config["is_distilled"] and hasattr(self.guider, "guidance_scale")
         return {**({"guidance_scale": 1.0} if off else {}), **super().folder_defaults}

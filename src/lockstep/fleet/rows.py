@@ -1,0 +1,83 @@
+"""Rows of inputs from a file: one prompt a line, a table (CSV, TSV, Parquet), or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, MachineError, NotFoundError
+
+Row = dict[str, Any]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file, each with the inputs that it names; empty cells are inputs that are not given."""
+    if not path.is_file():
+        raise NotFoundError(f"There is no file {path} with rows (one prompt a line, .csv, .tsv, .jsonl or .parquet).")
+    read = READERS.get(path.suffix.lower(), _lines)
+    try:
+        rows = read(path)
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is no text in UTF-8, which .txt, .csv, .tsv and .jsonl have to be.") from None
+    if not rows:
+        raise InputError(f"{path} has no rows in it.")
+    return rows
+
+
+def _lines(path: Path) -> list[Row]:
+    lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    return [{"prompt": line} for line in lines if line and not line.startswith("#")]
+
+
+def _table(path: Path, delimiter: str = ",") -> list[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter=delimiter, strict=True)
+        rows = []
+        try:
+            for row in reader:
+                if None in row or None in row.values():
+                    wanted, got = len(reader.fieldnames or ()), len(row) if None in row else "fewer"
+                    raise InputError(f"{path}, line {reader.line_num}: the head has {wanted} columns, this row {got}.")
+                rows.append({name: cell for name, cell in row.items() if cell != ""})
+        except csv.Error as problem:
+            raise InputError(f"{path}, line {reader.line_num}: no table ({problem}).") from None
+    return [row for row in rows if row]
+
+
+def _json_lines(path: Path) -> list[Row]:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as problem:
+            raise InputError(f"{path}, line {number} is no JSON: {problem}.") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number} has to be an object of inputs, got {type(row).__name__}.")
+        rows.append({name: value for name, value in row.items() if value is not None})
+    return rows
+
+
+def _parquet(path: Path) -> list[Row]:
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        raise MachineError("Parquet needs pyarrow: pip install pyarrow. JSON lines need nothing.") from None
+    try:
+        table = parquet.read_table(path).to_pylist()
+    except (ArrowInvalid, OSError) as problem:
+        raise InputError(f"{path} is no Parquet file: {problem}.") from None
+    return [{name: value for name, value in row.items() if value is not None} for row in table]
+
+
+READERS: dict[str, Callable[[Path], list[Row]]] = {
+    ".csv": _table,
+    ".tsv": lambda path: _table(path, "\t"),
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".parquet": _parquet,
+}
