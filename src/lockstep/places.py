@@ -40,7 +40,7 @@ PLACES: dict[str, dict[str, str | tuple[str, str]]] = {
     "utils.torch_utils": {"randn_tensor": "blocks.randomness"},
     "image_processor": {"IPAdapterMaskProcessor": "images", "VaeImageProcessor": "images"},
     "configuration_utils": dict.fromkeys(("ConfigMixin", "FrozenDict", "register_to_config"), "configuration"),
-    "modular_pipelines": {**BLOCKS, "ModularPipeline": "pipelines.pipeline"},
+    "modular_pipelines": {**BLOCKS, "ComponentsManager": "pipelines.manager", "ModularPipeline": "pipelines.modular"},
     "models.attention_processor": {**PROCESSORS},
     "models.modeling_utils": {"ModelMixin": "models.modeling"},
     "schedulers.scheduling_utils": {"SchedulerMixin": "schedulers.scheduling", "SchedulerOutput": "schedulers"},
