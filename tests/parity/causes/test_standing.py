@@ -14,6 +14,7 @@ from rich.console import Console
 from lockstep import parity as px
 from lockstep.parity import report as reports
 from lockstep.parity.causes.diagnosis import diagnose
+from lockstep.parity.causes.hypotheses.code_numbers import is_unheard_of, number_edits
 from lockstep.parity.comparison.results import Standing
 from lockstep.parity.floors.measure import is_exact
 from parity import tiny
@@ -176,3 +177,19 @@ def test_whole_numbers_are_not_moved_by_an_ulp():
     assert not is_exact(torch.tensor([937.4]))
     assert is_exact(torch.tensor([744.0]).bfloat16())
     assert not is_exact(torch.randn(8).bfloat16())
+
+
+class Few:
+    def step(self, x):
+        return x if len(x) < 15 else 2.5 * x
+
+
+class Many:
+    def step(self, x, factor=2.5):
+        return factor * x
+
+
+def test_a_number_that_the_other_side_has_nowhere_is_no_cause():
+    edits = {edit.parameter: edit for edit in number_edits({"scheduler": Few()})}
+    assert is_unheard_of(edits[150], {"scheduler": Many()})
+    assert not is_unheard_of(edits[5.0], {"scheduler": types.SimpleNamespace(factor=5.0)})

@@ -65,7 +65,7 @@ def name_causes(
         return
     from ...parity.causes.diagnosis import Live, diagnose
 
-    live = [Live(s.target, s.call, s.name) if s is not None else None for s in (reference, candidate)]
+    live = [Live(s.target, s.call, s.name, s.begun) if s is not None else None for s in (reference, candidate)]
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
     with err.status("looking for the cause") as status:

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ class Side:
     target: Any
     call: Callable[[], Any]
     name: str | None = None
+    begun: dict[str, dict[str, Any]] = field(default_factory=dict)  # attributes of its parts before any run
 
     def record(self, path: Path, side: str = "", **options: Any) -> Any:
         """Record the run to `path`; the recorder says where it was stopped."""
@@ -128,7 +129,10 @@ class Side:
 
 def load(run: RunRecipe) -> Side:
     """The model or function of a run, with a call that repeats it exactly."""
+    from ...parity.causes.live import state_of
+
     side = _function_side(run) if run.is_function else _pipeline_side(run)
+    side.begun = state_of(side.target, side.name)
     if run.fault is not None:
         from .faults import plant
 

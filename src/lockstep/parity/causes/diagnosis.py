@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..comparison.results import Cause, Comparison, SearchLog, Standing, Verdict
 from ..floors.file import Floor
+from ..trace.names import Key
 from ..trace.reader import Trace
 from .facts import from_facts
+from .handed_over import prove_handed_over
 from .live import Live, live_side
 from .recorded import recorded_causes
 from .repeatability import unrepeatable
@@ -21,8 +26,14 @@ __all__ = ["Live", "diagnose"]
 
 LIMIT = 4  # causes looked for, one behind the other
 EVALUATIONS = 3000  # runs of the suspect part, a part of millions of weights counted as several
+FEW = 300  # where the recorded values say what is the matter, or it was seen in the steps of both sides
 GENERIC = ("wrong_operand", "random_offset")  # "some other value": true of many faults
 TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index")  # recorded, and more than that
+# What a value is, not why; and tokens in another order may be the port's good right.
+DESCRIBING = (
+    "wrong_operand", "left_out", "half_swap", "reversed", "shifted", "axes_swapped", "interleave", "channel_order",
+    "permutation",
+)  # fmt: skip
 PROVEN = 2
 FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
@@ -55,9 +66,14 @@ def diagnose(
     if comparison.first is not None and comparison.first.key.slot == "rng" and recorded:
         comparison.causes = recorded  # what was drawn is not made of anything that could be changed
         return recorded
+    if any(cause.standing is Standing.PROVEN and cause.name in TELLING for cause in recorded):
+        evaluations = min(evaluations, FEW)
     sides = [(live_side(reference, a), a, b, False), (live_side(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
-    other = [live.weights() if live is not None else None for live in (sides[1][0], sides[0][0])]
+    other = [
+        _by_partner(comparison, live.weights(), turned) if live is not None else None
+        for live, turned in ((sides[1][0], False), (sides[0][0], True))
+    ]
     comparison.search = log = SearchLog(tell=tell)
     searches = []
     for (live, own, foreign, turned), weights in zip(sides, other, strict=True):
@@ -74,8 +90,36 @@ def diagnose(
     except KeyboardInterrupt:
         log.interrupted = True
         causes = max((search.found for search in searches), key=_standing, default=[])
+    if searches and _standing(causes) < PROVEN:
+        _proven_by_runs(recorded, comparison, searches)
     comparison.causes = together(comparison, causes, recorded)
     return comparison.causes
+
+
+def _proven_by_runs(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> None:
+    """That a value is some other value says what it is, not why: where a side can be run, the proof is a run."""
+    candidate = next((search for search in searches if search.turned), None)
+    for cause in recorded:
+        at = Key.parse(cause.at)
+        is_end = at.path in ("@pipeline", "@result") and not at.is_input  # nothing comes behind it
+        if cause.name not in DESCRIBING or cause.standing is not Standing.PROVEN or is_end:
+            continue
+        if candidate is None or not prove_handed_over(candidate, comparison, cause):
+            cause.standing, cause.evidence["accepted"] = Standing.FITS, False
+            cause.why = f"cause not proven; this fits the value only: {cause.why}"
+
+
+def _by_partner(comparison: Comparison, weights: dict[str, torch.Tensor], turned: bool) -> dict[str, torch.Tensor]:
+    """The other side's parameters by the paths that their modules have on this one."""
+    found, inside = dict(weights), defaultdict[str, dict[str, torch.Tensor]](dict)
+    for path, tensor in weights.items():
+        owner, _, name = path.rpartition(".")
+        inside[owner][name] = tensor
+    for node in comparison.nodes:
+        if node.other is not None and not node.key.is_operation and node.key.path != node.other.path:
+            own, other = (node.other.path, node.key.path) if turned else (node.key.path, node.other.path)
+            found |= {f"{own}.{name}": tensor for name, tensor in inside[other].items()}
+    return found
 
 
 def _spent(log: SearchLog, most: float) -> bool:
@@ -87,10 +131,12 @@ def _searched(
 ) -> list[Cause]:
     """What chance and facts explain first, on either side; then hypotheses, the reference's side first."""
     best: list[Cause] = []
-    chance = [cause for search in searches for cause in unrepeatable(search, comparison)]
-    if chance:
-        return chance
     begun = {search.turned: from_facts(search, comparison) for search in searches}
+    closed = [known for known in begun.values() if known is not None and known.closing is not None]
+    if not any(known.closing.closes for known in closed if known.closing is not None):
+        chance = [cause for search in searches for cause in unrepeatable(search, comparison)]
+        if chance:
+            return chance
     for search in sorted(searches, key=lambda s: begun[s.turned] is None):
         causes = search.all_causes(comparison, limit, begun[search.turned])
         if rounding:
@@ -118,9 +164,10 @@ def together(comparison: Comparison, causes: list[Cause], recorded: list[Cause])
     strong = [c for c in recorded if c.standing is Standing.PROVEN]
     if proven:
         if proven[0].name in GENERIC and (telling := [c for c in strong if c.name in TELLING]):
-            return [*telling, *proven, *behind]
+            return [telling[0], *proven, *behind]
         return [*proven, *behind]
     if strong:
-        return [*strong, *[c for c in causes if c.standing is Standing.FITS]]
+        comparison.explained = None  # that is of what was tried
+        return [strong[0], *[c for c in causes if c.standing is Standing.FITS]]
     fitting = [c for c in [*causes, *recorded] if c.standing is Standing.FITS]
     return fitting or causes or ([not_found(comparison)] if comparison.first is not None else [])

@@ -37,6 +37,9 @@ PARAMETERS = {
 _FACTORIES = {"arange", "linspace", "dropout"}
 
 
+_OPERANDS = frozenset(["input", "query", "key", "value", "tensors", "weight"])
+
+
 class NotApplicable(ParityError):
     """This hypothesis does not fit the call that it was tried on."""
 
@@ -84,6 +87,19 @@ class Call:
         args = list(self.args)
         args[index] = value
         return self.function(*args, **self.kwargs)
+
+
+def in_places(
+    function: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with operands that were given by name in their places, where hypotheses look for them."""
+    if kwargs.keys() & _OPERANDS:
+        for name in (PARAMETERS.get(op) or _signature(function))[len(args) :]:
+            if name not in kwargs or name not in _OPERANDS:
+                break
+            kwargs = dict(kwargs)
+            args = (*args, kwargs.pop(name))
+    return args, kwargs
 
 
 @lru_cache(maxsize=1024)
@@ -225,7 +241,7 @@ class EditMode(TorchFunctionMode):
         if op is None or site is None:
             return func(*args, **kwargs)
         change = self._at.get(site)
-        call = Call(func, args, kwargs, op, self._values)
+        call = Call(func, *in_places(func, op, args, kwargs), op, self._values)
         if change is not None:
             self.used += 1
         result = call.run() if change is None else change(call)

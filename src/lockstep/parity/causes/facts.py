@@ -14,6 +14,7 @@ import torch
 from ..comparison.results import Comparison
 from .edits import Edit, ParameterChange
 from .hypotheses.call_counts import call_count_edits
+from .hypotheses.kept_state import kept_state_edits
 from .hypotheses.state import state_edits
 from .hypotheses.weights import weight_words
 from .in_place import written_in_place
@@ -43,6 +44,7 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
 
 def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
     yield from different_weights(search)
+    yield from kept_state_edits(search)
     yield from call_count_edits(search)
     yield from written_in_place(search)
     yield from state_edits(search, comparison)

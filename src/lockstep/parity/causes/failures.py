@@ -19,6 +19,7 @@ _TORCH_INDEX_ERRORS = (
     "dimension",
     "index out of range in self",
     "used as indices",
+    "start out of range",
 )  # Python itself says "tuple index out of range"
 RUN_AGAIN = "the recorded run once more"
 

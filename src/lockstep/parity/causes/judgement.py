@@ -9,6 +9,7 @@ from typing import Any
 from ..comparison.results import Comparison, NodeResult
 from .edits import Edit
 from .goals import goal_of
+from .hypotheses.code_numbers import is_unheard_of
 from .observed.difference import Observed
 from .probe import SPECIFIC, Trial
 from .whole_run import Closing
@@ -16,6 +17,7 @@ from .whole_run import Closing
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
 LEAST_PROVING = 4  # fewer numbers than this are met by anything that can be chosen
 _STORIES = ("slice_lanes",)  # one of several ways in which a value may have come about
+_MOVES = ("norm_placement", "order_exchanged")
 GENERIC_RANK = 4  # from here on a hypothesis describes many faults
 
 
@@ -30,6 +32,7 @@ class Judgement:
     alike: list[Trial] = field(default_factory=list)  # and close the whole run as well
     nearest: Trial | None = None
     seen: Observed | None = None  # what the two sides do differently, whether it explains the run or not
+    contradicted: bool = False  # at its place both sides are seen to do the same
 
 
 def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) -> Trial | None:
@@ -82,7 +85,9 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
     compute the same is none."""
     judgement.seen = seen
     if observed is None or seen is None or (judgement.closing is not None and judgement.alike):
-        return judgement if observed is None or not observed.stands else observed
+        if observed is not None and observed.stands:
+            return observed
+        return _doubted(judgement, seen) if seen is not None else judgement
     trial, closed = judgement.chosen, judgement.closing is not None and judgement.closing.closes
     if observed.stands and trial is not None and trial.edit.name == seen.edit.name and trial.edit.rank > 0:
         return observed  # the same, with the line where it stands; a setting is told by its own name
@@ -90,11 +95,30 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
         return judgement
     if observed.stands or not judgement.stands:
         return observed
+    return _doubted(judgement, seen)
+
+
+def _doubted(judgement: Judgement, seen: Observed) -> Judgement:
+    """A hypothesis about steps of the very code in which both sides are seen to differ, but elsewhere, is no cause."""
+    if judgement.chosen is not None and _is_elsewhere(judgement.chosen.edit, seen):
+        judgement.stands, judgement.contradicted = False, True
     return judgement
+
+
+def _is_elsewhere(edit: Edit, seen: Observed) -> bool:
+    if edit.name in _MOVES or any(not getattr(change, "sites", ()) for change in edit.changes):
+        return False  # what is moved past other steps has several places
+    sites = {site for change in edit.changes for site in getattr(change, "sites", ())}
+    inside = {
+        str(site) for site in sites if site.path == seen.edit.owner or (site.path[0] == seen.edit.owner[0] == "@")
+    }
+    return bool(inside) and not inside & seen.near
 
 
 def _says_more(edit: Edit, seen: Observed) -> bool:
     """A name of its own, for a place where the two sides are seen to differ (or for the whole module around it)."""
+    if _is_elsewhere(edit, seen):
+        return False
     here = seen.places | {seen.edit.owner}
     # two long expressions say less than a number that a person may have written
     most = GENERIC_RANK if seen.edit.rank >= GENERIC_RANK else SPECIFIC
@@ -110,12 +134,16 @@ def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judge
         return Judgement(None, nearest=best[0] if best else None)
     tested: list[tuple[Trial, Closing | None]] = []
     for trial in _different(accepted)[:CLOSED]:
+        if search.across is not None and is_unheard_of(trial.edit, search.across.live.parts.schedulers):
+            continue
         closing = search.whole.best(trial.edit, search.held, trial.probe, comparison)
         tested.append((trial, closing))
         if closing is not None and closing.closes:
             return _closed(search, trial, closing, accepted, comparison)
         if search.late() and closing is not None:
             break
+    if not tested:
+        return Judgement(None, nearest=accepted[0])
     trial, closing = max(tested, key=lambda pair: pair[1].reach if pair[1] is not None else -1)
     moved = closing is not None and _moves_on(trial, closing, comparison)
     return Judgement(trial, closing, moved, [t for t in accepted if t is not trial][:4])

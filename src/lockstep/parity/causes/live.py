@@ -11,6 +11,8 @@ import torch
 from ..recording.replay import replay
 from ..recording.targets import Target, find_target
 from ..trace.reader import Trace
+from .hypotheses.kept_state import copied
+from .hypotheses.state import keeping_parts
 
 
 @dataclass
@@ -20,6 +22,7 @@ class Live:
     target: Any
     call: Callable[[], Any] | None = None
     name: str | None = None
+    begun: dict[str, dict[str, Any]] = field(default_factory=dict)  # attributes before the recorded run, by part
     parts: Target = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +48,12 @@ class Live:
             for root, module in self.parts.modules.items()
             for path, tensor in [*module.named_parameters(), *module.named_buffers()]
         }
+
+
+def state_of(target: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
+    """The attributes of everything that may keep something from run to run, as they are now."""
+    parts = find_target(target, name)
+    return {part: copied(vars(kept)) for part, kept in keeping_parts(parts).items() if hasattr(kept, "__dict__")}
 
 
 def live_side(side: Any, trace: Trace) -> Live | None:

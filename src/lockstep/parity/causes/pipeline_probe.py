@@ -27,6 +27,7 @@ from .examples import example_of
 from .flow import DataFlow
 from .goals import Goal
 from .hypotheses.code_numbers import NumberChange, set_number
+from .hypotheses.kept_state import SCHEDULE, Begun, FreshState
 from .hypotheses.method_calls import MethodChange
 from .hypotheses.state import StateChange, states_in_force
 from .probe import Probe, Reached, Survey, cost_of
@@ -120,7 +121,12 @@ class PipelineProbe(Probe):
             inside.frames = PipelineFrames(_places(live), live.parts.pipeline)
             for name, scheduler in live.parts.schedulers.items():
                 arounds = {
-                    method: _framed(inside.frames, f"@{name}.{method}", _method_change(edits, name, method))
+                    method: _framed(
+                        inside.frames,
+                        f"@{name}.{method}",
+                        *_method_changes(edits, name, method),
+                        Begun(live.begun.get(name)),
+                    )
                     for method in _SCHEDULER_METHODS
                 }
                 watch_methods(stack, scheduler, arounds)
@@ -215,14 +221,25 @@ def _places(live: Any) -> dict[tuple[Any, ...], int]:
     return live.__dict__.setdefault("_places", {})
 
 
-def _method_change(edits: Iterable[Edit], part: str, method: str) -> MethodChange | None:
-    changes = (c for e in edits for c in e.changes if isinstance(c, MethodChange))
-    return next((c for c in changes if (c.part, c.method) == (part, method)), None)
+def _method_changes(edits: Iterable[Edit], part: str, method: str) -> tuple[MethodChange | None, tuple[str, ...]]:
+    """How a scheduler's method is called otherwise, and which attributes are put back before it."""
+    changes = [c for e in edits for c in e.changes]
+    called = (c for c in changes if isinstance(c, MethodChange) and (c.part, c.method) == (part, method))
+    fresh = [c for c in changes if isinstance(c, FreshState) and c.part == part and method == SCHEDULE]
+    return next(called, None), tuple(name for change in fresh for name in change.names)
 
 
-def _framed(frames: EditFrames, path: str, change: MethodChange | None = None) -> Any:
+def _framed(
+    frames: EditFrames,
+    path: str,
+    change: MethodChange | None = None,
+    fresh: tuple[str, ...] = (),
+    begun: Begun | None = None,
+) -> Any:
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frames.push(path)
+        if fresh and begun is not None:
+            begun.put_back(instance, fresh)
         try:
             return original(*args, **kwargs) if change is None else change.apply(original, args, kwargs)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .value_tests import (
 MAX_SOURCES = 5
 LATER = 3  # values behind the first one that are looked at
 LEAST_SAMPLED = 32  # elements whose signs agree: chance gives one in four thousand millions
+SAME = 1e-6  # relative: two sketches of one tensor
 FITS = 1e-4  # a combination that explains a value to this is how it was made
 
 
@@ -37,15 +39,16 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
     if node.other is None and b.exception is not None and a.exception is None:
         what = f"the candidate ended with {b.exception.get('type')}: {b.exception.get('message')}"
         found = [Cause("exception", what, str(node.key), float("inf"), 0.0, None, what, {"accepted": True})]
-    if found or not node.key.is_operation:
+    if any(cause.standing is Standing.PROVEN for cause in found) or not node.key.is_operation:
         return found
     # an operation on a few numbers proves nothing: what it led to may
     later = [n for n in comparison.nodes if n.bad and n.order > node.order and not n.key.is_operation]
-    found = next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
-    for cause in found:
+    behind = next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
+    for cause in behind:
         if cause.name == "coefficients":  # of a value behind: other inputs make other sums
             cause.standing, cause.evidence["accepted"] = Standing.FITS, False
-    return found
+    proven = [cause for cause in behind if cause.standing is Standing.PROVEN]
+    return proven if proven or not found else found
 
 
 def _timesteps(trace: Trace) -> list[float]:
@@ -60,9 +63,10 @@ def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> li
     left, right = a.get(node.key), b.get(node.other)
     if left is None or right is None:
         return []
-    found = (
-        [*_provenance(node, a, b, left, right, right_keys)] if left.is_float else [*_other_integers(a, b, left, right)]
-    )
+    found = [*_other_integers(a, b, left, right)] if not left.is_float else []
+    if left.is_float:
+        found += [*_provenance(node, a, b, left, right, right_keys), *_module_left_out(a, b, left, right)]
+    found += _drawn_otherwise(a, b, left, right)
     if left.has_data and right.has_data:
         x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
         found += _of_arrays(node, a, b, left, right, x, y)
@@ -70,6 +74,21 @@ def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> li
     good = [f for f in found if f.residual <= max(node.tau, 1e-12) and f.residual <= 0.5 * before]
     good.sort(key=lambda f: (f.rank, f.residual))
     return [_cause(f, node, before) for f in good]
+
+
+def _drawn_otherwise(a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
+    """Before the value the same random numbers were drawn in blocks of another size."""
+    draws = [
+        [e for e in trace.entries if e.key.slot == "rng" and e.seq <= end.seq and e.has_data]
+        for trace, end in ((a, left), (b, right))
+    ]
+    if len(draws[0]) != len(draws[1]):
+        return []
+    for mine, theirs in zip(*draws, strict=True):
+        if mine.shape != theirs.shape:
+            found = draw_findings(np.asarray(a.array(mine)), np.asarray(b.array(theirs)), [])
+            return [f for f in found if f.name == "patch_noise" and f.rank == 0]
+    return []
 
 
 def _integer_error(left: Entry, right: Entry, a: Trace, b: Trace) -> float:
@@ -92,11 +111,23 @@ def _of_arrays(
     if "timestep" in slot or path == "@timestep":
         found += schedule_findings("timestep", x, y)
     if x.size == y.size:
+        found += _zeros(node, x, y)
         found += value_findings(x, y)
         found += _pooled(a, left, x, y)
         found += _combined(node, a, b, left, right, x, y)
         found += _sampled(a, b, left, right, x, y)
     return found
+
+
+def _zeros(node: NodeResult, x: Array, y: Array) -> list[ValueFinding]:
+    """Nothing at all, where the reference has something."""
+    if np.any(y) or not np.any(x) or y.size < MANY:
+        return []
+    words = "the value is zero everywhere"
+    if node.key.path.endswith(".step") and node.key.slot == "in.model_output":
+        words = "the prediction is zero, as a guider with zero_init_steps makes it in its first steps, but not here"
+        return [ValueFinding("guider_state", words, 0.0, 0, "every one of the numbers is 0")]
+    return [ValueFinding("zeros", words, 0.0, 0, "every one of the numbers is 0")]
 
 
 def _provenance(
@@ -143,6 +174,23 @@ def _taken(a: Trace, left: Entry, other: Entry, side: str, residual: float) -> V
             "left_out", f"the residual is missing: {words}, to which `{given[0].key}` is added", residual, 2
         )
     return ValueFinding("wrong_operand", words, residual, 3)
+
+
+def _module_left_out(a: Trace, b: Trace, left: Entry, right: Entry) -> Iterator[ValueFinding]:
+    """The value is what goes into the module that gave the reference's."""
+    made = [left, *(a.by_seq[seq] for seq in (left.same, *left.deps) if seq in a.by_seq)]
+    norm = a.stats(left).l2
+    for entry in made:
+        path, size = entry.key.path, np.prod(right.shape)
+        if entry.key.is_input or entry.key.is_operation or path.startswith("@") or entry.shape != left.shape:
+            continue
+        if sketch_error(a.sketch(left), a.sketch(entry), norm) > SAME:
+            continue
+        for given in [e for e in a.entries if e.key.node == entry.key.node and e.key.is_input and e.is_float]:
+            if np.prod(given.shape) == size:
+                residual = sketch_error(b.sketch(right), a.sketch(given), norm)
+                words = f"`{path}` is left out: the value is what goes into it"
+                yield ValueFinding("left_out", words, residual, 1, repair=f"in the port: call what is `{path}` there")
 
 
 def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
@@ -252,7 +300,8 @@ def _combined(
         same = sum(w * q.astype(np.float64).reshape(-1) for w, q in zip(weights_a, ys, strict=False))
         others = relative_l2(y.astype(np.float64).reshape(-1), np.asarray(same)) > 10 * max(rest_b, 1e-7)
         if rest_a < FITS and rest_b < max(FITS, node.tau) and others:
-            return [_combination_finding(labels[:count], weights_a, weights_b, rest_b)]
+            models = {label for label in labels if label.partition(" ")[0] in (a.meta.get("modules") or {})}
+            return [_combination_finding(labels[:count], weights_a, weights_b, rest_b, models)]
     return []
 
 
@@ -261,13 +310,14 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
     size = int(np.prod(left.shape))
     earlier = [e for e in a.entries if e.seq < left.seq and e.has_data and e.is_float and not e.key.is_operation]
     earlier = [e for e in earlier if e.key.step == node.key.step or e.key.step == "-"]
-    for entry in sorted(earlier, key=lambda e: -e.seq):
+    for entry in sorted(earlier, key=lambda e: ("." in e.key.path, -e.seq)):  # whole models first, the last of them
         other = b.get(entry.key)
         if other is None or not other.has_data or other.shape != entry.shape or other.seq >= right.seq:
             continue
         p, q = np.asarray(a.array(entry)), np.asarray(b.array(other))
         if p.size == size:
-            found.append((f"{entry.key.path} {entry.key.slot}", p, q))
+            call = f" (call {entry.key.call})" if entry.key.call else ""
+            found.append((f"{entry.key.path} {entry.key.slot}{call}", p, q))
         elif p.size == 2 * size and p.ndim and p.shape[0] % 2 == 0:
             half = p.shape[0] // 2
             found += [
@@ -277,19 +327,25 @@ def _sources(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) ->
     return found
 
 
-def _combination_finding(labels: list[str], a: list[float], b: list[float], residual: float) -> ValueFinding:
+def _combination_finding(
+    labels: list[str], a: list[float], b: list[float], residual: float, models: set[str]
+) -> ValueFinding:
+    least = 1e-4 * max(abs(c) for c in [*a, *b])  # what has no part in either sum is none of its terms
+    used = [i for i in range(len(labels)) if max(abs(a[i]), abs(b[i])) > least]
+    labels, a, b = [labels[i] for i in used], [a[i] for i in used], [b[i] for i in used]
     halves = len(labels) == 2 and all(label.endswith("]") for label in labels)
+    calls = len(labels) == 2 and set(labels) <= models and len({label.partition(" ")[0] for label in labels}) == 1
     # u + w (c - u) has coefficients that sum to one; where they do not, something else is multiplied in as well
-    guides = halves and all(math.isclose(sum(side), 1.0, abs_tol=1e-3) for side in (a, b))
+    guides = (halves or calls) and all(math.isclose(sum(side), 1.0, abs_tol=1e-3) for side in (a, b))
     name = "guidance" if guides else "combination" if halves else "coefficients"
-    least = 1e-6 * max(abs(c) for c in [*a, *b])
     shown = [
-        " + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True) if abs(c) > least)
+        " + ".join(f"{c:.4g} {label}" for c, label in zip(side, labels, strict=True) if abs(c) > least) or "0"
         for side in (a, b)
     ]
     words = f"the candidate computes {shown[1]}, the reference {shown[0]}"
     if guides:
-        words = f"guidance weight {b[1]:.4g} instead of {a[1]:.4g}: {words}"
+        towards = 1 if halves else max((0, 1), key=lambda i: a[i])  # the branch that the guidance leads to
+        words = f"guidance weight {b[towards]:.4g} instead of {a[towards]:.4g}: {words}"
     return ValueFinding(name, words, residual, 1)
 
 
@@ -321,6 +377,8 @@ _FACTS = {
     "permutation",
     "guidance",
     "value_range",
+    "zeros",
+    "guider_state",
 }
 _OF_SEVERAL = ("timestep_offset", "schedule_shift", "schedule_reversed")  # of one number anything is an offset
 SEVERAL = 3
@@ -344,6 +402,8 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
     )
     if finding.name in ("wrong_operand", "left_out") and (node.key.is_operation or node.error is None):
         return False  # a product with one is its other operand, too; another shape is what is to be explained
+    if finding.name == "wrong_operand" and not node.key.is_input:
+        return False  # what it should have been made of is not known
     return finding.name in _FACTS and (few or size >= MANY) and not (finding.name in _OF_SEVERAL and size < SEVERAL)
 
 
@@ -356,5 +416,5 @@ def _cause(finding: ValueFinding, node: NodeResult, before: float) -> Cause:
         why = f"cause not proven; this fits the value only: {why}"
     evidence: dict[str, Any] = {"accepted": fact, "from": "recorded values", "threshold": node.tau}
     standing = Standing.PROVEN if fact else Standing.FITS
-    fix = f"look for what makes it so before `{node.key}`: {finding.detail}"
+    fix = finding.repair or f"look for what makes it so before `{node.key}`: {finding.detail}"
     return Cause(finding.name, why, str(node.key), before, finding.residual, node.floor, fix, evidence, standing)

@@ -83,7 +83,8 @@ def _fingerprint(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 def _part(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        data = value.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8).numpy()
+        flat = value.detach().to("cpu").reshape(-1).clone(memory_format=torch.contiguous_format)
+        data = flat.view(torch.uint8).numpy()  # of an expanded number, too, once it is a copy
         return (str(value.dtype), tuple(value.shape), hashlib.blake2b(data.data, digest_size=16).digest())
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
         return repr(value)

@@ -12,9 +12,12 @@ from ..comparison.results import Cause, Comparison, NodeResult
 from ..trace.reader import Trace
 from .failures import noted
 from .goals import Goal, goal_of
-from .hypotheses.state import parts_of
+from .hypotheses.kept_state import copied, same
+from .hypotheses.state import keeping_parts
 from .pipeline_probe import PipelineProbe
 
+ABSENT = object()  # an attribute that there was not
+MOST_ATTRIBUTES = 6  # looked at one by one
 UNREPEATABLE = 4.0  # times the threshold: what a second run may differ by
 
 
@@ -33,12 +36,13 @@ def unrepeatable(search: Any, comparison: Comparison) -> list[Cause]:
         if not limit < apart[0] < float("inf"):
             continue
         chance = _relative(values) > limit and not _repeats_from_its_state(search, node, goal, limit)
-        return [_cause(search, first, node, goal, apart[0], chance)]
+        kept = [] if chance else _kept_from_run_to_run(search, node, goal, limit)
+        return [_cause(search, first, node, goal, apart[0], chance, kept)]
     return []
 
 
 def _again(search: Any, node: NodeResult) -> tuple[Goal | None, list[torch.Tensor]]:
-    own: Trace = search.own
+    own = Trace.open(search.own.path)  # as it was recorded, in whatever order
     entry = own.get(node.other) if node.other is not None else None
     if entry is None or not entry.is_float or node.other is None:
         return None, []
@@ -58,19 +62,47 @@ def _again(search: Any, node: NodeResult) -> tuple[Goal | None, list[torch.Tenso
 
 def _repeats_from_its_state(search: Any, node: NodeResult, goal: Goal, limit: float) -> bool:
     """True if the run is the same twice where everything that the pipeline keeps is put back in between."""
-    kept = {**search.live.parts.schedulers, **parts_of(search.live)}
+    kept = keeping_parts(search.live.parts)
     if not kept or node.other is None:
         return False
-    values: list[torch.Tensor] = []
+    before = {name: copied(vars(part)) for name, part in kept.items()}
+    values = [_from_state(search, node, goal, kept, before) for _ in range(2)]
+    known = [value for value in values if value is not None]
+    return len(known) > 1 and _relative(known) <= limit
+
+
+def _kept_from_run_to_run(search: Any, node: NodeResult, goal: Goal, limit: float) -> list[str]:
+    """Attributes with which alone as they were before the recorded run its value comes again."""
+    kept, begun = keeping_parts(search.live.parts), search.live.begun
+    changed = [
+        (part, name)
+        for part, state in begun.items()
+        for name, value in (vars(kept[part]) if part in kept else {}).items()
+        if name not in state or not same(value, state[name])
+    ]
+    found = []
+    for part, name in changed[:MOST_ATTRIBUTES]:
+        value = _from_state(search, node, goal, kept, {part: {name: begun[part].get(name, ABSENT)}})
+        if value is not None and goal.residual(value) <= limit:
+            found.append(f"`{part}.{name}`")
+    return found
+
+
+def _from_state(
+    search: Any, node: NodeResult, goal: Goal, kept: dict[str, Any], state: dict[str, dict[str, Any]]
+) -> torch.Tensor | None:
+    """The value of a run that begins with these attributes."""
+    value = None
+    assert node.other is not None
     with noted(search.log, (), str(node.other)):
-        before = {name: copy.deepcopy(vars(part)) for name, part in kept.items()}
-        for _ in range(2):
-            for name, part in kept.items():
-                vars(part).clear()
-                vars(part).update(copy.deepcopy(before[name]))
-            value = PipelineProbe(search.live, search.own, node.other, goal, (), search.log).value()
-            values += [value] if value is not None else []
-    return len(values) > 1 and _relative(values) <= limit
+        for part, attributes in state.items():
+            for name, state_before in attributes.items():
+                vars(kept[part]).pop(name, None)
+                if state_before is not ABSENT:
+                    vars(kept[part])[name] = copy.deepcopy(state_before)
+        value = PipelineProbe(search.live, search.own, node.other, goal, (), search.log).value()
+    search.runs += 1
+    return value
 
 
 def _relative(values: list[torch.Tensor]) -> float:
@@ -78,7 +110,9 @@ def _relative(values: list[torch.Tensor]) -> float:
     return float((first - second).norm() / first.norm().clamp_min(1e-300))
 
 
-def _cause(search: Any, first: NodeResult, node: NodeResult, goal: Goal, apart: float, chance: bool) -> Cause:
+def _cause(
+    search: Any, first: NodeResult, node: NodeResult, goal: Goal, apart: float, chance: bool, kept: list[str]
+) -> Cause:
     drawn = _draw_before(search.own, node)
     dropped = drawn is not None and "dropout" in drawn
     name = "dropout" if dropped else "non_deterministic" if chance else "stale_state"
@@ -93,10 +127,9 @@ def _cause(search: Any, first: NodeResult, node: NodeResult, goal: Goal, apart: 
         why = f"{what}, and a third run differs again: it is not deterministic; {source}"
         fix = "take the random numbers out, or draw them from the generator that is given"
     else:
-        why = (
-            f"{what}, and repeats itself from the same state: something (scheduler, guider, cache) is kept between runs"
-        )
-        fix = "reset what is kept at the begin of a run"
+        names = " and ".join(kept[:3]) or "something (of the scheduler, the guider, a cache)"
+        why = f"{what}, and repeats itself from the same state: {names} is kept from one run to the next"
+        fix = f"in the port: put {names} back at the begin of a run"
     evidence = {"accepted": True, "measured_at": str(node.key), "threshold": goal.tau, "runs": search.runs}
     return Cause(name, why, str(first.key), goal.before, 0.0, node.floor, fix, evidence)
 

@@ -36,7 +36,7 @@ from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
 from .judgement import Judgement, chosen_of, judge, judge_observed
 from .live import Live
-from .observed.difference import observed_difference
+from .observed.difference import Observed, observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes
@@ -46,6 +46,7 @@ from .whole_run import WholeRun
 TRIALS = 1500  # of one stage
 AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bit
 AFTER_FLOOR = 240.0  # more evaluations once a specific one is down at the floor: rivals, but not all there are
+AFTER_SEEN = 300.0  # more evaluations once it was seen what the two sides do: for a better name of it
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
 PROMISING = 0.2  # of the error: what a factor may leave to first order
 FITTED = 6  # quantities that are fitted, the most promising first
@@ -63,7 +64,8 @@ class CauseSearch(RecordedCalls):
         floor: Any, map: Any, late: Callable[[], bool], log: SearchLog, other: Live | None = None,
     ) -> None:  # fmt: skip
         self.live, self.own, self.foreign, self.turned = live, own, foreign, turned
-        self.weights, self.late, self.log, self.other = weights, late, log, other
+        self.weights, self._spent, self.log, self.other = weights, late, log, other
+        self._until = math.inf  # evaluations, once it was seen what is the matter
         self.modules = live.parts.named_modules()
         self.whole = WholeRun(live, own, foreign, turned, floor, map, log)
         self.held: list[Edit] = []
@@ -71,6 +73,7 @@ class CauseSearch(RecordedCalls):
         self.found: list[Cause] = []
         self.runs = 0
         self.across: CauseSearch | None = None  # the search on the other side, if that can be run
+        self.seen: Observed | None = None  # what the two sides were last seen to do differently
         self.brief = False  # what is the matter was seen: only hypotheses that say more than that are tried
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
@@ -90,10 +93,15 @@ class CauseSearch(RecordedCalls):
 
     def _judged(self, current: Comparison, node: NodeResult) -> Judgement:
         """Hypotheses, beside what can be seen to differ in the steps of both sides."""
-        seen = observed_difference(self, current)
+        seen = self.seen = observed_difference(self, current)
         observed = judge_observed(self, seen, current)
         self.brief = observed is not None and observed.stands
+        self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
         return chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
+
+    def late(self) -> bool:
+        """True when the evaluations are used up."""
+        return self._spent() or self.log.spent > self._until
 
     def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
         """An interrupt ends the search, not the answer."""

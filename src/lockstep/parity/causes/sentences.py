@@ -6,7 +6,8 @@ from typing import Any
 
 from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Standing, Status
 from .edits import Edit
-from .judgement import Judgement
+from .judgement import GENERIC_RANK, Judgement
+from .observed.words import shared_begin
 from .probe import SPECIFIC, Trial
 
 LISTED = 3  # rivals that are named
@@ -21,6 +22,9 @@ def proven_cause(search: Any, trial: Trial, node: NodeResult) -> Cause:
     tail = f", floor {goal.node.floor:.1e}" if goal.node.floor is not None else f", threshold {goal.tau:.1e}"
     takes = f"takes the error from {goal.before:.2g} to {trial.residual:.2g}{tail}"
     why = f"{trial.edit.detail} in the {meant}: doing so in the {run}, too, {takes}"
+    if search.turned and (trial.edit.name == "wrong_operand" or trial.edit.rank >= GENERIC_RANK):
+        # what puts the candidate right in its own terms need not be what the reference does
+        why = f"the candidate is right where {trial.edit.detail}: that {takes}"
     if trial.edit.fault:
         why = f"{trial.edit.fault}: {trial.edit.detail} {takes}"
     return Cause(
@@ -55,11 +59,15 @@ def _only_fits(cause: Cause, judgement: Judgement) -> None:
     others = [f"{a['name']} ({a['detail']})" for a in cause.evidence["alternatives"][:LISTED]]
     if judgement.alike:
         reason = "others explain the whole run as well"
+    elif judgement.contradicted:
+        reason = "the whole run agrees with it, but the candidate is seen to do the same there"
     elif judgement.closing is None:
         reason = "the whole run could not be repeated with it"
     else:
         reason = "the run as a whole stays different with it"
     also = f"; so does {', '.join(others)}" if others else ""
+    if judgement.seen is not None and judgement.chosen is not None and judgement.chosen.edit is not judgement.seen.edit:
+        also += f"; seen there: {judgement.seen.edit.detail} in the candidate"
     cause.why = f"cause not proven; this fits the value only ({reason}): {cause.why}{also}"
 
 
@@ -86,8 +94,9 @@ def unknown_cause(search: Any, comparison: Comparison, judgement: Judgement) -> 
         why += (
             f"; nearest: {nearest.edit.detail}, which leaves {nearest.residual / nearest.goal.before:.0%} of the error"
         )
-    if judgement.seen is not None:
-        why += f"; seen there: {judgement.seen.edit.detail} in the candidate, which does not explain the run by itself"
+    seen = judgement.seen or (search.across.seen if search.across is not None else None)
+    if seen is not None:
+        why += f"; seen there: {seen.edit.detail} in the candidate, which does not explain the run by itself"
     evidence = {"accepted": False, "tried": dict(search.log.tried), "runs": search.runs + search.log.runs}
     before = node.error if node.error is not None else float("inf")
     return Cause(
@@ -150,7 +159,8 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
     at = place_of(edit, node)
     if edit.line:
         wrong, instead, right = edit.detail.partition(" instead of ")
-        there = f"{right or 'what the reference does'} belongs there, not {wrong}" if instead else edit.detail
+        one = instead and " instead of " not in right
+        there = f"{right} belongs there, not {wrong}" if one else f"it must not be so: {edit.detail}"
         return f"in the port at {edit.line} (`{node.key.path}`): {there}"
     words, _, many = edit.detail.partition(" (in all ")
     many = f" (in all {many}" if many and not at.endswith(" more") else ""
@@ -170,7 +180,8 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
 
 
 def place_of(edit: Edit, node: NodeResult) -> str:
-    sites = sorted(site for change in edit.changes for site in getattr(change, "sites", ()))
+    found = {site for change in edit.changes for site in getattr(change, "sites", ())}
+    sites = sorted(found, key=lambda site: (-shared_begin(str(site), node.key.path), site))
     if sites:
         return f"`{sites[0]}`" + (f" and {len(sites) - 1} more" if len(sites) > 1 else "")
     return f"`{getattr(edit.changes[0], 'path', node.key.path)}`"

@@ -26,6 +26,7 @@ class ValueFinding:
     residual: float
     rank: int = 5
     proof: str = ""  # where the proof is something else than a residual
+    repair: str = ""  # what to change, where that is more than the opposite
 
 
 def value_findings(a: Array, b: Array) -> list[ValueFinding]:
@@ -36,7 +37,7 @@ def value_findings(a: Array, b: Array) -> list[ValueFinding]:
     x, y = np.nan_to_num(a.astype(np.float64)), np.nan_to_num(b.astype(np.float64))
     found: list[ValueFinding] = []
     with np.errstate(over="ignore", invalid="ignore"):  # values at the end of the range are hypotheses like any other
-        for make in (_roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches, _dropped):
+        for make in _TESTS:
             found += list(make(x, y))
     return found
 
@@ -185,16 +186,45 @@ def _patches(x: Array, y: Array) -> Iterator[ValueFinding]:
             yield ValueFinding("patch_noise", words, relative_l2(x, x + (y - coarse)), 2)
 
 
+def _patch_by_patch(x: Array, y: Array) -> Iterator[ValueFinding]:
+    """The same numbers, those of a patch behind each other; or the other way round."""
+    for p in (2, 4):
+        if x.ndim < 2 or x.shape[-2] % p or x.shape[-1] % p or p == x.shape[-1]:
+            continue
+        lead, (rows, columns) = x.shape[:-2], (x.shape[-2] // p, x.shape[-1] // p)
+        laid = x.reshape(*lead, rows, columns, p, p).swapaxes(-3, -2).reshape(x.shape)
+        taken = x.reshape(*lead, rows, p, columns, p).swapaxes(-3, -2).reshape(x.shape)
+        for words, moved in (("laid out patch by patch", laid), ("read patch by patch", taken)):
+            detail = f"the value has the reference's numbers {words} ({p} x {p})"
+            yield ValueFinding("patch_noise", detail, relative_l2(x, x + (y - moved)), 1)
+
+
+def _another_order(x: Array, y: Array) -> Iterator[ValueFinding]:
+    """The same numbers, whatever their order."""
+    if len(np.unique(x)) > LEAST and np.array_equal(np.sort(x, axis=None), np.sort(y, axis=None)):
+        words, proof = "the value has the reference's numbers in another order", "sorted, both are equal bit for bit"
+        yield ValueFinding("permutation", words, 0.0, 4, proof)
+
+
+_TESTS = (
+    _roundings, _rearranged, _scaled, _permuted, _offsets, _clipped, _ranges, _patches, _dropped, _patch_by_patch,
+    _another_order,
+)  # fmt: skip
+
+
 def draw_findings(a: Array, b: Array, later: list[Array]) -> list[ValueFinding]:
     """Random draws: rounded, repeated over patches, moved in the stream, or another stream."""
     found = [
         f
         for f in value_findings(a, b)
-        if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted")
+        if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted", "patch_noise")
     ]
     x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
     if x.size != y.size or x.size < 8:
         return found
+    if a.shape != b.shape and np.array_equal(x, y):
+        words = f"drawn in blocks of {b.shape[-1]} instead of blocks of {a.shape[-1]}: {b.shape} and {a.shape}"
+        return [ValueFinding("patch_noise", words, 0.0, 0, "the numbers are the same, one by one")]
     for number, other in enumerate(later, 1):
         if other.size == y.size and np.array_equal(other.astype(np.float64).reshape(-1), y):
             found.append(
@@ -308,6 +338,7 @@ def loop_part(mine: list[float], theirs: list[float]) -> ValueFinding | None:
     missing = len(long) - len(short)
     where = "at its begin" if begin == missing else "at its end" if begin == 0 else "around it"
     which = f"{', '.join(f'{t:g}' for t in [*long[:begin], *long[begin + len(short) :]][:4])}"
-    words = f"the candidate's loop makes {count}: the timesteps {which} {where} are "
+    many = missing > 1
+    words = f"the candidate's loop makes {count}: the timestep{'s' * many} {which} {where} {'are' if many else 'is'} "
     words += "left out" if short is theirs else "too many"
     return ValueFinding("step_count", words, 0.0, 0, "all others are the same")

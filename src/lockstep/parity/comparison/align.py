@@ -15,7 +15,8 @@ from typing import Any
 from ..errors import AlignmentError
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
-from .call_pairs import CallPairs
+from ..trace.sketch import sketch_error
+from .call_pairs import ALIKE, CallPairs
 from .weights import WeightMatch, match_weights
 
 # One value, several published names: (path, slot) pairs that mean the same, tried in this order.
@@ -107,11 +108,12 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
         elif path in paths_b:
             found[path] = (path, "name")
     equal = [m for m in matches if m.kind != "different"]
-    votes, owners, held = _weight_votes(equal), {left for m in equal for left, _ in m.owners}, _held(equal)
+    votes, held = _weight_votes(equal), _held(equal)
+    in_parts = {left for m in equal if m.kind in ("fused", "split") for left, _ in m.owners}
     for path in paths_a - found.keys():
-        # a module around weights is a partner only if it is around the same ones
+        # a module with weights is a partner only if it has the same ones, or if these are a part of the other's
         partner = votes.get(path, "")
-        if partner in paths_b and (path in owners or held[0][path] == held[1][partner]):
+        if partner in paths_b and (path in in_parts or held[0][path] == held[1][partner]):
             found[path] = (partner, "weights")
     for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
@@ -241,14 +243,15 @@ class _Work:
                 )
 
     def by_result(self) -> None:
-        """What a run gave in the end, where only one side's is more than what its model returned."""
-        for mine, theirs in ((self.a, self.b), (self.b, self.a)):
-            last = _last_returned(theirs)
-            for entry in [e for e in mine.entries if e.key.path == RESULT]:
-                other = next((e for e in last if e.shape == entry.shape), None)
-                if other is not None:
-                    last.remove(other)
-                    self.take(*((entry, other) if mine is self.a else (other, entry)), "result")
+        """What a run gave in the end, where the two sides name it otherwise: a function around the model, a method."""
+        mine, theirs = _last_given(self.a), _last_given(self.b)
+        partner = self.partner_path(mine[0].key.path) if mine else None
+        if not mine or not theirs or (partner is not None and partner[0] == theirs[0].key.path):
+            return
+        for left in mine:
+            right = next((e for e in theirs if e.shape == left.shape and e.seq in self.left_b), None)
+            if right is not None:
+                self.take(left, right, "result")
 
     def by_name(self) -> None:
         for left in list(self.left_a.values()):
@@ -266,13 +269,27 @@ class _Work:
             return None
         found = self.b.get(Key(left.key.step, path, left.key.slot, call))
         if found is not None and found.seq in self.left_b:
-            return found
+            return self._in_another_place(left, found) or found
         aliases = [self.b.get(Key(left.key.step, path, slot, call)) for slot in _slot_names(left.key.slot)]
         known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
         if not known:
             return None
         others = [e for e in self._results(left.key.step, path, call) if e.shape == left.shape]
         return next((e for e in others if (self.b.sketch(e) == self.a.sketch(left)).all()), known[0])
+
+    def _in_another_place(self, left: Entry, found: Entry) -> Entry | None:
+        """Of several results the one that is meant, where a call gives them in another order."""
+        if not left.key.slot.startswith("out.") or left.key.is_operation:
+            return None
+        others = [e for e in self._results(*found.key.node) if e.seq != found.seq and e.shape == left.shape]
+        if found.shape != left.shape:
+            return others[0] if len(others) == 1 else None
+        if self._near(left, found):
+            return None
+        return next((other for other in others if self._near(left, other)), None)
+
+    def _near(self, left: Entry, right: Entry) -> bool:
+        return sketch_error(self.a.sketch(left), self.b.sketch(right), self.a.stats(left).l2) <= ALIKE
 
     def _results(self, step: str, path: str, call: int) -> list[Entry]:
         """What is left of the results of one call of B."""
@@ -302,11 +319,17 @@ class _Work:
                 continue
             call = self._calls.partner(left.key, partner[0])
             candidates = free[(left.key.step, partner[0], call, left.key.is_input)] if call is not None else []
-            fitting = [right for right in candidates if right.shape == left.shape]
+            fitting = [right for right in candidates if right.shape == left.shape and self._may_be(left, right)]
             fitting = fitting or [right for right in candidates if len(candidates) == 1 and _arranged(left, right)]
             if fitting:
                 candidates.remove(fitting[0])
                 self.take(left, fitting[0], "order")
+
+    def _may_be(self, left: Entry, right: Entry) -> bool:
+        """Integers under two names are one value only if they are equal."""
+        if left.is_float or right.is_float or not left.key.is_input:
+            return True
+        return bool((self.a.sketch(left) == self.b.sketch(right)).all())
 
     def by_sequence(self) -> None:
         """What is left inside one parent and step, matched as a sequence of (operation, shape)."""
@@ -326,7 +349,7 @@ class _Work:
             for block in matcher.get_matching_blocks():
                 for offset in range(block.size):
                     left, right = lefts[block.a + offset], rights[block.b + offset]
-                    if self._same_role(left, right):
+                    if self._same_role(left, right) and self._may_be(left, right):
                         self.take(left, right, "sequence")
 
     def _same_role(self, left: Entry, right: Entry) -> bool:
@@ -346,7 +369,7 @@ class _Work:
             if partner is not None and left.key.is_operation:
                 call = self._calls.partner(left.key, partner[0])
                 right = self.b.get(Key(left.key.step, partner[0], left.key.slot, call)) if call is not None else None
-                if right is not None and right.seq in self.left_b:
+                if right is not None and right.seq in self.left_b and len(left.shape) == len(right.shape):
                     self.take(left, right, "name")
 
     def result(self, matches: list[WeightMatch]) -> Alignment:
@@ -354,13 +377,19 @@ class _Work:
         return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
 
 
-def _last_returned(trace: Trace) -> list[Entry]:
-    """What the last call of a whole model gave; nothing where the run gave something else."""
-    given = [e for e in trace.entries if not e.key.is_input and "." not in e.key.path and not e.key.is_operation]
-    roots = [e for e in given if not e.key.path.startswith("@") and e.key.slot.startswith("out")]
-    if not roots or any(e.key.path == RESULT for e in trace.entries):
-        return []
-    return [e for e in roots if e.key.node == roots[-1].key.node]
+def _last_given(trace: Trace) -> list[Entry]:
+    """The result of a run: what was returned by it, or else by the last call of a whole model."""
+    given = [e for e in trace.entries if e.key.slot.startswith("out") and not e.key.is_operation]
+    ends = [e for e in given if e.key.path == RESULT]
+    ends = ends or [e for e in given if not e.key.path.startswith("@") and _is_whole(e.key.path)]
+    if any(e.key.path == "@pipeline" for e in trace.entries):
+        return []  # a pipeline's is named alike on both sides
+    return [e for e in ends if e.key.node == ends[-1].key.node]
+
+
+def _is_whole(path: str) -> bool:
+    root, _, method = path.partition(".")
+    return bool(root) and method in ("", "encode", "decode")
 
 
 def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:

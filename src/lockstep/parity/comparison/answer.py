@@ -18,6 +18,7 @@ from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import Stats, ratio, sketch_and_stats, sketch_error
 from .align import Alignment, Pair, align_traces
+from .doubtful import doubtful, squeezed
 from .guards import guard
 from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
@@ -26,7 +27,6 @@ from .structure import from_arrays, from_sketches
 from .verdict import Thresholds, assign_roles, decide, threshold
 
 # Arguments of a call that say how the result is handed out, not what is computed.
-_GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
 _PRESENTATION = {
     "output_type",
     "return_dict",
@@ -99,7 +99,7 @@ def _compare(
     for pair, node in zip(alignment.pairs, result.nodes, strict=True):
         node.arranged = layout.told.get(pair.a.seq, "")
     measurement.apply_thresholds(result.nodes)
-    _drop_contradicted(a, alignment, result)
+    _drop_doubtful(a, b, alignment, result)
     _end_of_candidate(a, b, alignment, result)
     assign_roles(result.nodes, limits, local)
     decide(result, limits)
@@ -112,19 +112,12 @@ def _compare(
     return result
 
 
-def _drop_contradicted(a: Trace, alignment: Alignment, result: Comparison) -> None:
-    """Pairs that were guessed, and that a value of the reference with the same numbers contradicts: what goes into a
-    part of the module, or comes out of it, has another partner, and agrees with that one."""
-    pairs = list(zip(alignment.pairs, result.nodes, strict=True))
-    right = [pair for pair, node in pairs if not node.bad and not pair.a.key.is_operation and pair.a.is_float]
-    dropped: set[int] = set()
-    for pair, node in pairs:
-        if not node.bad or pair.how not in _GUESSED or pair.a.key.is_operation or not pair.a.is_float:
-            continue
-        inside = [p.a for p in right if p.a.key.path.startswith(f"{pair.a.key.path}.") and p.a.shape == pair.a.shape]
-        if any((a.sketch(entry) == a.sketch(pair.a)).all() for entry in inside):
-            dropped.add(pair.a.seq)
+def _drop_doubtful(a: Trace, b: Trace, alignment: Alignment, result: Comparison) -> None:
+    """Pairs that are none leave the alignment, and what has another form is told."""
+    dropped, told = doubtful(a, b, alignment.pairs, result.nodes)
+    result.reasons += told
     if dropped:
+        pairs = list(zip(alignment.pairs, result.nodes, strict=True))
         alignment.missing += [pair.a for pair, _ in pairs if pair.a.seq in dropped]
         alignment.extra += [pair.b for pair, _ in pairs if pair.a.seq in dropped]
         alignment.pairs = [pair for pair, _ in pairs if pair.a.seq not in dropped]
@@ -237,7 +230,7 @@ class _Measurement:
         op = a.op or b.op
         length = self._length(a, op)
         node = NodeResult(
-            a.key, order, Status.SAME, b.key, pair.how, op, a.shape, (a.dtype, b.dtype),
+            a.key, order, Status.SAME, b.key, pair.how, op, a.shape, (a.dtype, b.dtype), other_shape=b.shape,
             exact=a.has_data and b.has_data,
             prior=prior((a.dtype, b.dtype), length, self.limits.prior),
             inputs=self._inputs.get(a.seq, []),
@@ -263,7 +256,7 @@ class _Measurement:
             left, right = rows(self.a.array(a), pair.rows_a).shape, rows(self.b.array(b), pair.rows_b).shape
         else:
             left, right = a.shape, b.shape
-        if _squeezed(left) != _squeezed(right) and not self._same_numbers(a, b):
+        if squeezed(left) != squeezed(right) and not self._same_numbers(a, b):
             return f"shape {list(left)} in the reference, {list(right)} in the candidate"
         if ("C64" in (a.dtype, b.dtype)) and a.dtype != b.dtype:
             return f"{a.dtype} in the reference, {b.dtype} in the candidate"
@@ -367,10 +360,6 @@ def _same_axes(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """True if the one shape is the other with neighbouring axes joined; exchanged axes are a label that lies."""
     borders_a, borders_b = ({math.prod(shape[:end]) for end in range(len(shape) + 1)} for shape in (a, b))
     return math.prod(a) == math.prod(b) and (borders_a <= borders_b or borders_b <= borders_a)
-
-
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(extent for extent in shape if extent != 1)
 
 
 def _reals(values: Array) -> Array:

@@ -98,6 +98,7 @@ class NodeResult:
     op: str = ""  # class of the module, or name of the operation
     shape: tuple[int, ...] = ()
     dtypes: tuple[str, str] = ("", "")
+    other_shape: tuple[int, ...] | None = None  # of the candidate's value
     exact: bool = False  # measured on full tensors, not on sketches
     error: float | None = None  # e = |B - A| / |A|
     tail: float | None = None  # max|B - A| / rms(A), full tensors only

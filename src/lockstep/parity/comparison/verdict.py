@@ -153,14 +153,15 @@ def _outputs_by_module(nodes: list[NodeResult]) -> dict[tuple[str, str], list[No
 
 
 def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds) -> bool:
-    """True if the module around this value gives the right result all the same: permuted weights, other algebra.
+    """True if a module around this value gives the right result all the same: permuted weights, other algebra, tokens
+    in another order.
 
     Right means right by far: a residual alone dilutes an error tenfold, and that is still an error.
     """
     for path in _containers(node.key):
         later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
-        if later:
-            return _heals([o for o in later if o.key.call == later[0].key.call], node, limits)
+        if later and _heals([o for o in later if o.key.call == later[0].key.call], node, limits):
+            return True
     return False
 
 

@@ -3,8 +3,9 @@ power in numpy)."""
 
 from __future__ import annotations
 
+import math
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,32 @@ def number_edits(schedulers: Mapping[str, Any]) -> Iterator[Edit]:
         for value in dict.fromkeys(tried):
             if value != number:
                 yield _edit(part, method, name, number, value)
+
+
+def is_unheard_of(edit: Edit, schedulers: Mapping[str, Any]) -> bool:
+    """True if the other side's schedulers have nowhere the number that the edit says they have."""
+    changes = [change for change in edit.changes if isinstance(change, NumberChange)]
+    claimed = [c.value for c in changes if abs(c.value) > _SMALL and c.value != c.before**2]
+    known = {number for scheduler in schedulers.values() for number in _all_numbers(scheduler)} if claimed else set()
+    return any(not any(math.isclose(value, number, rel_tol=1e-6) for number in known) for value in claimed)
+
+
+def _all_numbers(scheduler: Any) -> Iterator[float]:
+    """Numbers in attributes, settings and code, in the functions that this calls and in the names that it reads."""
+    settings = dict(getattr(scheduler, "config", None) or {})
+    yield from (v for v in [*vars(scheduler).values(), *settings.values()] if isinstance(v, (int, float)))
+    functions = [*_methods(type(scheduler)).values(), *_called(_methods(type(scheduler)).values())]
+    for function in functions:
+        read = [function.__globals__.get(name) for name in function.__code__.co_names]
+        given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        for value in [*function.__code__.co_consts, *read, *given]:
+            if isinstance(value, (int, float)):
+                yield value
+
+
+def _called(functions: Iterable[types.FunctionType]) -> list[types.FunctionType]:
+    found = [f.__globals__.get(name) for f in functions for name in f.__code__.co_names]
+    return [function for function in found if isinstance(function, types.FunctionType)]
 
 
 def _numbers(scheduler: Any) -> Iterator[tuple[str, str, float]]:

@@ -99,16 +99,17 @@ def norm_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         words = f"statistics over axes {', '.join(map(str, axes))}"
         yield edit("reduced_axes", words, sites, lambda call, a=axes: _normed_over(call, a), rank=3)
     if "weight" in example.tensors:
-        yield edit(
-            "norm_affine", "without weight and bias", sites, lambda call: call.given(weight=None, bias=None), rank=3
-        )
-        yield edit(
-            "norm_affine",
-            "without weight",
-            sites,
-            lambda call: call.given(weight=torch.ones_like(call.named["weight"])),
-            rank=3,
-        )
+        without = {"weight": None, **({"bias": None} if example.op != "rms_norm" else {})}
+        words = f"without {' and '.join(without)}"
+        yield edit("norm_affine", words, sites, lambda call, given=without: call.given(**given), rank=3)
+        if "bias" in without:
+            yield edit(
+                "norm_affine",
+                "without weight",
+                sites,
+                lambda call: call.given(weight=torch.ones_like(call.named["weight"])),
+                rank=3,
+            )
         yield edit(
             "norm_affine",
             "weight + 1 as scale",
@@ -222,7 +223,7 @@ def linear_edits(example: Example, sites: Sites) -> Iterator[Edit]:
     rows, columns = example.tensors["weight"]
     if "bias" in example.tensors:
         yield edit("missing_bias", "linear layer without its bias", sites, lambda call: call.given(bias=None), rank=1)
-        yield edit("double_bias", "bias added twice", sites, lambda call: call.run() + call.named["bias"], rank=4)
+        yield edit("double_bias", "bias added twice", sites, _bias_twice, rank=4)
     if rows == columns:
         yield edit(
             "transposed_weight",
@@ -239,6 +240,12 @@ def linear_edits(example: Example, sites: Sites) -> Iterator[Edit]:
         rank=4,
     )
     yield from _reordered_inputs(columns, sites)
+
+
+def _bias_twice(call: Call) -> Any:
+    if call.named.get("bias") is None:
+        raise NotApplicable("no bias here")
+    return call.run() + call.named["bias"]
 
 
 def _scrambled(call: Call) -> Any:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ...comparison.results import Comparison
+from ...recording.targets import Target
 from ..edits import Edit
 from ..failures import noted
 
@@ -68,9 +69,17 @@ def _nth(index: int) -> str:
     return f"{number}{ending}"
 
 
+def keeping_parts(parts: Target) -> dict[str, Any]:
+    """What may keep something from run to run: schedulers, and all that a pipeline holds beside its models."""
+    return {**parts.schedulers, **held_parts(parts.pipeline)}
+
+
 def parts_of(live: Any) -> dict[str, Any]:
+    return held_parts(live.parts.pipeline)
+
+
+def held_parts(pipeline: Any) -> dict[str, Any]:
     """What a pipeline holds beside its models: schedulers, guiders, helpers."""
-    pipeline = live.parts.pipeline
     held = vars(pipeline) if hasattr(pipeline, "__dict__") else {}
     plain = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), torch.Tensor, type)
     return {

@@ -28,6 +28,7 @@ ARITHMETIC = {
     "floor_divide",
     "addcmul",
 }
+MOST_PARTS = 4  # of a join that one may be missing from
 _SPLITS = {"chunk", "split", "unbind", "tensor_split", "split_with_sizes"}
 
 
@@ -209,11 +210,21 @@ def join_edits(example: Example, sites: Sites) -> Iterator[Edit]:
                 _interleaved_join,
                 rank=2,
             )
+        for i in range(count) if example.op == "cat" and count <= MOST_PARTS else ():
+            words = f"part {i} of the {count} of `cat` left out"
+            yield edit("left_out", words, sites, lambda call, i=i: _without_part(call, i), rank=3)
         if count == 2:
             for i in (0, 1):
                 yield edit(
                     "sign", f"part {i} of `{example.op}` negated", sites, lambda call, i=i: _negated(call, i), rank=4
                 )
+
+
+def _without_part(call: Call, index: int) -> Any:
+    parts = list(call.args[0])
+    if index >= len(parts):
+        raise NotApplicable("fewer parts")
+    return call.function([*parts[:index], *parts[index + 1 :]], *call.args[1:], **call.kwargs)
 
 
 def _negated(call: Call, index: int) -> Any:

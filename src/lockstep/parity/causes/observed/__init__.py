@@ -1,7 +1,9 @@
 """What both live sides compute at the same place, seen step by step and put side by side.
 
 graph.py        the steps of one module's code (or of a pipeline between its models) and the values between them
+frames.py       which code of the one side stands beside which of the other
 matching.py     which values both sides have, and the smallest places where they begin to differ
+smallest.py     the one value inside of such a place with which put right all of it is right
 words.py        such a place as a name and a sentence
 transplant.py   the candidate's steps done in the reference instead: the proof
 difference.py   all of it for one comparison

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...comparison.results import Comparison, NodeResult
-from ...trace.names import Key
-from ..edits import Change, Edit
+from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
-from ..pipeline_probe import PIPELINE
+from .frames import SharedFrame
 from .graph import TooLarge, graph_of
 from .matching import Matching, Parting
 from .transplant import Transplant, joined
@@ -25,6 +24,7 @@ class Observed:
 
     edit: Edit
     places: frozenset[str]  # steps of the reference that the candidate does not have
+    near: frozenset[str]  # and those that give these what both sides have
 
 
 def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
@@ -43,27 +43,34 @@ def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
 
 def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed | None:
     assert node.other is not None
-    ours, theirs = _frame(search, node.key), _frame(search.across, node.other)
-    theirs_graph = graph_of(search.across, *theirs)
+    frames = SharedFrame(search, comparison, node)
+    ours, theirs = frames.ours, frames.theirs
+    theirs_graph = graph_of(search.across, *theirs, open_=frames.open_theirs)
     if theirs_graph is None:
         return None
     tolerance = max(node.tau, LEAST)
     if node.error is not None and node.error > 0:
         tolerance = min(tolerance, node.error / 4)
-    paths = _Paths(comparison, ours[0], theirs[0])
     plans: list[Transplant] = []
     said: list[PlaceWords] = []
     places: set[str] = set()
+    near: set[str] = set()
     line = ""
     for _ in range(ROUNDS):
         changes = _changes(plans, ours[0])
-        graph = graph_of(search, *ours, [*search.held, Edit("observed", "", changes)])
-        matching = Matching(graph, theirs_graph, tolerance, paths.of) if graph is not None else None
+        try:
+            graph = graph_of(search, *ours, [*search.held, Edit("observed", "", changes)], frames.open_ours)
+        except (NotApplicable, RuntimeError, TypeError, ValueError, IndexError):
+            if not plans:
+                raise
+            break  # what was seen until here stays seen
+        matching = Matching(graph, theirs_graph, tolerance, frames.paths.of) if graph is not None else None
         differences = matching.differences() if matching is not None else []
         if matching is None or not differences:
             break
-        said += [words_of(matching, d) for d in differences]
+        said += [words_of(matching, d, search.modules, search.across.modules) for d in differences]
         places |= _places(matching, differences)
+        near |= _givers(matching, differences)
         line = line or next((d.theirs.step.line for d in differences if d.theirs.step is not None), "")
         plans.append(Transplant(matching, differences, search.modules, search.across.modules))
     wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
@@ -74,8 +81,8 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed
     def at(path: str) -> Edit:
         return Edit(name, detail, _changes(plans, path), rank)
 
-    edit = replace(at(ours[0]), elsewhere=at, owner=ours[0], line=line)
-    return Observed(edit, frozenset(places))
+    edit = replace(at(ours[0]), elsewhere=at, owner=ours[0], line=line if not said[0].loaded else "")
+    return Observed(edit, frozenset(places), frozenset(places | near))
 
 
 def _changes(plans: list[Transplant], frame: str) -> tuple[Change, ...]:
@@ -103,27 +110,12 @@ def _places(matching: Matching, differences: list[Parting]) -> set[str]:
     return found
 
 
-def _frame(search: Any, key: Key) -> tuple[str, int]:
-    """The code that made a value, and the how-manieth call of it in the run."""
-    path = key.path.partition("/")[0] if key.is_operation else search.parent_of(key.path) if key.is_input else key.path
-    if path.startswith("@") or search._callable(path) is None:
-        return PIPELINE, 0
-    return path, search.call_number(path, key)
-
-
-class _Paths:
-    """The candidate's path of each module of the reference: as their values were put side by side."""
-
-    def __init__(self, comparison: Comparison, ours: str, theirs: str) -> None:
-        self.ours, self.theirs = ours, theirs
-        self.known = {
-            n.key.path: n.other.path
-            for n in comparison.nodes
-            if n.other is not None and not n.key.is_operation and not n.other.is_operation
-        }
-
-    def of(self, path: str) -> str:
-        if path in self.known:
-            return self.known[path]
-        below = path == self.ours or path.startswith(f"{self.ours}.")
-        return self.theirs + path[len(self.ours) :] if below else path
+def _givers(matching: Matching, differences: list[Parting]) -> set[str]:
+    """Steps of the reference whose results the differing steps of either side take."""
+    found: set[str] = set()
+    for difference in differences:
+        for value, side in ((difference.ours, matching.ours), (difference.theirs, matching.theirs)):
+            taken = [value, *(v for step in matching.until_shared(value) for v in step.operands())]
+            known = [v if side is matching.ours else matching.partner(v) for v in taken]
+            found |= {str(v.step.place) for v in known if v is not None and v.step is not None}
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -50,6 +50,7 @@ class FrameStep:
     number: int
     visit: int  # the how-manieth time at this place
     line: str = ""  # file:number of the code, where it is in a file
+    calls_before: int = 0  # of a module in the run so far, whoever has made them
     values: list[FrameValue] = field(default_factory=list)
 
     @property
@@ -171,15 +172,18 @@ def _line() -> str:
 class _FrameWatch:
     """Hooks that fill a graph while its frame runs."""
 
-    def __init__(self, graph: Graph, modules: dict[str, nn.Module], number: int) -> None:
+    def __init__(self, graph: Graph, modules: dict[str, nn.Module], number: int, open_: frozenset[str]) -> None:
         self.graph, self.modules, self.left = graph, modules, number
+        self.open = open_  # modules whose own steps are seen as steps of the frame
         self.active = graph.frame == PIPELINE
         self.stack: list[str] = [PIPELINE]
         self._given: list[tuple[Any, Any]] = []
+        self._calls: Counter[str] = Counter()  # ended, by path
 
     @property
     def inside(self) -> bool:
-        return self.active and self.stack[-1] == self.graph.frame
+        """True while the frame's own code runs, or that of a module which is open."""
+        return self.active and next(path for path in reversed(self.stack) if path not in self.open) == self.graph.frame
 
     def install(self, stack: ExitStack) -> None:
         for path, module in self.modules.items():
@@ -191,13 +195,14 @@ class _FrameWatch:
 
     def operation(self, site: Site, call: Call, result: Any) -> None:
         frame = self.graph.frame
-        if self.active and (site.path == frame or (frame == PIPELINE and site.path.startswith("@"))):
+        own = site.path == frame or (frame == PIPELINE and site.path.startswith("@"))
+        if self.active and (own or (site.path in self.open and self.inside)):
             with torch._C.DisableTorchFunction():
                 args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
                 self.graph.step(site, call.function, args, kwargs, result, _line())
 
     def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
-        if self.inside:
+        if self.inside and path not in self.open:
             self.graph.hand_over(path, given)
             self._given.append((self.graph.mapped(tuple(args)), self.graph.mapped(dict(kwargs))))
         self.stack.append(path)
@@ -210,11 +215,13 @@ class _FrameWatch:
     def _leave(self, path: str, result: Any) -> None:
         while self.stack.pop() != path:
             pass
+        self._calls[path] += 1
         if path == self.graph.frame and self.active and self.graph.frame != PIPELINE:
             self.graph.leave(result)
             raise Reached(torch.zeros(()))
-        if self.inside and self._given:
+        if self.inside and self._given and path not in self.open:
             self.graph.step(path, None, *self._given.pop(), result)
+            self.graph.steps[-1].calls_before = self._calls[path] - 1
 
     def _begin(self, path: str) -> Callable[..., None]:
         def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -242,8 +249,13 @@ class _FrameWatch:
         return around
 
 
-def graph_of(search: Any, frame: str, number: int, edits: Iterable[Edit] = ()) -> Graph | None:
-    """The frame's `number`-th call in the recorded run of one live side, with edits in force."""
+def graph_of(
+    search: Any, frame: str, number: int, edits: Iterable[Edit] = (), open_: frozenset[str] = frozenset()
+) -> Graph | None:
+    """The frame's `number`-th call in the recorded run of one live side, with edits in force.
+
+    The steps of modules that are `open_` are steps of the frame: the other side has no such module.
+    """
     weights = {
         id(tensor): name
         for path, module in search.modules.items()
@@ -251,7 +263,7 @@ def graph_of(search: Any, frame: str, number: int, edits: Iterable[Edit] = ()) -
         if tensor is not None
     }
     graph = Graph(frame, weights)
-    watch = _FrameWatch(graph, search.modules, number)
+    watch = _FrameWatch(graph, search.modules, number, open_)
     search.log.spent += search.whole.cost
     search.log.runs += 1
     with ExitStack() as stack, warnings.catch_warnings(), torch.no_grad(), suppress(Reached):

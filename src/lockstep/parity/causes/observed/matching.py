@@ -32,6 +32,7 @@ class Matching:
         self.ours, self.theirs, self.tolerance = ours, theirs, tolerance
         self.paths = paths  # the candidate's path of a module of the reference
         self._partners: dict[int, FrameValue | None] = {}
+        self._turned: set[int] = set()  # values whose partner has heads and tokens the other way round
         self._users: dict[int, int] = defaultdict(int)
         for step in ours.steps:
             for operand in {id(v): v for v in step.operands()}.values():
@@ -50,17 +51,44 @@ class Matching:
             same = [other for other in found if _kind(other) == _kind(value)]
             if value.content.numel() > 1:  # two numbers may be equal by chance
                 same += found
-            self._partners[id(value)] = next(iter(same), None)
+            self._partners[id(value)] = next(iter(same), None) or self._turned_partner(value)
         return self._partners[id(value)]
+
+    def _turned_partner(self, value: FrameValue) -> FrameValue | None:
+        """The same numbers with the two axes in the middle exchanged, as heads and tokens are."""
+        if value.content.ndim != 4 or value.content.shape[1] == 1 or value.content.shape[2] == 1:
+            return None
+        with torch._C.DisableTorchFunction():
+            turned = value.content.transpose(1, 2)
+            others = self._by_shape[id(value) not in self._mine, tuple(turned.shape)]
+            found = next((other for other in others if alike(turned, other.content, self.tolerance)), None)
+        if found is not None:
+            self._turned.add(id(value))
+        return found
+
+    def is_turned(self, value: FrameValue) -> bool:
+        """True if the partner holds the numbers with heads and tokens the other way round."""
+        return self.partner(value) is not None and id(value) in self._turned
 
     def same(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return alike(ours.content, theirs.content, self.tolerance)
+
+    def _same_numbers(self, ours: FrameValue, theirs: FrameValue) -> bool:
+        """The same, also as another view or with heads and tokens the other way round: that is handed on as well."""
+        a, b = ours.content, theirs.content
+        if self.same(ours, theirs):
+            return True
+        if a.numel() != b.numel():
+            return False
+        with torch._C.DisableTorchFunction():
+            views = [b, *(x.transpose(1, 2) for x in [b] if x.ndim == 4)]
+            return any(alike(a.reshape(-1), view.reshape(-1), self.tolerance) for view in views)
 
     def differences(self) -> list[Parting]:
         """Those behind the first exit at which the two sides differ."""
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
-            if theirs is not None and not self.same(ours, theirs):
+            if theirs is not None and not self._same_numbers(ours, theirs):
                 if self.partner(ours) is not None:
                     return [Parting(ours, theirs, exit)]
                 found: dict[tuple[int, int], Parting] = {}

@@ -117,11 +117,21 @@ class _Made:
         if isinstance(moved, Site):
             return OperationChange(frozenset([moved]), lambda call: after(call.run()))
 
+        count, made_here = iter(range(1 << 30)), self._calls_of_pipeline(place)
+
         def on_result(values: dict[str, Any], args: Any, kwargs: Any, result: Any) -> Any:
+            if made_here is not None and next(count) not in made_here:
+                return result
             with torch._C.DisableTorchFunction():
                 return after(result)
 
         return ModuleChange(moved, on_result)
+
+    def _calls_of_pipeline(self, place: Place) -> set[int] | None:
+        """Which calls of a module are made between models: a model may call the same one, too. None inside of one."""
+        if not self.plan.ours.frame.startswith("@"):
+            return None
+        return {step.calls_before for step in self.plan.ours.steps if step.place == place}
 
     def _keep_given(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         names = dict(inputs(self.plan.reference[self.move.after], args, kwargs))
@@ -149,7 +159,7 @@ class _Made:
             visit = next(count)
             with torch._C.DisableTorchFunction():
                 new = self._computed(difference, visit)
-            return _replaced(self.plan.reference[path], exit.slot, args, kwargs, new)
+            return replaced(self.plan.reference[path], exit.slot, args, kwargs, new)
 
         return ModuleChange(path, before, before=True)
 
@@ -209,7 +219,8 @@ class _Made:
             return self._weight(ours)
         if id(ours) not in self.kept:
             raise NotApplicable("a value that the reference has not computed yet")
-        return self.kept[id(ours)]
+        kept = self.kept[id(ours)]
+        return kept.transpose(1, 2) if self.matching.is_turned(value) else kept
 
     def _weight(self, ours: FrameValue) -> torch.Tensor:
         path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")
@@ -220,7 +231,7 @@ class _Made:
         return tensor.detach()
 
 
-def _replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:
+def replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:
     """The arguments with another tensor in one slot."""
     old = dict(inputs(module, args, kwargs)).get(slot)
     if old is None or not any(value is old for value in [*args, *kwargs.values()]):

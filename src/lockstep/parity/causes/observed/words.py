@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..edits import PARAMETERS
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
+from ..hypotheses.weights import weight_words
 from .graph import FrameStep, FrameValue
 from .matching import Matching, Parting
+from .smallest import smallest_difference
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
@@ -42,7 +45,9 @@ _OPERANDS = {
     ("scaled_dot_product_attention", 3): "attention_mask", ("masked_fill", 1): "attention_mask",
     ("where", 0): "attention_mask",
 }  # fmt: skip
+_NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
 LONGEST = 150  # characters of one side
+CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
 
 
@@ -55,24 +60,53 @@ class PlaceWords:
     rank: int = 3
     mine: tuple[str, ...] = ()  # steps that only the reference takes
     others: tuple[str, ...] = ()  # steps that only the candidate takes
+    loaded: bool = False  # it is a matter of the weights, not of the code
 
 
-def words_of(matching: Matching, difference: Parting) -> PlaceWords:
-    """The simplest true thing to say: a number, an operand, a step too many, else both expressions."""
+def words_of(
+    matching: Matching, difference: Parting, modules: Mapping[str, nn.Module], theirs_modules: Mapping[str, nn.Module]
+) -> PlaceWords:
+    """The simplest true thing to say: a weight, a number, an operand, a step too many, else both expressions."""
     ours, theirs = difference.ours, difference.theirs
     says = _Says(matching)
+    if difference.exit is None and (weight := _other_weight(matching, ours, theirs, modules)) is not None:
+        return weight
     plain = matching.partner(theirs) is not None  # the candidate goes on with what the reference has, too
     if difference.exit is None and ours.step is not None and theirs.step is not None:
         special = _one_step(matching, says, ours.step, theirs.step)
         if special is not None and not (plain and ours.step.name != theirs.step.name):
             return special
-    mine = [] if difference.exit is not None else list(matching.until_shared(ours))
+    inner = smallest_difference(matching, difference, theirs_modules) if difference.exit is None else None
+    if inner is not None:
+        ours, theirs = inner
+        one = _one_step(matching, says, ours.step, theirs.step) if ours.step and theirs.step else None
+        if one is not None:
+            return one
+    handed = difference.exit is not None or (inner is not None and matching.is_leaf(ours))
+    mine = [] if handed else list(matching.until_shared(ours))
     others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
     words = _named(matching, ours, theirs, mine, others, says.both(ours, theirs))
     steps = [tuple(sorted(s.name for s in steps if s.name not in _SHAPES)) for steps in (mine, others)]
     if ours.content.dtype is torch.bool and theirs.content.dtype is torch.bool:
         words = replace(words, name="attention_mask")
     return replace(words, mine=steps[0], others=steps[1])
+
+
+def _other_weight(
+    matching: Matching, ours: FrameValue, theirs: FrameValue, modules: Mapping[str, nn.Module]
+) -> PlaceWords | None:
+    """The same step with another weight: it was loaded otherwise, whatever the code says."""
+    a, b = ours.step, theirs.step
+    if a is None or b is None or a.name != b.name or len(a.operands()) != len(b.operands()):
+        return None
+    left = [(x, y) for x, y in zip(a.operands(), b.operands(), strict=True) if not matching.same(x, y)]
+    if len(left) != 1 or not all(v.given.startswith("weight:") for v in left[0]):
+        return None
+    (x, y), path = left[0], left[0][0].given.partition(":")[2]
+    if x.content.shape != y.content.shape or matching.partner(y) is not None:
+        return None  # another weight that the reference uses, too, is a matter of the code
+    name, words = weight_words(path, x.content, y.content, modules)
+    return PlaceWords(name, f"{words} (there `{y.given.partition(':')[2]}`)", rank=1, loaded=True)
 
 
 def _named(
@@ -85,7 +119,8 @@ def _named(
     if not others and ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name:
         return PlaceWords("wrong_operand", shown)
     if not others:
-        return PlaceWords("rope_missing" if any(_turns(v) for s in mine for v in s.operands()) else "left_out", shown)
+        turned = any(_turns(v) for step in mine if step.name == "mul" for v in step.operands())
+        return PlaceWords("rope_missing" if turned else "left_out", shown)
     if not mine:
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
@@ -183,11 +218,28 @@ def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
     name = "constant" if number else _SETTINGS.get(key, f"setting_{key}" if not key.isdigit() else "other_setting")
     if a.name == "getitem":
         name = "wrong_index"
-    shown = " and ".join(
-        f"{'' if k.isdigit() or k == 'other' else k + ' '}{_short(others.get(k))} instead of {_short(mine.get(k))}"
-        for k in differing[:2]
-    )
-    return PlaceWords(name, f"{shown} in `{a.name}`", rank=2)
+    if "dim" in differing:
+        differing = [k for k in differing if k != "keepdim"]  # with other axes that says nothing more
+    wrong, right = (_settings(a.name, values, differing[:2]) for values in (others, mine))
+    if len(differing) == 1:  # named once
+        right = right.removeprefix(f"{key} ")
+    inside = "" if a.name in _NAMED_BY_SETTING else f" in `{a.name}`"
+    return PlaceWords(name, f"{wrong} instead of {right}{inside}", rank=2)
+
+
+def _settings(op: str, values: dict[str, Any], keys: list[str]) -> str:
+    """Settings as a person says them; what is not given is the default."""
+    if op in _NAMED_BY_SETTING and len(keys) == 1:
+        return _NAMED_BY_SETTING[op].get(values.get(keys[0]), _short(values.get(keys[0])))
+    return " and ".join(_setting(key, values.get(key)) for key in keys)
+
+
+def _setting(key: str, value: Any) -> str:
+    if key == "dim":
+        axes = list(value) if isinstance(value, (list, tuple)) else [value]
+        return "all axes" if value is None else f"ax{'es' if len(axes) > 1 else 'is'} {', '.join(map(str, axes))}"
+    words = "default" if value is None else _short(value)
+    return words if key.isdigit() or key == "other" else f"{key} {words}"
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -237,11 +289,11 @@ class _Says:
         short = self._shown(theirs), self._shown(ours)
         self.shapes = short[0] == short[1]
         wrong, right = (self._shown(theirs), self._shown(ours)) if self.shapes else short
-        return f"{wrong} instead of {right}"
+        wrong, right = around_the_difference(wrong, right)
+        return f"`{wrong}` instead of `{right}`"
 
     def _shown(self, value: FrameValue) -> str:
-        words = self._words(value, 0, top=True)
-        return f"`{words if len(words) <= LONGEST else words[:LONGEST] + '…'}`"
+        return self._words(value, 0, top=True)
 
     def _words(self, value: FrameValue, depth: int, top: bool = False) -> str:
         step = value.step
@@ -278,6 +330,28 @@ class _Says:
         if depth < 2:
             return self._call(step, value, lambda v: self._name(v, depth + 1))
         return f"{step.name}.{step.place.index}"
+
+
+def around_the_difference(wrong: str, right: str) -> tuple[str, str]:
+    """Two long expressions without the begin and the end that they share."""
+    if max(len(wrong), len(right)) <= LONGEST:
+        return wrong, right
+    begin = shared_begin(wrong, right)
+    end = min(shared_begin(wrong[::-1], right[::-1]), len(wrong) - begin, len(right) - begin)
+    begin, end = max(0, begin - CONTEXT), max(0, end - CONTEXT)
+    return _cut(wrong, begin, end), _cut(right, begin, end)
+
+
+def shared_begin(a: str, b: str) -> int:
+    """How many characters two words have in common before they differ."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _cut(words: str, begin: int, end: int) -> str:
+    middle = words[begin : len(words) - end]
+    if len(middle) > LONGEST:
+        return f"{'…' * (begin > 0)}{middle[:LONGEST]}…"
+    return f"{'…' * (begin > 0)}{middle}{'…' * (end > 0)}"
 
 
 def _argument(value: Any, say: Any) -> str:

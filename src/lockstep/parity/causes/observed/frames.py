@@ -1,0 +1,90 @@
+"""The code of both sides that is put side by side: the smallest part around a value that both have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ...comparison.results import Comparison, NodeResult
+from ...trace.names import Key
+from ..pipeline_probe import PIPELINE
+
+Frame = tuple[str, int]  # the path of a module, and the how-manieth call of it in the run
+
+
+class SharedFrame:
+    """A module of the reference and its partner; what either has inside and the other does not is open."""
+
+    def __init__(self, search: Any, comparison: Comparison, node: NodeResult) -> None:
+        assert node.other is not None
+        partners = _partners(comparison)
+        ours, theirs = _code_of(search, node.key), _code_of(search.across, node.other)
+        while ours != PIPELINE and not _is_around(partners.get(ours, ""), theirs):
+            ours = _code_around(search, ours)
+        theirs = PIPELINE if ours == PIPELINE else partners[ours]
+        self.ours = (ours, search.call_number(ours, node.key) if ours != PIPELINE else 0)
+        self.theirs = (theirs, search.across.call_number(theirs, node.other) if theirs != PIPELINE else 0)
+        self.paths = ModulePaths(partners, ours, theirs)
+        shared, fused = _shared(partners, comparison)
+        self.open_ours = _open(search.modules, ours, set(shared), fused, search.across.modules, theirs)
+        self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
+
+
+class ModulePaths:
+    """The candidate's path of each module of the reference: as their values were put side by side."""
+
+    def __init__(self, partners: dict[str, str], ours: str, theirs: str) -> None:
+        self._partners, self._ours, self._theirs = partners, ours, theirs
+
+    def of(self, path: str) -> str:
+        if path in self._partners:
+            return self._partners[path]
+        below = path == self._ours or path.startswith(f"{self._ours}.")
+        return self._theirs + path[len(self._ours) :] if below else path
+
+
+def _code_of(search: Any, key: Key) -> str:
+    """The module whose code made a value."""
+    path = key.path.partition("/")[0] if key.is_operation else search.parent_of(key.path) if key.is_input else key.path
+    return PIPELINE if path.startswith("@") or search._callable(path) is None else path
+
+
+def _code_around(search: Any, path: str) -> str:
+    around: str = search.parent_of(path)
+    return PIPELINE if around.startswith("@") or search._callable(around) is None else around
+
+
+def _is_around(path: str, inner: str) -> bool:
+    return bool(path) and (inner == path or inner.startswith(f"{path}."))
+
+
+def _partners(comparison: Comparison) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in comparison.nodes:
+        keys = [key for key in (node.key, node.other) if key is not None and not key.is_operation]
+        if len(keys) == 2 and not any(key.path.startswith("@") for key in keys):
+            found.setdefault(keys[0].path, keys[1].path)
+    return found
+
+
+def _shared(partners: dict[str, str], comparison: Comparison) -> tuple[dict[str, str], set[str]]:
+    """Modules that stand for each other one to one; and those that are fused or split on the other side."""
+    fused = {
+        name.rpartition(".")[0]
+        for weight in comparison.weights
+        if weight["kind"] in ("fused", "split")
+        for name in [*weight["a"], *weight["b"]]
+    }
+    counts = Counter(partners.values())
+    return {a: b for a, b in partners.items() if counts[b] == 1 and a not in fused and b not in fused}, fused
+
+
+def _open(
+    modules: Mapping[str, Any], frame: str, shared: set[str], fused: set[str], others: Mapping[str, Any], other: str
+) -> frozenset[str]:
+    """Modules inside of the frame that the other side has not: neither as a partner nor under the same name."""
+    if frame == PIPELINE:
+        return frozenset()
+    inside = [path for path in modules if path.startswith(f"{frame}.") and path not in shared]
+    return frozenset(path for path in inside if path in fused or other + path[len(frame) :] not in others)

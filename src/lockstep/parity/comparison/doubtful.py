@@ -1,0 +1,71 @@
+"""Pairs of values that are none: guessed and contradicted, or of another form on either side."""
+
+from __future__ import annotations
+
+from ..trace.reader import Trace
+from ..trace.sketch import sketch_error
+from .align import Pair
+from .results import NodeResult, Status
+
+GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
+
+SAME = 1e-5  # relative: one value, whatever kernel made it
+
+
+def doubtful(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> tuple[set[int], list[str]]:
+    """The numbers of the reference's values whose pairs are to be dropped, and what is to be said of them."""
+    forms = [node for node in nodes if _in_another_form(node)]
+    dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes)
+    dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if _in_another_form(node)}
+    if not forms:
+        return dropped, []
+    told = (
+        f"{len(forms)} values that go into a part have another form in the candidate and were not compared, first "
+        f"`{forms[0].key}`: {forms[0].problem}"
+    )
+    return dropped, [told]
+
+
+def _contradicted(a: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
+    """Pairs that were guessed, and that a value of the reference with the same numbers contradicts: what goes into a
+    part of the module, or comes out of it, has another partner, and agrees with that one."""
+    both = list(zip(pairs, nodes, strict=True))
+    right = [pair for pair, node in both if not node.bad and not pair.a.key.is_operation and pair.a.is_float]
+    found: set[int] = set()
+    for pair, node in both:
+        if not node.bad or pair.how not in GUESSED or pair.a.key.is_operation or not pair.a.is_float:
+            continue
+        inside = [p.a for p in right if p.a.key.path.startswith(f"{pair.a.key.path}.") and p.a.shape == pair.a.shape]
+        if any((a.sketch(entry) == a.sketch(pair.a)).all() for entry in inside):
+            found.add(pair.a.seq)
+    return found
+
+
+def _of_a_part(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
+    """Pairs that were guessed, where the candidate's value is what a part inside of the reference's module gives: the
+    candidate has a module for that part alone, and does the rest elsewhere."""
+    found: set[int] = set()
+    for pair, node in zip(pairs, nodes, strict=True):
+        entry = pair.a
+        if not node.bad or pair.how not in GUESSED or entry.key.is_operation or entry.key.is_input:
+            continue
+        inside = [
+            e for e in a.entries
+            if e.key.path.startswith(f"{entry.key.path}.") and e.shape == pair.b.shape
+            and e.key.step == entry.key.step and e.is_float and not e.key.is_input
+        ]  # fmt: skip
+        if any(sketch_error(a.sketch(e), b.sketch(pair.b), a.stats(e).l2) <= SAME for e in inside):
+            found.add(entry.seq)
+    return found
+
+
+def _in_another_form(node: NodeResult) -> bool:
+    """True for what a part inside of a model is given with more or fewer axes: a table of pairs, a mask of another
+    kind. What the part makes of it is compared."""
+    if node.status is not Status.STRUCT or not node.key.is_input or "." not in node.key.path:
+        return False
+    return node.other_shape is not None and len(squeezed(node.shape)) != len(squeezed(node.other_shape))
+
+
+def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
