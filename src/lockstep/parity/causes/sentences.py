@@ -158,10 +158,11 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
     """
     at = place_of(edit, node)
     if edit.line:
-        wrong, instead, right = edit.detail.partition(" instead of ")
+        said, all_, many = edit.detail.partition(" (in all ")
+        wrong, instead, right = said.partition(" instead of ")
         one = instead and " instead of " not in right
-        there = f"{right} belongs there, not {wrong}" if one else f"it must not be so: {edit.detail}"
-        return f"in the port at {edit.line} (`{node.key.path}`): {there}"
+        there = f"{right} belongs there, not {wrong}" if one else f"it must not be so: {said}"
+        return f"in the port at {edit.line} (`{node.key.path}`): {there}{all_}{many}"
     words, _, many = edit.detail.partition(" (in all ")
     many = f" (in all {many}" if many and not at.endswith(" more") else ""
     if turned:
