@@ -20,13 +20,14 @@ _DEFINES = {
     "configuration": ["ConfigMixin", "FrozenDict", "register_to_config"],
     "attention": ["AttentionModuleMixin", "attention_backend", "dispatch_attention_fn"],
     "images": ["IPAdapterMaskProcessor"],
-    "tokenizers": ["CLIPTokenizer", "T5Tokenizer"],
+    "tokenizers": ["CLIPTokenizer", "Qwen2Tokenizer", "T5Tokenizer"],
     "models.modeling": ["ModelMixin"],
     "models.unets.unet_2d_condition": ["UNet2DConditionModel"],
     "models.transformers.transformer_wan": ["WanTransformer3DModel"],
     "models.transformers.transformer_helios": ["HeliosTransformer3DModel"],
     "models.transformers.transformer_flux": ["FluxTransformer2DModel"],
     "models.transformers.transformer_sd3": ["SD3Transformer2DModel"],
+    "models.transformers.transformer_z_image": ["ZImageTransformer2DModel"],
     "models.controlnets.controlnet": ["ControlNetModel"],
     "models.controlnets.controlnet_flux": ["FluxControlNetModel", "FluxMultiControlNetModel"],
     "models.controlnets.controlnet_sd3": ["SD3ControlNetModel", "SD3MultiControlNetModel"],
@@ -40,6 +41,7 @@ _DEFINES = {
     "models.vision.clip_vision": ["CLIPVisionModel", "CLIPVisionModelWithProjection"],
     "models.vision.clip_pictures": ["CLIPImageProcessor"],
     "models.vision.safety_checker": ["StableDiffusionSafetyChecker"],
+    "models.text_encoders.qwen3": ["Qwen3Model"],
     "models.text_encoders.t5": ["T5EncoderModel", "UMT5EncoderModel"],
     "schedulers": [
         *["SchedulerMixin", "DDIMScheduler", "DDIMInverseScheduler", "DDPMScheduler", "PNDMScheduler"],
@@ -116,6 +118,8 @@ _DEFINES = {
         "FluxControlNetPipeline",
         "FluxControlNetImg2ImgPipeline",
         "FluxControlNetInpaintPipeline",
+        "ZImageImg2ImgPipeline",
+        "ZImageInpaintPipeline",
         "AutoPipelineForText2Image",
         "AutoPipelineForImage2Image",
         "AutoPipelineForInpainting",
@@ -139,6 +143,8 @@ _DEFINES = {
     "pipelines.wan.blocks": ["WanBlocks"],
     "pipelines.wan.long": ["WanLongVideoBlocks"],
     "pipelines.wan.pipeline": ["WanPipeline"],
+    "pipelines.z_image.blocks": ["ZImageBlocks"],
+    "pipelines.z_image.pipeline": ["ZImagePipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

@@ -120,6 +120,8 @@ if TYPE_CHECKING:
     from .schedulers import PNDMScheduler as PNDMScheduler
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
+    from .tokenizers import Qwen2Tokenizer as Qwen2Tokenizer
+    from .models.text_encoders.qwen3 import Qwen3Model as Qwen3Model
     from .schedulers import SASolverScheduler as SASolverScheduler
     from .models.controlnets.controlnet_sd3 import SD3ControlNetModel as SD3ControlNetModel
     from .models.controlnets.controlnet_sd3 import SD3MultiControlNetModel as SD3MultiControlNetModel
@@ -174,6 +176,11 @@ if TYPE_CHECKING:
     from .pipelines.wan.pipeline import WanPipeline as WanPipeline
     from .models.transformers.transformer_wan import WanTransformer3DModel as WanTransformer3DModel
     from .pipelines.published import WanVideoToVideoPipeline as WanVideoToVideoPipeline
+    from .pipelines.z_image.blocks import ZImageBlocks as ZImageBlocks
+    from .pipelines.published import ZImageImg2ImgPipeline as ZImageImg2ImgPipeline
+    from .pipelines.published import ZImageInpaintPipeline as ZImageInpaintPipeline
+    from .pipelines.z_image.pipeline import ZImagePipeline as ZImagePipeline
+    from .models.transformers.transformer_z_image import ZImageTransformer2DModel as ZImageTransformer2DModel
     from .attention import attention_backend as attention_backend
     from .attention import dispatch_attention_fn as dispatch_attention_fn
     from .loaders.single_file import load_single_file as load_single_file
@@ -203,9 +210,10 @@ __all__ = [
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
     "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",
-    "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin",
-    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig",
-    "StableDiffusion3Blocks", "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
+    "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel",
+    "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance",
+    "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
+    "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
     "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
     "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",
@@ -219,5 +227,6 @@ __all__ = [
     "T5Tokenizer", "TCDScheduler", "TangentialClassifierFreeGuidance", "TextAndImageGuidance", "UMT5EncoderModel",
     "UNet2DConditionModel", "UnCLIPScheduler", "UniPCMultistepScheduler", "UpscaleBlocks", "WanBlocks",
     "WanImageToVideoPipeline", "WanLongVideoBlocks", "WanPipeline", "WanTransformer3DModel",
-    "WanVideoToVideoPipeline", "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
+    "WanVideoToVideoPipeline", "ZImageBlocks", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline", "ZImagePipeline",
+    "ZImageTransformer2DModel", "attention_backend", "dispatch_attention_fn", "load_single_file", "register_to_config"
 ]

@@ -20,19 +20,22 @@ from lockstep.loaders.convert import convert
 from lockstep.loaders.detect import detect
 from lockstep.loaders.header import read_header
 from lockstep.loaders.single_file import SingleFile
+from lockstep.models.text_encoders.qwen3_map import qwen3_llama_rows
 from lockstep.models.text_encoders.t5_map import llama_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_video
+from pipelines import tiny_flow, tiny_video, tiny_z_image
 
 SAVE = {
     "flux": tiny_flow.save_flux,
     "sd3": tiny_flow.save_sd3,
     "wan": tiny_video.save_wan,
+    "z_image": tiny_z_image.save_z_image,
 }
 CALLS = {
     "flux": {"height": 16, "width": 16},
     "sd3": {"height": 16, "width": 16},
     "wan": {"height": 16, "width": 16, "num_frames": 5},
+    "z_image": {"height": 16, "width": 16},
 }
 NAMES = {
     "flux": {
@@ -50,6 +53,11 @@ NAMES = {
         "model.diffusion_model.blocks.0.self_attn.q.weight",
         "vae.decoder.middle.0.residual.0.gamma",
         "text_encoders.umt5xxl.transformer.encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
+    },
+    "z_image": {
+        "model.diffusion_model.noise_refiner.0.attention.qkv.weight",
+        "vae.decoder.mid.attn_1.q.weight",
+        "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight",
     },
 }
 
@@ -95,7 +103,9 @@ def test_without_the_header_and_with_a_folder_of_configs(pair, tmp_path):
     save_file(load_file(file), tmp_path / "bare.safetensors")
     single = lockstep.DiffusionPipeline.from_single_file(tmp_path / "bare.safetensors", config=folder)
     alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), kind)
-    with pytest.raises(FileFormatError, match=r"whose T5 has a vocabulary that no single file carries.*config=…"):
+    with pytest.raises(
+        FileFormatError, match=r"whose (T5|Qwen) has a vocabulary that no single file carries.*config=…"
+    ):
         SingleFile(tmp_path / "bare.safetensors").tokenizer(
             {"flux": "tokenizer_2", "sd3": "tokenizer_3"}.get(kind, "tokenizer")
         )
@@ -129,11 +139,11 @@ def test_stable_diffusion_3_without_t5(tmp_path):
     alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "sd3")
 
 
-@pytest.mark.parametrize("kind", ["sd3", "wan"])
+@pytest.mark.parametrize("kind", ["sd3", "wan", "z_image"])
 def test_the_reference_loads_the_transformer(tmp_path, kind):
     folder = SAVE[kind](tmp_path / "folder")
     convert(folder, tmp_path / "model.safetensors")
-    name = {"sd3": "SD3Transformer2DModel", "wan": "WanTransformer3DModel"}[kind]
+    name = {"sd3": "SD3Transformer2DModel", "wan": "WanTransformer3DModel", "z_image": "ZImageTransformer2DModel"}[kind]
     theirs = getattr(diffusers, name).from_single_file(
         str(tmp_path / "model.safetensors"), config=str(folder), subfolder="transformer", local_files_only=True
     )
@@ -312,3 +322,40 @@ def test_text_encoders_in_llamas_names(tmp_path, kind):
     same(again.state_dict(), model.state_dict())
     save_file({n: t.contiguous() for n, t in model.state_dict().items()}, tmp_path / "published.safetensors")
     same(getattr(lockstep, kind).from_single_file(tmp_path / "published.safetensors").state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("layout", ["llama.cpp's", "whole model's", "lone"])
+def test_qwen3_in_other_names(tmp_path, layout):
+    tiny_config = {**tiny_z_image.ENCODER, "vocab_size": 60}
+    model = random(lockstep.Qwen3Model(**tiny_config))
+    rows = {
+        "llama.cpp's": qwen3_llama_rows(model.config),
+        "whole model's": [("model.{*}", "{*}")],
+        "lone": [("{*}", "{*}")],
+    }
+    from lockstep.loaders.weight_map import WeightMap
+
+    theirs = WeightMap(rows[layout]).to_theirs(in_memory(model.state_dict(), files.NOWHERE))
+    tensors = {name: tensor.make().contiguous() for name, tensor in theirs.items()}
+    save_file(tensors, tmp_path / "qwen3.safetensors")
+    assert detect(read_header(tmp_path / "qwen3.safetensors")).require().family == "qwen3"
+    again = lockstep.Qwen3Model.from_single_file(tmp_path / "qwen3.safetensors", rope_theta=1_000_000.0)
+    same(again.state_dict(), model.state_dict())
+    ids = torch.tensor([[5, 9, 14]])
+    with torch.no_grad():
+        assert torch.equal(again(ids)[0], model.eval()(ids)[0])
+
+
+def test_a_relative_of_z_image_is_told_apart(tmp_path):
+    """Lumina 2, from which it comes, has most of its names."""
+    folder = tiny_z_image.save_z_image(tmp_path / "folder")
+    convert(folder, tmp_path / "model.safetensors")
+    tensors = load_file(tmp_path / "model.safetensors")
+    renamed = {name.replace("adaLN_modulation.0", "adaLN_modulation.1"): t for name, t in tensors.items()}
+    save_file(renamed, tmp_path / "lumina.safetensors")
+    with pytest.raises(UnsupportedError, match="Lumina 2"):
+        SingleFile(tmp_path / "lumina.safetensors")
+    extra = {**tensors, "model.diffusion_model.norm_final.weight": torch.ones(24)}
+    save_file(extra, tmp_path / "older.safetensors")
+    single = lockstep.DiffusionPipeline.from_single_file(tmp_path / "older.safetensors", config=folder)
+    alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "z_image")

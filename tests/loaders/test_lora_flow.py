@@ -13,15 +13,17 @@ from lockstep.loaders.weight_map import WeightMap
 from lockstep.models.transformers.transformer_flux_map import flux_rows
 from lockstep.models.transformers.transformer_sd3_map import sd3_rows
 from lockstep.models.transformers.transformer_wan_map import wan_rows
+from lockstep.models.transformers.transformer_z_image_map import z_image_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_video
+from pipelines import tiny_flow, tiny_video, tiny_z_image
 
 RANK = 3
-ROWS = {"flux": flux_rows, "sd3": sd3_rows, "wan": wan_rows}
+ROWS = {"flux": flux_rows, "sd3": sd3_rows, "wan": wan_rows, "z_image": z_image_rows}
 PIPELINES = {
     "flux": lambda: lockstep.FluxPipeline(**tiny_flow.flux_parts()),
     "sd3": lambda: lockstep.StableDiffusion3Pipeline(**tiny_flow.sd3_parts()),
     "wan": lambda: lockstep.WanImageToVideoPipeline(**tiny_video.parts("image")),
+    "z_image": lambda: lockstep.ZImagePipeline(**tiny_z_image.z_image_parts()),
 }
 LAYERS = {  # in the makers' names
     "flux": ("double_blocks.0.img_attn.qkv", "double_blocks.1.txt_attn.proj", "double_blocks.0.img_mod.lin", "img_in",
@@ -34,6 +36,9 @@ LAYERS = {  # in the makers' names
     "wan": ("blocks.0.self_attn.q", "blocks.1.self_attn.o", "blocks.0.cross_attn.v", "blocks.1.cross_attn.k_img",
             "blocks.0.ffn.0", "blocks.1.ffn.2", "time_projection.1", "text_embedding.0", "head.head",
             "img_emb.proj.1"),
+    "z_image": ("layers.0.attention.qkv", "noise_refiner.0.attention.out", "context_refiner.0.feed_forward.w2",
+                "layers.1.adaLN_modulation.0", "x_embedder", "final_layer.linear", "cap_embedder.1",
+                "t_embedder.mlp.2"),
 }  # fmt: skip
 KINDS = list(ROWS)
 
@@ -59,7 +64,11 @@ def original_layers(kind, model, nowhere):
     """The makers' layers of a model that are matrices, with their shapes."""
     table = WeightMap(ROWS[kind](model.config), kind)
     theirs = table.to_theirs(in_memory(model.state_dict(), nowhere))
-    return table, {n.removesuffix(".weight"): t.info.shape for n, t in theirs.items() if len(t.info.shape) == 2}
+    return table, {n.removesuffix(".weight"): t.info.shape for n, t in theirs.items() if is_matrix(n, t)}
+
+
+def is_matrix(name, tensor):
+    return name.endswith(".weight") and len(tensor.info.shape) == 2
 
 
 def expected(kind, model, nowhere, products):
@@ -68,7 +77,7 @@ def expected(kind, model, nowhere, products):
     whole = {f"{name}.weight": products.get(name, torch.zeros(shape)) for name, shape in layers.items()}
     theirs = {n: t for n, t in table.to_theirs(in_memory(model.state_dict(), nowhere)).items() if n not in whole}
     ours = table.to_ours({**theirs, **in_memory(whole, nowhere)})
-    matrices = {name.removesuffix(".weight"): t.make() for name, t in ours.items() if len(t.info.shape) == 2}
+    matrices = {name.removesuffix(".weight"): t.make() for name, t in ours.items() if is_matrix(name, t)}
     return {name: tensor for name, tensor in matrices.items() if tensor.any()}
 
 
@@ -152,6 +161,7 @@ def test_files_of_diffusers(pipes, tmp_path, kind):
         "flux": ("transformer_blocks.0.attn.to_q", "single_transformer_blocks.1.proj_mlp", "norm_out.linear"),
         "sd3": ("transformer_blocks.0.attn2.to_q", "transformer_blocks.1.ff_context.net.2", "norm_out.linear"),
         "wan": ("blocks.0.attn1.to_out.0", "blocks.1.attn2.add_k_proj", "condition_embedder.time_proj"),
+        "z_image": ("layers.0.attention.to_q", "context_refiner.0.feed_forward.w1", "all_final_layer.2-1.linear"),
     }[kind]
     layers = pairs({name: tuple(pipes[kind].transformer.get_submodule(name).weight.shape) for name in names})
     tensors = {
@@ -159,6 +169,31 @@ def test_files_of_diffusers(pipes, tmp_path, kind):
     }
     save_file(tensors, tmp_path / "one.safetensors")
     same(loaded(pipes[kind], tmp_path / "one.safetensors"), {name: up @ down for name, (down, up) in layers.items()})
+
+
+@pytest.mark.parametrize("dialect", ["kohya", "comfyui", "diffusers", "with an adapter's name"])
+def test_files_for_z_image_as_the_reference_reads_them(tmp_path, dialect):
+    """The layers that trainers change, under their published names."""
+    folder = tiny_z_image.save_z_image(tmp_path / "model")
+    ours, theirs = (library.ZImagePipeline.from_pretrained(folder) for library in (lockstep, diffusers))
+    ends = ("attention.to_q", "attention.to_v", "attention.to_out.0", "feed_forward.w1", "adaLN_modulation.0")
+    names = [f"{stack}.0.{end}" for stack in ("layers", "noise_refiner") for end in ends] + ["cap_embedder.1"]
+    tensors = {}
+    for name, two in pairs({name: ours.transformer.get_submodule(name).weight.shape for name in names}).items():
+        if dialect == "kohya":
+            flat, parts = f"lora_unet_{name.replace('.', '_')}", ("lora_down", "lora_up")
+            tensors[f"{flat}.alpha"] = torch.tensor(2.0)
+        else:
+            flat = f"{'transformer' if dialect == 'diffusers' else 'diffusion_model'}.{name}"
+            parts = ("lora_A.default", "lora_B.default") if "adapter" in dialect else ("lora_A", "lora_B")
+        tensors |= {f"{flat}.{part}.weight": t for part, t in zip(parts, two, strict=True)}
+    save_file(tensors, tmp_path / "one.safetensors")
+    added = loaded(ours, tmp_path / "one.safetensors")
+    before = {name: theirs.transformer.get_submodule(name).weight.clone() for name in names}
+    theirs.load_lora_weights(tmp_path / "one.safetensors")
+    theirs.fuse_lora()
+    theirs.unload_lora_weights()
+    same(added, {name: theirs.transformer.get_submodule(name).weight - before[name] for name in names}, 1e-4)
 
 
 @pytest.mark.parametrize("kind", ["flux", "sd3"])

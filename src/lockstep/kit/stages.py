@@ -7,6 +7,7 @@ of a schedule of realistic length. What has no scheduler is one stage, `model`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from .. import parity
 from ..errors import InputError, UnknownNameError
+from ..notes import say_once
 from ..parity import Comparison, Floor, Verdict
 from ..parity.errors import TeacherForcingError
 from ..parity.locate.stages import STAGES
@@ -112,7 +114,14 @@ def measured_floor(reference: StageSide, folder: Path) -> Floor:
             f"The reference takes {len(steps)} steps: a schedule of realistic length has at least {FEWEST} (28 to 50 "
             "are usual). Give both sides more; the stage `denoise` ends after two of them."
         )
-    return parity.floor(reference.target, trace, runs=list(FLOORS), call=reference.call, name=reference.name)
+    measured = functools.partial(parity.floor, reference.target, trace, call=reference.call, name=reference.name)
+    try:
+        return measured(runs=list(FLOORS))
+    except parity.ParityError:
+        raise
+    except Exception as problem:  # a reference that insists on its dtype is measured without another one
+        say_once(f"The reference does not run in float64 ({type(problem).__name__}); its floor is measured without.")
+        return measured(runs=[run for run in FLOORS if run != "fp64"])
 
 
 def _stage(

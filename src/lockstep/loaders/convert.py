@@ -19,10 +19,12 @@ from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
 from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.text_encoders.qwen3 import Qwen3Model
 from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.transformers.transformer_wan import WanTransformer3DModel
+from ..models.transformers.transformer_z_image import ZImageTransformer2DModel
 from ..models.unets.unet_2d_condition import UNet2DConditionModel
 from ..models.weights import MappedFiles, StoredTensor, check_tensors, open_folder, parse_size
 from ..tokenizers import CLIPTokenizer
@@ -50,6 +52,8 @@ MODELS: dict[str, type[ModelMixin]] = {
         AutoencoderKLWan,
         T5EncoderModel,
         UMT5EncoderModel,
+        ZImageTransformer2DModel,
+        Qwen3Model,
     )
 }
 LONE = {
@@ -65,11 +69,14 @@ LONE = {
     "AutoencoderKLWan": ("wan_vae", "original", ""),
     "T5EncoderModel": ("t5", "published", ""),
     "UMT5EncoderModel": ("umt5", "published", ""),
+    "ZImageTransformer2DModel": ("z_image", "original", ""),
+    "Qwen3Model": ("qwen3", "published", "model."),
 }
 FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines are written in
     "FluxTransformer2DModel": "flux",
     "SD3Transformer2DModel": "sd3",
     "WanTransformer3DModel": "wan",
+    "ZImageTransformer2DModel": "z_image",
 }
 SHARD_SIZE = "10GB"
 MAX_SMALL_FILE = 16 * 2**20

@@ -445,12 +445,17 @@ def _name_parts(found: Detection) -> None:
         found.missing = [name for name in family["components"] if name not in found.components]
 
 
+LANGUAGE_MODELS = {"T5": ("t5", "umt5"), "Qwen3": ("qwen3",)}  # a word of the class -> kinds of parts
+
+
 def _text_encoders(parts: list[Part], family: Mapping[str, Any]) -> dict[str, Part]:
     """The text encoders by the names that a pipeline gives them: by their place in the file, else by their order."""
     slots = [name for name in family["components"] if name.startswith("text_encoder")]
-    of_t5 = [name for name in slots if "T5" in family.get("classes", {}).get(name, "")]
-    slots = [name for name in slots if name not in of_t5]
-    found = dict(zip(of_t5, (part for part in parts if part.kind in ("t5", "umt5")), strict=False))
+    found: dict[str, Part] = {}
+    for word, kinds in LANGUAGE_MODELS.items():
+        named = [name for name in slots if word in family.get("classes", {}).get(name, "")]
+        slots = [name for name in slots if name not in named]
+        found |= dict(zip(named, (part for part in parts if part.kind in kinds), strict=False))
     texts = sorted((part for part in parts if part.kind == "text"), key=lambda part: part.prefix)
     places = {prefix: name for name, (_, prefix) in family.get("places", {}).items() if name in slots}
     if texts and all(part.prefix in places for part in texts):

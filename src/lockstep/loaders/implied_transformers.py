@@ -235,3 +235,66 @@ def t5_config(shapes: Shapes, layout: str) -> dict[str, Any]:
         "num_layers": len(numbers(shapes, names["layers"])),
         "feed_forward_proj": "gated-gelu" if gated else "relu",
     }
+
+
+Z_IMAGE_NAMES = {
+    "original": {"x": "x_embedder.weight", "norm": "layers.0.attention.q_norm.weight"},
+    "published": {"x": "all_x_embedder.2-1.weight", "norm": "layers.0.attention.norm_q.weight"},
+}
+
+
+def z_image_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of a Z-Image transformer, whose tokens are squares of two latents a side."""
+    names = Z_IMAGE_NAMES[layout]
+    width, square = shapes[names["x"]]
+    head = shapes[names["norm"]][0]
+    if "layers.0.adaLN_modulation.0.weight" not in shapes:
+        raise KeyError("Lumina 2, its next of kin, has another layer there")
+    return {
+        "in_channels": square // 4,
+        "dim": width,
+        "n_layers": len(numbers(shapes, r"^layers\.(\d+)\.")),
+        "n_refiner_layers": len(numbers(shapes, r"noise_refiner\.(\d+)\.")),
+        "n_heads": width // head,
+        "n_kv_heads": width // head,
+        "cap_feat_dim": shapes["cap_embedder.1.weight"][1],
+    }
+
+
+QWEN3_NAMES = {
+    "published": {
+        "words": "embed_tokens.weight",
+        "norm": "layers.0.self_attn.q_norm.weight",
+        "query": "layers.0.self_attn.q_proj.weight",
+        "key": "layers.0.self_attn.k_proj.weight",
+        "gate": "layers.0.mlp.gate_proj.weight",
+        "layers": r"layers\.(\d+)\.",
+    },
+    "llama": {
+        "words": "token_embd.weight",
+        "norm": "blk.0.attn_q_norm.weight",
+        "query": "blk.0.attn_q.weight",
+        "key": "blk.0.attn_k.weight",
+        "gate": "blk.0.ffn_gate.weight",
+        "layers": r"blk\.(\d+)\.",
+    },
+}
+GEMMAS = ("post_feedforward_layernorm.weight", "post_ffw_norm.weight")  # which have a norm of queries, too
+
+
+def qwen3_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of Qwen3; names may stand under `model.`, as in files of the whole model."""
+    if any(name.endswith(GEMMAS) for name in shapes):
+        raise KeyError("a relative")
+    names, bare = QWEN3_NAMES[layout], {name.removeprefix("model."): shape for name, shape in shapes.items()}
+    vocabulary, width = bare[names["words"]]
+    head = bare[names["norm"]][0]
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "intermediate_size": bare[names["gate"]][0],
+        "num_hidden_layers": len(numbers(bare, names["layers"])),
+        "num_attention_heads": bare[names["query"]][0] // head,
+        "num_key_value_heads": bare[names["key"]][0] // head,
+        "head_dim": head,
+    }

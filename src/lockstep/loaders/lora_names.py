@@ -20,6 +20,7 @@ from ..models.text_encoders.clip_map import open_clip_rows
 from ..models.transformers.transformer_flux_map import flux_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.transformers.transformer_wan_map import wan_rows
+from ..models.transformers.transformer_z_image_map import z_image_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from . import operations
 from .weight_map import Move, WeightMap
@@ -90,6 +91,7 @@ ORIGINAL_ROWS: dict[str, Any] = {
     "FluxTransformer2DModel": flux_rows,
     "SD3Transformer2DModel": sd3_rows,
     "WanTransformer3DModel": wan_rows,
+    "ZImageTransformer2DModel": z_image_rows,
 }
 OLDER = (  # names from the time when attention processors held the LoRA; the first four are XLabs's for FLUX
     (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora1$", r"double_blocks.\1.img_attn.\2"),

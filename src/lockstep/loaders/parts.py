@@ -41,6 +41,8 @@ KINDS = (
     PartKind("sd3", "published", "pos_embed.pos_embed", implied_transformers.sd3_config),
     PartKind("wan", "original", "blocks.0.self_attn.norm_q.weight", implied_transformers.wan_config),
     PartKind("wan", "published", "condition_embedder.time_proj.weight", implied_transformers.wan_config),
+    PartKind("z_image", "original", "layers.0.attention.qkv.weight", implied_transformers.z_image_config),
+    PartKind("z_image", "published", "layers.0.attention.to_q.weight", implied_transformers.z_image_config),
     PartKind("wan_vae", "original", "decoder.middle.0.residual.0.gamma", implied_transformers.wan_autoencoder_config),
     PartKind(
         "wan_vae", "published", "decoder.mid_block.resnets.0.norm1.gamma", implied_transformers.wan_autoencoder_config
@@ -51,6 +53,15 @@ KINDS = (
     PartKind("t5", "published", f"{T5_BLOCK.format(0)}.q.weight", implied_transformers.t5_config),
     PartKind("umt5", "llama", "enc.blk.1.attn_rel_b.weight", implied_transformers.t5_config),
     PartKind("t5", "llama", "enc.blk.0.attn_q.weight", implied_transformers.t5_config),
+    PartKind(
+        "qwen3",
+        "published",
+        "layers.0.self_attn.q_norm.weight",
+        implied_transformers.qwen3_config,
+        outside=r"language_model\.$",
+        stem="model.",
+    ),
+    PartKind("qwen3", "llama", "blk.0.attn_q_norm.weight", implied_transformers.qwen3_config),
     PartKind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
     PartKind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
     PartKind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
@@ -69,15 +80,17 @@ TITLES = {
     "wan_vae": "Wan autoencoder",
     "t5": "T5 text encoder",
     "umt5": "UMT5 text encoder",
+    "z_image": "Z-Image transformer",
+    "qwen3": "Qwen3 text encoder",
 }
 ROLES = {  # what a pipeline calls a part; itself where nothing stands here
-    **dict.fromkeys(("flux", "sd3", "wan"), "transformer"),
+    **dict.fromkeys(("flux", "sd3", "wan", "z_image"), "transformer"),
     "wan_vae": "vae",
-    **dict.fromkeys(("text", "t5", "umt5"), "text_encoder"),
+    **dict.fromkeys(("text", "t5", "umt5", "qwen3"), "text_encoder"),
 }
 DENOISERS = ("unet", "transformer")
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
-TRANSFORMERS = ("flux", "sd3", "wan", "wan_vae", "t5", "umt5")
+TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "wan_vae", "t5", "umt5", "qwen3")
 
 
 @dataclass

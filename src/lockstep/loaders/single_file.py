@@ -23,14 +23,16 @@ from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.text_encoders.qwen3_map import qwen3_llama_rows
 from ..models.text_encoders.t5_map import llama_rows
 from ..models.transformers.transformer_flux_map import flux_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.transformers.transformer_wan_map import wan_rows
+from ..models.transformers.transformer_z_image_map import z_image_rows
 from ..models.unets.unet_2d_condition_map import unet_rows
 from ..models.weights import DTYPES, MadeTensor, MappedFiles, StoredTensor
 from ..notes import say_once
-from ..tokenizers import CLIPTokenizer, T5Tokenizer, Tokenizer
+from ..tokenizers import CLIPTokenizer, Qwen2Tokenizer, T5Tokenizer, Tokenizer
 from .checkpoint import open_checkpoint, open_header
 from .config_difference import compare_config
 from .detect import VARIANT_PIPELINES, Detection, Guess, detect, known_families
@@ -53,9 +55,12 @@ CLASSES = {  # kind of a part -> its class, where the family does not say anothe
     "flux": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel",
     "wan": "WanTransformer3DModel",
+    "z_image": "ZImageTransformer2DModel",
+    "qwen3": "Qwen3Model",
     "t2i_adapter": "T2IAdapter",
 }
-T5_VOCABULARY = "T5"  # in place of a padding token: the tokenizer is a T5's
+# in place of a padding token: whose tokenizer it is, where that is not CLIP; no single file carries their vocabularies
+VOCABULARIES: dict[str, type[Tokenizer]] = {"T5": T5Tokenizer, "Qwen": Qwen2Tokenizer}
 LATENT_SCALES = (
     "Stable Diffusion 3: scaling_factor=1.5305, shift_factor=0.0609; FLUX.1: scaling_factor=0.3611, shift_factor=0.1159"
 )
@@ -116,7 +121,7 @@ class SingleFile:
         index: dict[str, Any] = {"_class_name": self.pipeline_class(), **self.family["index"]}
         index |= {name: ["diffusers", self.class_name(name)] for name in self.found.components if name != "controlnet"}
         for name, kind in self.family["tokenizers"].items():
-            index[name] = ["transformers", "T5TokenizerFast" if kind == T5_VOCABULARY else "CLIPTokenizer"]
+            index[name] = ["transformers", VOCABULARIES.get(kind, CLIPTokenizer).__name__]
         index["scheduler"] = ["diffusers", self.family["scheduler"]["_class_name"]]
         left = [name for name in self.family.get("optional", ()) if name not in self.found.components]
         left += [name.replace("text_encoder", "tokenizer") for name in left]
@@ -293,18 +298,18 @@ class SingleFile:
 
     def tokenizer(self, component: str) -> Tokenizer:
         """A tokenizer: of the folder, of the header, or the published one."""
-        is_t5 = self.family.get("tokenizers", {}).get(component) == T5_VOCABULARY
-        kind: type[Tokenizer] = T5Tokenizer if is_t5 else CLIPTokenizer
+        whose = self.family.get("tokenizers", {}).get(component)
+        kind = VOCABULARIES.get(whose, CLIPTokenizer)
         if self.config_folder is not None and (self.config_folder / component).is_dir():
             return kind.from_pretrained(self.config_folder, subfolder=component)
         if any(name.startswith(f"{component}/") for name in self.embedded):
             with tempfile.TemporaryDirectory() as folder:
                 self.write_small_files(Path(folder))
                 return kind.from_pretrained(folder, subfolder=component)
-        if is_t5:
+        if whose in VOCABULARIES:
             raise FileFormatError(
-                f"{self.path} is {self.guess}, whose T5 has a vocabulary that no single file carries. Give it: "
-                f"{component}=T5Tokenizer.from_pretrained(…), or the folder that has it: config=… (--config)."
+                f"{self.path} is {self.guess}, whose {whose} has a vocabulary that no single file carries. Give it: "
+                f"{component}={kind.__name__}.from_pretrained(…), or the folder that has it: config=… (--config)."
             )
         encoder = component.replace("tokenizer", "text_encoder")
         size = self.config(encoder)["vocab_size"] if encoder in self.found.components else None
@@ -321,7 +326,7 @@ class SingleFile:
         for name, text in self.embedded.items():
             files.write_text(folder / name, text)
         for name in {name.partition("/")[0] for name in self.embedded if name.startswith("tokenizer")}:
-            is_clip = self.family.get("tokenizers", {}).get(name) != T5_VOCABULARY
+            is_clip = self.family.get("tokenizers", {}).get(name) not in VOCABULARIES
             held = any(TOKENIZER_FILES.search(one) for one in self.embedded if one.startswith(f"{name}/"))
             if is_clip and not held:
                 CLIPTokenizer.published().save_vocabulary(folder / name)
@@ -349,6 +354,8 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("flux", "original"): flux_rows,
         ("sd3", "original"): sd3_rows,
         ("wan", "original"): wan_rows,
+        ("z_image", "original"): z_image_rows,
+        ("qwen3", "llama"): qwen3_llama_rows,
         ("wan_vae", "original"): wan_autoencoder_rows,
         ("t5", "llama"): llama_rows,
         ("umt5", "llama"): llama_rows,

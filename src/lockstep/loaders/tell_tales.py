@@ -220,6 +220,13 @@ FAMILIES = (
         "qwen2", "Qwen 2.5", ("layers.0.self_attn.k_proj.bias", "layers.0.input_layernorm.weight"), kind="text encoder"
     ),
     TellTale(
+        "qwen3",
+        "Qwen3 text encoder",
+        ("layers.0.self_attn.q_norm.weight", "layers.0.input_layernorm.weight"),
+        kind="text encoder",
+    ),
+    TellTale("qwen3", "Qwen3 text encoder (llama.cpp's names)", ("blk.0.attn_q_norm.weight",), kind="text encoder"),
+    TellTale(
         "llama", "Llama", ("layers.0.self_attn.k_proj.weight", "layers.0.input_layernorm.weight"), kind="text encoder"
     ),
     TellTale("esrgan", "ESRGAN upscaler", ("conv_first.weight", "body.0.rdb1.conv1.weight"), kind="upscaler"),

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Unpack
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from .. import files
-from ..errors import FileFormatError, InputError, NotFoundError
+from ..errors import InputError
+from .bpe_files import read_bpe, write_bpe
 from .special_tokens import SPECIAL_NAMES, SpecialTokens
 from .tokenizer import Settings, Tokenizer, read_backend_file
 
@@ -88,28 +88,9 @@ class CLIPTokenizer(Tokenizer):
     def read_backend(cls, folder: Path, special: SpecialTokens) -> tokenizers.Tokenizer:
         if (folder / "tokenizer.json").is_file():
             return read_backend_file(folder / "tokenizer.json")
-        vocab, merges = folder / "vocab.json", folder / "merges.txt"
-        for path in (vocab, merges):
-            if not path.is_file():
-                raise NotFoundError(
-                    f"A CLIP tokenizer is a tokenizer.json, or a vocab.json and a merges.txt; {path} is missing. "
-                    f"There: {files.listing(folder)}."
-                )
         unknown = str(special.named.get("unk_token", cls.default_tokens["unk_token"]))
-        try:
-            backend = clip_backend(bpe(str(vocab), str(merges), unknown))
-        except Exception as problem:  # the library raises nothing narrower
-            files.read_json(vocab)  # says it better when the file is not even JSON
-            raise FileFormatError(f"{vocab} and {merges.name} do not make a BPE vocabulary: {problem}.") from None
-        # A token is a byte, a mark or made by a merge: merges that were cut off would split words into letters.
-        num_merges = sum(1 for line in merges.read_bytes().splitlines() if line and not line.startswith(b"#version"))
-        most = NUM_BYTES + len(special.contents()) + len(special.added) + len(cls.default_tokens) + num_merges
-        if backend.get_vocab_size() > most:
-            raise FileFormatError(
-                f"{vocab} has {backend.get_vocab_size()} tokens, but with the {num_merges} merges of {merges} there "
-                f"can be at most {most}: it is cut off, or belongs to another vocabulary."
-            )
-        return backend
+        marks = len(special.contents()) + len(special.added) + len(cls.default_tokens)
+        return read_bpe(folder, "CLIP", lambda *pair: clip_backend(bpe(pair[0], pair[1], unknown)), NUM_BYTES + marks)
 
     def post_process(self) -> None:
         if self.backend.post_processor is None:
@@ -126,10 +107,7 @@ class CLIPTokenizer(Tokenizer):
 
     def save_vocabulary(self, folder: str | Path) -> None:
         """Write `vocab.json` and `merges.txt` alone."""
-        model = json.loads(self.backend.to_str())["model"]
-        files.write_text(Path(folder) / "vocab.json", json.dumps(model["vocab"], ensure_ascii=False) + "\n")
-        lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
-        files.write_text(Path(folder) / "merges.txt", "\n".join(lines) + "\n")
+        write_bpe(self.backend, Path(folder))
 
     def clean_up(self, text: str) -> str:
         return text.replace(END_OF_WORD, " ").strip()

@@ -43,11 +43,19 @@ def with_exported(text: str, module: str, name: str) -> str:
 
 def with_family_drawn(text: str, name: str) -> str:
     """The page of the house with a further family in its drawing, the frame beside it where it was."""
-    found = re.search(r"^.*common/ <- .*( …)( *)(?=│)", text, re.MULTILINE)
-    if found is None:
+    start = text.find("common/ <- ")
+    found = re.search(r"^(.*/)( …)( *)(│.*│)$", text[text.rfind("\n", 0, start) + 1 :], re.MULTILINE)
+    if start < 0 or found is None:
         return text
-    spaces = " " * max(len(found[2]) - len(name) - 2, 1)
-    return text[: found.start(1)] + f" {name}/ …{spaces}" + text[found.end(2) :]
+    before, dots, spaces, frame = found.groups()
+    added, room = f" {name}/", len(dots + spaces)
+    if len(added + dots) < room:
+        drawn = f"{before}{(added + dots).ljust(room)}{frame}"
+    else:  # a line of its own, under the families that are there
+        column = start - text.rfind("\n", 0, start) - 1 + len("common/ <- ")
+        under = f"{'    │'.ljust(column)}{name}/{dots}".ljust(len(before) + room)
+        drawn = f"{before}{' ' * room}{frame}\n{under}│{' ' * (len(frame) - 2)}│"
+    return text.replace(found[0], drawn, 1)
 
 
 def with_entry_point(text: str, group: str, name: str, value: str) -> str:

@@ -102,7 +102,8 @@ class ModelTesterMixin(BaseModelTesterConfig):
     def test_return_dict_and_tuple_agree(self) -> None:
         model = self.model()
         with torch.no_grad():
-            assert torch.equal(model(**self.inputs())[0], model(**self.inputs(), return_dict=False)[0])
+            given = self.inputs()
+            assert torch.equal(self.output(model, **given), self.output(model, **given, return_dict=False))
 
     @pytest.mark.parametrize(
         "options", [{}, {"variant": "fp16"}, {"max_shard_size": "100KB"}], ids=["plain", "variant", "shards"]

@@ -16,7 +16,7 @@ from ...configuration import register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import Output, output_or_tuple
 from ..modeling import check_divisible, check_sizes, checkpointed
-from .encoder import TextAttnProcessor, TextEncoder, activation, embedding
+from .encoder import TextAttnProcessor, TextEncoder, activation, causal_mask, embedding
 
 SIZES = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -153,15 +153,6 @@ class CLIPTextTransformer(nn.Module):
             position_B = (input_ids_BL == self.eos_token_id).to(torch.int).argmax(dim=-1)
         rows_B = torch.arange(last.shape[0], device=last.device)
         return last[rows_B, position_B.to(last.device)]
-
-
-def causal_mask(attention_mask_BL: torch.Tensor | None) -> torch.Tensor | None:
-    """Which token sees which, when some are padding (without padding the attention is simply told to be causal)."""
-    if attention_mask_BL is None:
-        return None
-    length = attention_mask_BL.shape[1]
-    causal_LL = torch.ones(length, length, dtype=torch.bool, device=attention_mask_BL.device).tril()
-    return causal_LL & attention_mask_BL.bool()[:, None, None, :]
 
 
 class CLIPTextModel(TextEncoder):

@@ -54,6 +54,31 @@ def embedding(count: int, width: int) -> nn.Embedding:
     return nn.Embedding(count, width, _weight=torch.empty(count, width))
 
 
+class RMSNorm(nn.Module):
+    """Root mean square norm (arXiv:1910.07467), computed in fp32."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean_square = x.float().pow(2).mean(-1, keepdim=True)
+        x = x * torch.rsqrt(mean_square + self.eps)
+        if self.weight.dtype in (torch.float16, torch.bfloat16):
+            x = x.to(self.weight.dtype)
+        return self.weight * x
+
+
+def causal_mask(attention_mask_BL: torch.Tensor | None) -> torch.Tensor | None:
+    """Which token sees which, when some are padding (without padding the attention is simply told to be causal)."""
+    if attention_mask_BL is None:
+        return None
+    length = attention_mask_BL.shape[1]
+    causal_LL = torch.ones(length, length, dtype=torch.bool, device=attention_mask_BL.device).tril()
+    return causal_LL & attention_mask_BL.bool()[:, None, None, :]
+
+
 class TextAttnProcessor(ProcessorMixin):
     """What the attention of the text encoders has in common; a model says with which mask and scale it mixes."""
 
@@ -62,6 +87,13 @@ class TextAttnProcessor(ProcessorMixin):
     ) -> torch.Tensor:
         """Every query's mix of the values, BLD; `projected` are query, key and value."""
         query, key, value = (part.unflatten(-1, (attn.heads, -1)) for part in projected)
+        return self.attend(attn, query, key, value, mask, **how)
+
+    def attend(
+        self, attn: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+        **how: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        """The same for what is divided into heads already, BLHK."""
         mixed_BLHK = dispatch_attention_fn(
             query, key, value, attn_mask=mask, dropout_p=attn.dropout if attn.training else 0.0,
             backend=self._attention_backend, parallel_config=self._parallel_config, **how,

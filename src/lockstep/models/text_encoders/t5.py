@@ -21,7 +21,7 @@ from ...errors import ConfigError
 from ...outputs import Output, output_or_tuple
 from ..modeling import check_sizes, checkpointed
 from ..weights import StoredTensor
-from .encoder import TextAttnProcessor, TextEncoder, activation, embedding
+from .encoder import RMSNorm, TextAttnProcessor, TextEncoder, activation, embedding
 
 
 @dataclass
@@ -30,22 +30,6 @@ class T5EncoderOutput(Output):
 
     last_hidden_state: torch.Tensor
     hidden_states: tuple[torch.Tensor, ...] | None = None
-
-
-class T5LayerNorm(nn.Module):
-    """Root mean square norm (arXiv:1910.07467), computed in fp32."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        mean_square = x.float().pow(2).mean(-1, keepdim=True)
-        x = x * torch.rsqrt(mean_square + self.eps)
-        if self.weight.dtype in (torch.float16, torch.bfloat16):
-            x = x.to(self.weight.dtype)
-        return self.weight * x
 
 
 class T5DenseActDense(nn.Module):
@@ -86,7 +70,7 @@ class T5LayerFF(nn.Module):
         super().__init__()
         dense = T5DenseGatedActDense if gated else T5DenseActDense
         self.DenseReluDense = dense(width, hidden, act, dropout)
-        self.layer_norm = T5LayerNorm(width, eps)
+        self.layer_norm = RMSNorm(width, eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -155,7 +139,7 @@ class T5LayerSelfAttention(nn.Module):
     def __init__(self, width: int, eps: float, dropout: float, *attention: int | float | bool) -> None:
         super().__init__()
         self.SelfAttention = T5Attention(width, *attention)  # type: ignore[arg-type]
-        self.layer_norm = T5LayerNorm(width, eps)
+        self.layer_norm = RMSNorm(width, eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: torch.Tensor, bias_BHLL: torch.Tensor) -> torch.Tensor:
@@ -202,7 +186,7 @@ class T5Stack(nn.Module):
     def __init__(self, config: Mapping[str, Any], bias_in_every_layer: bool) -> None:
         super().__init__()
         self.block = nn.ModuleList(T5Block(config, bias_in_every_layer or i == 0) for i in range(config["num_layers"]))
-        self.final_layer_norm = T5LayerNorm(config["d_model"], config["layer_norm_epsilon"])
+        self.final_layer_norm = RMSNorm(config["d_model"], config["layer_norm_epsilon"])
         self.dropout = nn.Dropout(config["dropout_rate"])
 
     def forward(self, embedded: torch.Tensor, attention_mask_BL: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
@@ -318,7 +302,7 @@ def initialize(model: T5EncoderModel, factor: float) -> None:
             nn.init.normal_(module.o.weight, std=factor * (heads * head_width) ** -0.5)
             if module.has_bias:
                 nn.init.normal_(module.relative_attention_bias.weight, std=factor * width**-0.5)
-        elif isinstance(module, T5LayerNorm):
+        elif isinstance(module, RMSNorm):
             nn.init.constant_(module.weight, factor)
         elif isinstance(module, T5DenseActDense):
             nn.init.normal_(module.wi.weight, std=factor * width**-0.5)

@@ -73,17 +73,19 @@ class JointAttention(nn.Module, AttentionModuleMixin, PublishedAttention):
         text_out: bool = True,
         out: bool = True,
         qk_norm: bool = True,
+        bias: bool = True,
+        eps: float = 1e-6,
     ) -> None:
         super().__init__()
         inner = heads * head_width
         self.head_dim, self.context_pre_only = head_width, not text_out
-        self.to_q = nn.Linear(width, inner)
-        self.to_k = nn.Linear(width, inner)
-        self.to_v = nn.Linear(width, inner)
-        self.norm_q = nn.RMSNorm(head_width, eps=1e-6) if qk_norm else None
-        self.norm_k = nn.RMSNorm(head_width, eps=1e-6) if qk_norm else None
+        self.to_q = nn.Linear(width, inner, bias=bias)
+        self.to_k = nn.Linear(width, inner, bias=bias)
+        self.to_v = nn.Linear(width, inner, bias=bias)
+        self.norm_q = nn.RMSNorm(head_width, eps=eps) if qk_norm else None
+        self.norm_k = nn.RMSNorm(head_width, eps=eps) if qk_norm else None
         if out:
-            self.to_out = nn.ModuleList([nn.Linear(inner, width), nn.Identity()])
+            self.to_out = nn.ModuleList([nn.Linear(inner, width, bias=bias), nn.Identity()])
         self.to_add_out: nn.Module | None = None
         self.added_kv_proj_dim = width if with_text else None
         self.norm_added_q = self.norm_added_k = None

@@ -13,14 +13,18 @@ Tensor = torch.Tensor
 Table = tuple[Tensor, Tensor]
 
 
-def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000.0) -> Table:
-    """Cosines and sines for positions (tokens, axes); axis i turns `widths[i]` of a head's numbers, pair by pair."""
+def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000.0, *, single: bool = False) -> Table:
+    """Cosines and sines for positions (tokens, axes); axis i turns `widths[i]` of a head's numbers, pair by pair.
+
+    With `single` the angles are rounded to fp32 first, as some models were taught them.
+    """
     exact = torch.float32 if positions.device.type == "mps" else torch.float64
     angles = []
     for axis, width in enumerate(widths):
         frequencies = 1.0 / theta ** (torch.arange(0, width, 2, dtype=exact, device=positions.device) / width)
         angles.append(torch.outer(positions[:, axis].to(exact), frequencies))
     pairs = torch.cat(angles, dim=1).repeat_interleave(2, dim=1)
+    pairs = pairs.float() if single else pairs
     return pairs.cos().float(), pairs.sin().float()
 
 

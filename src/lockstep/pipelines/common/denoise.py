@@ -61,7 +61,7 @@ class Predict(ModularPipelineBlocks):
 
     def predicted(self, components: Components, state: BlockView, i: int, t: Tensor) -> Tensor:
         """What the denoiser says for each branch, mixed by the guider."""
-        guider = self.guider(components, state)
+        guider = self.guider(components, state, t)
         guider.set_state(step=i, num_inference_steps=len(state.timesteps), timestep=t)
         branches = guider.prepare_inputs(self.conditions(state))
 
@@ -71,7 +71,7 @@ class Predict(ModularPipelineBlocks):
         predict_branches(guider, branches, components.denoiser, predict, batched=state.batch_guidance)
         return self.mixed(components, state, t, guider(branches))
 
-    def guider(self, components: Components, state: BlockView) -> BaseGuidance:
+    def guider(self, components: Components, state: BlockView, t: Tensor) -> BaseGuidance:
         """Who says which branches there are; a family whose guidance changes on the way says so here."""
         return components.guider
 

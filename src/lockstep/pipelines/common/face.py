@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
-from .prompts import ENCODED
+from .prompts import ENCODED, MASKS
 from .sizes import packed_side, size_step, unpacked
 
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
@@ -108,7 +108,7 @@ class PicturePipeline(DiffusionPipeline):
         encoding.update_components(**held, guider=ClassifierFreeGuidance(7.5 if guided else 1.0))
         encoding.update_components(**{name: self._config[name] for name in encoding._config})
         encoding.set_progress_bar_config(disable=True)
-        names = [name for name in ENCODED if name in block.output_names]
+        names = [name for name in (*ENCODED, *MASKS) if name in block.output_names]
         found = encoding(**given, **(negative if guided else {}), num_images_per_prompt=pictures, output=names)
         return tuple(found[name] for name in names)
 

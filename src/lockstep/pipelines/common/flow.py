@@ -65,6 +65,25 @@ class SetFlowTimestepsForPainting(SetFlowTimestepsByStrength):
     inputs = [*SetFlowTimesteps.inputs, InputParam.template("strength", default=1.0)]
 
 
+class SetEvenTimesteps(SetFlowTimesteps):
+    """Even sigmas from 1, shifted by the scheduler."""
+
+    even_sigmas = True
+
+
+class SetEvenTimestepsByStrength(SetFlowTimestepsByStrength):
+    """The same grid's end, by the strength that families with even sigmas are published with."""
+
+    even_sigmas = True
+    inputs = [*SetFlowTimesteps.inputs, InputParam.template("strength", default=0.6)]
+
+
+class SetEvenTimestepsForPainting(SetFlowTimestepsForPainting):
+    """The same; painting starts from pure noise unless told otherwise."""
+
+    even_sigmas = True
+
+
 class SetTrueGuidance(ModularPipelineBlocks):
     """Gives the guider of this run its scale, for models that were taught a guidance scale of their own beside it."""
 

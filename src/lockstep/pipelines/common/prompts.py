@@ -10,11 +10,13 @@ import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError, UnsupportedError
+from ...notes import say_once
 from .parts import DENOISER_OUTLINE, GUIDER, Components
 
 Tensor = torch.Tensor
 MOST_TOKENS = 512  # that T5 was taught, and a prompt may have
 ENCODED = ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds")
+MASKS = ("prompt_embeds_mask", "negative_prompt_embeds_mask")
 
 
 class EncodeText(ModularPipelineBlocks):
@@ -47,8 +49,19 @@ class EncodeText(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
+        self.check_ready(inputs)
         check_encoders(components, inputs, *self.required_encoders)
         warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
+
+    def check_ready(self, inputs: BlockView) -> None:
+        """Ready embeddings of both prompts fit together."""
+        if inputs.prompt_embeds is None or inputs.negative_prompt_embeds is None:
+            return
+        wanted, got = tuple(inputs.prompt_embeds.shape), tuple(inputs.negative_prompt_embeds.shape)
+        if wanted != got:
+            raise InputError(
+                f"'negative_prompt_embeds' needs the shape of 'prompt_embeds', {list(wanted)}, got {list(got)}."
+            )
 
     def __call__(self, components: Components, state: BlockView) -> None:
         prompts, negatives = as_lists(state.prompt, state.negative_prompt, state.prompt_embeds)
@@ -138,12 +151,6 @@ def check_prompts(inputs: BlockView) -> None:
         raise InputError("Give 'prompt' or ready 'prompt_embeds', not both: which of them should the picture follow?")
     if inputs.negative_prompt is not None and inputs.negative_prompt_embeds is not None:
         raise InputError("Give 'negative_prompt' or ready 'negative_prompt_embeds', not both.")
-    if inputs.prompt_embeds is not None and inputs.negative_prompt_embeds is not None:
-        wanted, got = tuple(inputs.prompt_embeds.shape), tuple(inputs.negative_prompt_embeds.shape)
-        if wanted != got:
-            raise InputError(
-                f"'negative_prompt_embeds' needs the shape of 'prompt_embeds', {list(wanted)}, got {list(got)}."
-            )
     if isinstance(inputs.prompt, list) and not inputs.prompt:
         raise InputError("'prompt' is an empty list; give at least one text.")
     if isinstance(inputs.negative_prompt, list):
@@ -200,7 +207,7 @@ def all_ready(inputs: BlockView) -> bool:
 def num_rows(prompt: str | Sequence[str] | None, embeds: Tensor | None) -> int:
     """How many prompts there are."""
     if prompt is None:
-        return embeds.shape[0]  # type: ignore[union-attr]
+        return len(embeds)  # type: ignore[arg-type]
     return 1 if isinstance(prompt, str) else len(prompt)
 
 
@@ -215,3 +222,9 @@ def as_lists(prompt: Any, negative: Any, embeds: Tensor | None) -> tuple[list[st
 def per_picture(rows: Tensor, num_images_per_prompt: int) -> Tensor:
     """Each row as often as its prompt has pictures, next to each other."""
     return rows.repeat_interleave(num_images_per_prompt, dim=0)
+
+
+def tell_of_cut(tokens: int, most: int) -> None:
+    """A prompt that is longer than what is read of it is told about once."""
+    if tokens > most:
+        say_once(f"A prompt of {tokens} tokens is cut after {most} (max_sequence_length).")

@@ -31,7 +31,7 @@ def scale_factor(components: Components) -> int:
 
 def token_side(denoiser: Any) -> int:
     """Latents along the side of a token, for denoisers that read squares of them; a pixel of latents for others."""
-    patch = denoiser.config.get("patch_size") or 1
+    patch = denoiser.config.get("patch_size") or getattr(denoiser, "token_side", 1)
     return packed_side(denoiser) * (patch if isinstance(patch, int) else patch[-1])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,6 +21,7 @@ from .sizes import (
     picture_processor,
     pixel_size,
     repeated,
+    scale_factor,
 )
 from .timesteps import SetTimesteps, SetTimestepsByStrength
 
@@ -33,6 +34,7 @@ class PrepareLatents(ModularPipelineBlocks):
     expected_components = [SCHEDULER, DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
     inputs = [*needs("prompt_embeds", "timesteps"), "height", "width", "generator", "latents"]
     outputs = ["latents"]
+    noise_dtype: ClassVar[torch.dtype | None] = None  # in which noise is drawn, where it is not the text's
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_size(components, inputs)
@@ -44,7 +46,7 @@ class PrepareLatents(ModularPipelineBlocks):
 
     def __call__(self, components: Components, state: BlockView) -> None:
         shape = self.shape(components, state, len(state.prompt_embeds))
-        state.latents = first_noise(components, shape, state) * components.scheduler.init_noise_sigma
+        state.latents = first_noise(components, shape, state, self.noise_dtype) * components.scheduler.init_noise_sigma
 
     def check_channels(self, components: Components) -> None:
         """The denoiser reads the latents alone."""
@@ -75,6 +77,25 @@ class EncodeImage(ModularPipelineBlocks):
     def pixels(self, components: Components, state: BlockView) -> Tensor:
         height, width = given_size(state)
         return picture_processor(components).preprocess(state.image, height=height, width=width)
+
+
+class TakePictureSize(ModularPipelineBlocks):
+    """The size of the picture that a run starts from, rounded down to whole tokens, where no size is given."""
+
+    expected_components = [DENOISER_OUTLINE, AUTOENCODER_OUTLINE]
+    inputs = [InputParam.template("image", required=True), "height", "width"]
+    outputs = ["height", "width"]
+
+    def check(self, components: Components, inputs: BlockView) -> None:
+        check_size(components, inputs)
+        if inputs.image is not LATER and None in (inputs.height, inputs.width):
+            check_picture(components, inputs.image)
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        processor, image = picture_processor(components), state.image
+        pixels = processor.preprocess(image, height=state.height, width=state.width)
+        side = 1 if pixels.shape[1] != latent_channels(components.denoiser) else scale_factor(components)
+        state.height, state.width = (side * size for size in pixels.shape[-2:])
 
 
 class EncodeImageAtSize(EncodeImage):
@@ -164,10 +185,12 @@ def check_latents(components: Components, latents: Tensor, shape: tuple[int, ...
         )
 
 
-def first_noise(components: Components, shape: tuple[int, ...], state: BlockView) -> Tensor:
+def first_noise(
+    components: Components, shape: tuple[int, ...], state: BlockView, dtype: torch.dtype | None = None
+) -> Tensor:
     """The given latents, or noise drawn for each sample in the autoencoder's shape, as the denoiser reads it."""
     if state.latents is None:
-        drawn = randn_tensor(shape, state.generator, components.device, state.prompt_embeds.dtype)
+        drawn = randn_tensor(shape, state.generator, components.device, dtype or state.prompt_embeds.dtype)
         return packed(components.denoiser, drawn)
     check_latents(components, state.latents, shape)
     return state.latents.to(components.device)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...notes import say_once
+from .prompts import tell_of_cut
 
 Tensor = torch.Tensor
 
@@ -14,9 +14,7 @@ Tensor = torch.Tensor
 def t5_tokens(tokenizer: Any, texts: list[str], length: int) -> tuple[Tensor, Tensor]:
     """Token ids and mask of `length` tokens a row; what is cut is told."""
     tokens = tokenizer(texts, padding="max_length", max_length=length, truncation=True, return_tensors="pt")
-    longest = max(len(tokenizer(text).input_ids) for text in texts)
-    if longest > length:
-        say_once(f"A prompt of {longest} tokens is cut after {length} (max_sequence_length).")
+    tell_of_cut(max(len(tokenizer(text).input_ids) for text in texts), length)
     return tokens.input_ids, tokens.attention_mask
 
 

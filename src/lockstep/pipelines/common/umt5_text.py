@@ -10,10 +10,9 @@ import torch
 
 from ...blocks import BlockView, ComponentSpec, InputParam
 from ...models.text_encoders.t5 import UMT5EncoderModel
-from ...notes import say_once
 from ...tokenizers import T5Tokenizer
 from .parts import DENOISER_OUTLINE, GUIDER, Components
-from .prompts import EncodeText, check_shapes
+from .prompts import EncodeText, check_shapes, tell_of_cut
 
 Tensor = torch.Tensor
 
@@ -47,9 +46,7 @@ class EncodeVideoText(EncodeText):
             texts, padding="max_length", max_length=length, truncation=True, return_tensors="pt"
         )
         if bool(tokens.attention_mask[:, -1].any()):
-            longest = max(len(components.tokenizer(text).input_ids) for text in texts)
-            if longest > length:
-                say_once(f"A prompt of {longest} tokens is cut after {length} (max_sequence_length).")
+            tell_of_cut(max(len(components.tokenizer(text).input_ids) for text in texts), length)
         mask = tokens.attention_mask.to(encoder.device)
         hidden = encoder(tokens.input_ids.to(encoder.device), mask)[0].to(encoder.dtype)
         return torch.where(mask.bool()[..., None], hidden, torch.zeros_like(hidden))

@@ -1,4 +1,4 @@
-"""What FLUX wants before the loop: its grid, what a painting model reads, reference pictures."""
+"""What FLUX wants before the loop: what a painting model reads, reference pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from ...blocks import LATER, BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ...errors import InputError
 from ...images import VaeImageProcessor
-from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.painting import PreparePainting
 from ..common.parts import AUTOENCODER, DENOISER_OUTLINE, Components
 from ..common.sizes import packed, packed_side, picture_processor, scale_factor, size_step
@@ -24,19 +23,6 @@ KONTEXT_SIZES = [
     *[(1024, 1024), (1104, 944), (1184, 880), (1248, 832), (1328, 800), (1392, 752), (1456, 720), (1504, 688)],
     (1568, 672),
 ]
-
-
-class SetFluxTimesteps(SetFlowTimesteps):
-    """Even sigmas from 1, shifted by the size of the picture."""
-
-    even_sigmas = True
-
-
-class SetFluxTimestepsByStrength(SetFlowTimestepsByStrength):
-    """The same grid's end."""
-
-    even_sigmas = True
-    inputs = [*SetFlowTimesteps.inputs, STRENGTH]
 
 
 class PrepareFluxPainting(PreparePainting):

@@ -6,18 +6,13 @@ from ...blocks import ComponentSpec, SequentialPipelineBlocks
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.denoise import DenoiseOrPaint
-from ..common.flow import SetTrueGuidance
+from ..common.flow import SetEvenTimesteps, SetEvenTimestepsByStrength, SetTrueGuidance
 from ..common.painting import AutoAppendMask, AutoPasteCrop
 from ..common.parts import played_by
 from ..common.start import EncodeImageAtSize, StartFromNoise
 from ..common.tokens import FitArea, PreparePositions
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered, where_given
-from .before_denoise import (
-    EncodeReference,
-    PrepareFluxPainting,
-    SetFluxTimesteps,
-    SetFluxTimestepsByStrength,
-)
+from .before_denoise import EncodeReference, PrepareFluxPainting
 from .control import AutoFluxControl, AutoPredictFlux
 from .denoise import AppendFill, DenoiseKontext
 from .encoders import EncodePrompt
@@ -32,7 +27,7 @@ class FluxBlocks(SequentialPipelineBlocks):
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
         "control": AutoFluxControl,
-        "start": starting(SetFluxTimesteps, SetFluxTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
+        "start": starting(SetEvenTimesteps, SetEvenTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
         "positions": PreparePositions,
         "denoise": DenoiseOrPaint.with_parts(
             append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=AutoPredictFlux
@@ -53,7 +48,7 @@ class FluxKontextBlocks(FluxBlocks):
         "text_encoder": EncodePrompt,
         "size": FitArea,
         "reference": where_given("image", encode=EncodeReference),
-        "start": StartFromNoise.with_parts(timesteps=SetFluxTimesteps),
+        "start": StartFromNoise.with_parts(timesteps=SetEvenTimesteps),
         "positions": PreparePositions,
         "denoise": DenoiseKontext,
         "decode": DecodePacked,

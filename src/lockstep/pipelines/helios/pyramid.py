@@ -29,7 +29,7 @@ class PredictStage(PredictChunk):
     expected_configs = CONFIGS
     inputs = [*PredictChunk.inputs, made_input(STAGE), ZERO_INIT, ZERO_STEPS]
 
-    def guider(self, components: Components, state: BlockView) -> BaseGuidance:
+    def guider(self, components: Components, state: BlockView, t: Tensor) -> BaseGuidance:
         plain = components.guider
         if not components.is_cfg_zero_star or type(plain) is not ClassifierFreeGuidance:
             return plain

@@ -30,11 +30,13 @@ from lockstep.models.controlnets.controlnet_sd3 import SD3MultiControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
+from lockstep.models.text_encoders.qwen3 import Qwen3Model
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.text_encoders.t5 import UMT5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
 from lockstep.models.transformers.transformer_wan import WanTransformer3DModel
+from lockstep.models.transformers.transformer_z_image import ZImageTransformer2DModel
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.models.vision.clip_pictures import CLIPImageProcessor
 from lockstep.models.vision.clip_vision import CLIPVisionModel
@@ -74,8 +76,15 @@ from lockstep.pipelines.wan.pipeline import _WanPilOutput
 from lockstep.pipelines.wan.pipeline import _WanPtOutput
 from lockstep.pipelines.wan.pipeline import _WanSharedInputs
 from lockstep.pipelines.wan.pipeline import _WanSharedParts
+from lockstep.pipelines.z_image.pipeline import ZImagePipeline
+from lockstep.pipelines.z_image.pipeline import _ZImageNpOutput
+from lockstep.pipelines.z_image.pipeline import _ZImagePilOutput
+from lockstep.pipelines.z_image.pipeline import _ZImagePtOutput
+from lockstep.pipelines.z_image.pipeline import _ZImageSharedInputs
+from lockstep.pipelines.z_image.pipeline import _ZImageSharedParts
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.clip import CLIPTokenizer
+from lockstep.tokenizers.qwen2 import Qwen2Tokenizer
 from lockstep.tokenizers.t5 import T5Tokenizer
 from numpy import ndarray
 from pathlib import Path
@@ -962,6 +971,60 @@ class WanVideoToVideoPipeline(WanPipeline):
     def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None = None, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 5.0, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: list[str], **inputs: Unpack[_WanVideoToVideoInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None = None, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 5.0, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_WanVideoToVideoInputs]) -> Any: ...
+
+class _ZImageImg2ImgInputs(_ZImageSharedInputs, total=False):
+    num_images_per_prompt: int; workflow: Literal['image2image'] | None
+
+class _ZImageImg2ImgParts(_ZImageSharedParts, total=False):
+    ...
+
+class _ZImageImg2ImgPartsAndHub(_ZImageImg2ImgParts, HubArguments, total=False): ...
+
+class ZImageImg2ImgPipeline(ZImagePipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_ZImageImg2ImgParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_ZImageImg2ImgPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> _ZImagePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> _ZImageNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> _ZImagePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_ZImageImg2ImgInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_ZImageImg2ImgInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., strength: float = 0.6, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_ZImageImg2ImgInputs]) -> Any: ...
+
+class _ZImageInpaintInputs(_ZImageSharedInputs, total=False):
+    padding_mask_crop: int | None; num_images_per_prompt: int; workflow: Literal['inpainting'] | None
+
+class _ZImageInpaintParts(_ZImageSharedParts, total=False):
+    ...
+
+class _ZImageInpaintPartsAndHub(_ZImageInpaintParts, HubArguments, total=False): ...
+
+class ZImageInpaintPipeline(ZImagePipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_ZImageInpaintParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_ZImageInpaintPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> _ZImagePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> _ZImageNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> _ZImagePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_ZImageInpaintInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_ZImageInpaintInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_ZImageInpaintInputs]) -> Any: ...
 
 class _FluxControlNetInputs(_FluxSharedInputs, total=False):
     padding_mask_crop: int | None; num_images_per_prompt: int; workflow: Literal['controlnet_text2image'] | None

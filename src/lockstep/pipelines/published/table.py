@@ -62,6 +62,7 @@ BLOCKS = {  # of each pipeline, by the names that the table below has for them
     "FluxPipeline": {"flux": "FluxBlocks"},
     "FluxKontextPipeline": {"kontext": "FluxKontextBlocks"},
     "WanPipeline": {"wan": "WanBlocks"},
+    "ZImagePipeline": {"z_image": "ZImageBlocks"},
 }
 FAMILIES = {name: (blocks, pipeline) for pipeline, table in BLOCKS.items() for name, blocks in table.items()}
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
@@ -75,6 +76,7 @@ CONTROL_END = "control_guidance_start control_guidance_end control_mode controln
 FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 ARRAYS = {"output_type": "np"}
+Z_IMAGE_END = f"strength height width {SIGMAS} guidance_scale cfg_normalization cfg_truncation negative_prompt"
 
 PUBLISHED: dict[str, Row] = {
     "StableDiffusionImg2ImgPipeline": _row(
@@ -256,6 +258,10 @@ PUBLISHED: dict[str, Row] = {
         "video prompt negative_prompt height width num_inference_steps timesteps guidance_scale strength",
         defaults=ARRAYS,
     ),
+    "ZImageImg2ImgPipeline": _row("z_image", "image2image", f"prompt image {Z_IMAGE_END}"),
+    "ZImageInpaintPipeline": _row(
+        "z_image", "inpainting", f"prompt image mask_image masked_image_latents {Z_IMAGE_END}"
+    ),
     "FluxControlNetPipeline": _row(
         "flux",
         "text2image",
@@ -281,7 +287,7 @@ PUBLISHED: dict[str, Row] = {
     ),
 }
 # the families' own names, which run every workflow
-WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext")}
+WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext", "z_image")}
 # tasks that a family's own name stands for, besides text to image
 FURTHER = {"FluxKontextBlocks": ("image2image",)}
 # what modular folders call them

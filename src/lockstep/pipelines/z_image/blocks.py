@@ -1,0 +1,46 @@
+"""The blocks of Z-Image, put together."""
+
+from __future__ import annotations
+
+import torch
+
+from ...blocks import ComponentSpec, SequentialPipelineBlocks
+from ...models.transformers.transformer_z_image import ZImageTransformer2DModel
+from ..common.decode import Decode
+from ..common.denoise import DenoiseOrPaint
+from ..common.flow import SetEvenTimesteps, SetEvenTimestepsByStrength, SetEvenTimestepsForPainting
+from ..common.guidance import SetGuidance
+from ..common.painting import AutoPasteCrop, StartPainting
+from ..common.parts import played_by
+from ..common.start import PrepareLatents, StartFromImage, StartFromNoise, TakePictureSize
+from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, where_given
+from .denoise import PredictZImage
+from .encoders import EncodePrompt
+
+
+class PrepareZImageLatents(PrepareLatents):
+    """Noise in fp32, whatever the model computes in."""
+
+    noise_dtype = torch.float32
+
+
+class ZImageBlocks(SequentialPipelineBlocks):
+    """Text to image, image to image and painting."""
+
+    pipeline_class_name = "ZImagePipeline"
+    roles = played_by(ComponentSpec("transformer", ZImageTransformer2DModel))
+    block_classes = {
+        "guidance": SetGuidance,
+        "text_encoder": EncodePrompt,
+        "size": where_given("image", take=TakePictureSize),
+        "start": AutoStart.with_parts(
+            inpainting=StartPainting.with_parts(timesteps=SetEvenTimestepsForPainting),
+            image2image=StartFromImage.with_parts(timesteps=SetEvenTimestepsByStrength),
+            text2image=StartFromNoise.with_parts(timesteps=SetEvenTimesteps, latents=PrepareZImageLatents),
+        ),
+        "denoise": DenoiseOrPaint.with_parts(predict=PredictZImage),
+        "decode": Decode,
+        "paste_crop": AutoPasteCrop,
+    }
+    outputs = ["images"]
+    workflows = FROM_TEXT | FROM_PICTURES | PAINTING
