@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,15 @@ from typing import Any
 from .plan import PlannedRow
 from .rows import Row
 
-Load = Callable[[], Any]  # the pipeline; a function that can be sent to another process
-Read = Callable[[Any, Row], dict[str, Any]]  # the inputs of a row, as the pipeline takes them
-
 
 @dataclass(frozen=True)
 class Setup:
     """All that a worker has to know before the first row."""
 
-    load: Load
-    read: Read
+    load: Callable[[], Any]  # the pipeline; a function that can be sent to another process
+    read: Callable[[Any, Row], dict[str, Any]]  # the inputs of a row, as the pipeline takes them
     folder: Path
     threads: int | None = None
-    options: Mapping[str, Any] | None = None  # of the files: frames per second
 
 
 class Maker:
@@ -67,7 +63,7 @@ class Maker:
         """The file of a row, written at once; the hash of its pixels, and how long it took."""
         began = time.perf_counter()
         part, pixels = self.made(row)
-        part.write(self.setup.folder / row.file, **(self.setup.options or {}))
+        part.write(self.setup.folder / row.file)
         return {"key": row.key, "pixels": pixels, "seconds": round(time.perf_counter() - began, 4)}
 
     def made(self, row: PlannedRow) -> tuple[Any, str]:

@@ -12,6 +12,7 @@ from . import implied, implied_transformers
 from .tell_tales import BUFFERS, EMA, OTHER_PARTS
 
 Shapes = Mapping[str, tuple[int, ...]]
+ReadConfig = Callable[[Shapes, str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -21,31 +22,55 @@ class PartKind:
     kind: str
     layout: str
     anchor: str
-    config: Callable[[Shapes, str], dict[str, Any]]
+    config: ReadConfig
     outside: str = ""  # a prefix that ends so (a pattern) belongs to something else
     stem: str = ""  # what of the anchor's own path still belongs to the prefix where it is there
 
 
+def either(kind: str, original: str, published: str, config: ReadConfig) -> tuple[PartKind, PartKind]:
+    """A model in the layout of its makers and in the published one, each with the name that gives it away."""
+    return PartKind(kind, "original", original, config), PartKind(kind, "published", published, config)
+
+
 T5_BLOCK = "encoder.block.{}.layer.0.SelfAttention"
 KINDS = (
-    PartKind("t2i_adapter", "published", "adapter.body.0.resnets.0.block1.weight", implied.t2i_adapter_config),
-    PartKind("t2i_adapter", "original", "body.0.body.0.block1.weight", implied.t2i_adapter_config),
+    *either(
+        "t2i_adapter",
+        "body.0.body.0.block1.weight",
+        "adapter.body.0.resnets.0.block1.weight",
+        implied.t2i_adapter_config,
+    ),
     PartKind("t2i_adapter", "original", "body.0.block1.weight", implied.t2i_adapter_config, r"body\.\d+\.$"),
-    PartKind("controlnet", "original", "input_hint_block.0.weight", implied.controlnet_config),
-    PartKind("controlnet", "published", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config),
-    PartKind("unet", "original", "input_blocks.0.0.weight", implied.unet_config),
-    PartKind("unet", "published", "down_blocks.0.resnets.0.time_emb_proj.weight", implied.unet_config),
-    PartKind("flux", "original", "double_blocks.0.img_attn.norm.key_norm.scale", implied_transformers.flux_config),
-    PartKind("flux", "published", "single_transformer_blocks.0.proj_mlp.weight", implied_transformers.flux_config),
-    PartKind("sd3", "original", "joint_blocks.0.context_block.attn.qkv.weight", implied_transformers.sd3_config),
-    PartKind("sd3", "published", "pos_embed.pos_embed", implied_transformers.sd3_config),
-    PartKind("wan", "original", "blocks.0.self_attn.norm_q.weight", implied_transformers.wan_config),
-    PartKind("wan", "published", "condition_embedder.time_proj.weight", implied_transformers.wan_config),
-    PartKind("z_image", "original", "layers.0.attention.qkv.weight", implied_transformers.z_image_config),
-    PartKind("z_image", "published", "layers.0.attention.to_q.weight", implied_transformers.z_image_config),
-    PartKind("wan_vae", "original", "decoder.middle.0.residual.0.gamma", implied_transformers.wan_autoencoder_config),
-    PartKind(
-        "wan_vae", "published", "decoder.mid_block.resnets.0.norm1.gamma", implied_transformers.wan_autoencoder_config
+    *either(
+        "controlnet", "input_hint_block.0.weight", "controlnet_cond_embedding.conv_in.weight", implied.controlnet_config
+    ),
+    *either("unet", "input_blocks.0.0.weight", "down_blocks.0.resnets.0.time_emb_proj.weight", implied.unet_config),
+    *either(
+        "flux",
+        "double_blocks.0.img_attn.norm.key_norm.scale",
+        "single_transformer_blocks.0.proj_mlp.weight",
+        implied_transformers.flux_config,
+    ),
+    *either(
+        "sd3", "joint_blocks.0.context_block.attn.qkv.weight", "pos_embed.pos_embed", implied_transformers.sd3_config
+    ),
+    *either(
+        "wan",
+        "blocks.0.self_attn.norm_q.weight",
+        "condition_embedder.time_proj.weight",
+        implied_transformers.wan_config,
+    ),
+    *either(
+        "z_image",
+        "layers.0.attention.qkv.weight",
+        "layers.0.attention.to_q.weight",
+        implied_transformers.z_image_config,
+    ),
+    *either(
+        "wan_vae",
+        "decoder.middle.0.residual.0.gamma",
+        "decoder.mid_block.resnets.0.norm1.gamma",
+        implied_transformers.wan_autoencoder_config,
     ),
     PartKind(
         "umt5", "published", f"{T5_BLOCK.format(1)}.relative_attention_bias.weight", implied_transformers.t5_config
@@ -62,8 +87,12 @@ KINDS = (
         stem="model.",
     ),
     PartKind("qwen3", "llama", "blk.0.attn_q_norm.weight", implied_transformers.qwen3_config),
-    PartKind("vae", "original", "decoder.mid.block_1.conv1.weight", implied.autoencoder_config),
-    PartKind("vae", "published", "decoder.mid_block.resnets.0.conv1.weight", implied.autoencoder_config),
+    *either(
+        "vae",
+        "decoder.mid.block_1.conv1.weight",
+        "decoder.mid_block.resnets.0.conv1.weight",
+        implied.autoencoder_config,
+    ),
     PartKind("text", "open_clip", "transformer.resblocks.0.attn.in_proj_weight", implied.text_config),
     PartKind("text", "clip", "embeddings.token_embedding.weight", implied.text_config, stem="text_model."),
 )

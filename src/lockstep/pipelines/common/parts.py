@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from ...blocks import ComponentSpec, ComponentsView
+from ...blocks import ComponentSpec, ComponentsView, SequentialPipelineBlocks
 from ...guiders import ClassifierFreeGuidance
 from ...models.adapters.multi import MultiAdapter
 from ...models.adapters.t2i_adapter import T2IAdapter
@@ -36,6 +37,19 @@ def played_by(denoiser: ComponentSpec) -> dict[str, ComponentSpec]:
         "denoiser": denoiser,
         "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers),
     }
+
+
+class TransformerBlocks(SequentialPipelineBlocks):
+    """A family whose pictures come from a transformer: `face` is its pipeline's name, `transformer` who denoises."""
+
+    outputs = ["images"]
+
+    def __init_subclass__(cls, face: str = "", transformer: type | None = None, **kwargs: Any) -> None:
+        if face:
+            cls.pipeline_class_name = face
+        if transformer is not None:
+            cls.roles = played_by(ComponentSpec("transformer", transformer))
+        super().__init_subclass__(**kwargs)
 
 
 class Components(ComponentsView):

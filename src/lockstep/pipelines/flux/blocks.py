@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ...blocks import ComponentSpec, SequentialPipelineBlocks
 from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetEvenTimesteps, SetEvenTimestepsByStrength, SetTrueGuidance
 from ..common.painting import AutoAppendMask, AutoPasteCrop
-from ..common.parts import played_by
+from ..common.parts import TransformerBlocks
 from ..common.start import EncodeImageAtSize, StartFromNoise
 from ..common.tokens import FitArea, PreparePositions
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered, where_given
@@ -18,11 +17,9 @@ from .denoise import AppendFill, DenoiseKontext
 from .encoders import EncodePrompt
 
 
-class FluxBlocks(SequentialPipelineBlocks):
+class FluxBlocks(TransformerBlocks, face="FluxPipeline", transformer=FluxTransformer2DModel):
     """Text to image, image to image and painting, with or without a ControlNet; a Fill model sees what is masked."""
 
-    pipeline_class_name = "FluxPipeline"
-    roles = played_by(ComponentSpec("transformer", FluxTransformer2DModel))
     block_classes = {
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
@@ -35,14 +32,12 @@ class FluxBlocks(SequentialPipelineBlocks):
         "decode": DecodePacked,
         "paste_crop": AutoPasteCrop,
     }
-    outputs = ["images"]
     workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING, by=["controlnet"])
 
 
-class FluxKontextBlocks(FluxBlocks):
+class FluxKontextBlocks(FluxBlocks, face="FluxKontextPipeline"):
     """Editing: a picture is given as a reference, and words say what to change; without one, text to image."""
 
-    pipeline_class_name = "FluxKontextPipeline"
     block_classes = {
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,

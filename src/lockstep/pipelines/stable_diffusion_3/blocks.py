@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...blocks import ComponentSpec, InputParam, SequentialPipelineBlocks
+from ...blocks import InputParam
 from ...models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetFlowTimesteps, SetFlowTimestepsByStrength
 from ..common.guidance import SetGuidance
 from ..common.painting import AutoPasteCrop, PreparePainting
-from ..common.parts import played_by
+from ..common.parts import TransformerBlocks
 from ..common.start import EncodeImageAtSize
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered
 from .control import AutoPredictSD3, AutoSD3Control
@@ -30,11 +30,9 @@ class PreparePaintingSD3(PreparePainting):
     inputs = [*(param for param in PreparePainting.inputs if param.name != "strength"), STRENGTH]
 
 
-class StableDiffusion3Blocks(SequentialPipelineBlocks):
+class StableDiffusion3Blocks(TransformerBlocks, face="StableDiffusion3Pipeline", transformer=SD3Transformer2DModel):
     """Text to image, image to image and inpainting, with or without a ControlNet."""
 
-    pipeline_class_name = "StableDiffusion3Pipeline"
-    roles = played_by(ComponentSpec("transformer", SD3Transformer2DModel))
     block_classes = {
         "guidance": SetGuidance,
         "text_encoder": EncodePrompt,
@@ -44,5 +42,4 @@ class StableDiffusion3Blocks(SequentialPipelineBlocks):
         "decode": Decode,
         "paste_crop": AutoPasteCrop,
     }
-    outputs = ["images"]
     workflows = steered(FROM_TEXT | FROM_PICTURES | PAINTING, by=["controlnet"])

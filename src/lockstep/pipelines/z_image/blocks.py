@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from ...blocks import ComponentSpec, SequentialPipelineBlocks
 from ...models.transformers.transformer_z_image import ZImageTransformer2DModel
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetEvenTimesteps, SetEvenTimestepsByStrength, SetEvenTimestepsForPainting
 from ..common.guidance import SetGuidance
 from ..common.painting import AutoPasteCrop, StartPainting
-from ..common.parts import played_by
+from ..common.parts import TransformerBlocks
 from ..common.start import PrepareLatents, StartFromImage, StartFromNoise, TakePictureSize
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, AutoStart, where_given
 from .denoise import PredictZImage
@@ -24,11 +23,9 @@ class PrepareZImageLatents(PrepareLatents):
     noise_dtype = torch.float32
 
 
-class ZImageBlocks(SequentialPipelineBlocks):
+class ZImageBlocks(TransformerBlocks, face="ZImagePipeline", transformer=ZImageTransformer2DModel):
     """Text to image, image to image and painting."""
 
-    pipeline_class_name = "ZImagePipeline"
-    roles = played_by(ComponentSpec("transformer", ZImageTransformer2DModel))
     block_classes = {
         "guidance": SetGuidance,
         "text_encoder": EncodePrompt,
@@ -42,5 +39,4 @@ class ZImageBlocks(SequentialPipelineBlocks):
         "decode": Decode,
         "paste_crop": AutoPasteCrop,
     }
-    outputs = ["images"]
     workflows = FROM_TEXT | FROM_PICTURES | PAINTING

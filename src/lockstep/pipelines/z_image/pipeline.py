@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ...blocks.compose import Block
 from ...blocks.face import Face
 from ..common.face import PicturePipeline
 from ..common.masked_text import cut
@@ -20,7 +21,7 @@ class ZImagePipeline(PicturePipeline):
 
     pairs_for_callbacks = False
 
-    default_blocks: ClassVar[Any] = ZImageBlocks
+    default_blocks: ClassVar[Block | None] = ZImageBlocks
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds"]
     face = Face(
         (

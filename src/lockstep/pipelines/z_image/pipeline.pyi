@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from lockstep.blocks.block import ModularPipelineBlocks
 from lockstep.blocks.checkpoints import Checkpoint
+from lockstep.blocks.compose import Block
 from lockstep.blocks.events import Event
 from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
@@ -31,7 +32,6 @@ from numpy import ndarray
 from pathlib import Path
 from torch import Tensor
 from typing import Any
-from typing import Any, ClassVar
 from typing import ClassVar
 from typing import Literal
 from typing import Self
@@ -94,6 +94,6 @@ class ZImagePipeline(PicturePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_ZImageInputs]) -> Any: ...
     guider: BaseGuidance; tokenizer: Qwen2Tokenizer; text_encoder: Qwen3Model; transformer: ZImageTransformer2DModel
     vae: AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers; scheduler: SchedulerMixin
-    default_blocks: ClassVar[Any]
+    default_blocks: ClassVar[Block | None]
     def encode_prompt(self, prompt: Texts, device: str | torch.device | None=None, do_classifier_free_guidance: bool=True, negative_prompt: Texts=None, prompt_embeds: list[Tensor] | None=None, negative_prompt_embeds: list[Tensor] | None=None, max_sequence_length: int=512) -> tuple[list[Tensor], list[Tensor]]:
         ...
