@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test style quality dist bench clean codex claude clean-ai
+.PHONY: help setup demo test style quality docs dist bench clean codex claude clean-ai
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -21,6 +21,10 @@ $(VENV)/.core: pyproject.toml constraints.txt setup.py $(wildcard src/lockstep/k
 
 $(VENV)/.test: $(VENV)/.core
 	@echo "== installing the test tools and the references (transformers, diffusers)" && $(PIP) --editable '.[test,quality]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	@echo "== installing what makes the site" && $(PIP) --editable '.[docs]'
 	@touch $@
 
 setup: $(VENV)/.core  ## make .venv with Lockstep in it
@@ -43,6 +47,10 @@ quality: $(VENV)/.test  ## check format, lint, types, generated stubs and the ru
 	@echo "== generated stubs" && $(BIN)/python -m lockstep.blocks.stubs --check
 	@echo "== rules of the house" && $(BIN)/python -m tools.quality
 
+docs: $(VENV)/.docs  ## build the documentation as a site into site/: open site/index.html
+	@echo "== building the site; a broken link or a page that nobody finds is an error"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "== open site/index.html"
+
 dist: $(VENV)/.test  ## build the wheel and the source distribution into dist/
 	@echo "== building the source distribution, and the wheel from it"
 	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && ls -sh dist
@@ -54,7 +62,7 @@ bench: $(VENV)/.test  ## run the benchmarks side by side with their peers
 
 clean:  ## remove .venv and caches
 	@echo "== removing $(VENV) and caches"
-	@rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist src/*.egg-info
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache build dist site src/*.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 codex:  ## link the guides of .ai/ where Codex looks for them

@@ -17,12 +17,6 @@ from lockstep.models.weights import MappedFiles, open_weights
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "weight-maps.md"
 
 
-def test_the_snippets_of_the_page_run():
-    names = {}
-    for snippet in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
-        exec(snippet, names)
-
-
 def test_every_operation_is_on_the_page():
     headings = re.findall(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert {name for heading in headings for name in heading.split(", ")} == set(OPERATIONS)

@@ -1,6 +1,5 @@
 """`lockstep parity …` as a person runs it, on a tiny Stable Diffusion folder and on two small files of their own."""
 
-import copy
 import io
 import json
 import re
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 from PIL import Image
 
 from lockstep.cli.app import run
@@ -66,17 +63,6 @@ def proven(files):
     return files / "out" / "port"
 
 
-def test_the_page_shows_what_is_printed(files, proven):
-    """Word by word; numbers, bars and line ends are this machine's own."""
-    page = DOCS.read_text(encoding="utf-8").partition("prove reference.py:build port.py:build -o out/port\n")[2]
-    assert plain(page.partition("```")[0]) == plain((files / "printed.txt").read_text(encoding="utf-8"))
-
-
-def plain(text):
-    """What does not depend on the machine: no digits, no bars, no frame, no line ends."""
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", re.sub(r"[▁-█]+", "bar", re.sub(r"\d+", "0", text))).split())
-
-
 def test_what_build_may_return(files, tmp_path, capsys):
     (tmp_path / "pipeline.py").write_text(walkthrough("pipeline.py"))
     target = f"{tmp_path}/pipeline.py:build"
@@ -84,38 +70,6 @@ def test_what_build_may_return(files, tmp_path, capsys):
     assert (code, result["verdict"]) == (0, "PASS")
     shown = {node["key"] for node in result["nodes"]}
     assert {"-|@scheduler.timesteps|out", "denoise:00|unet|out", "denoise:03|@scheduler.step|out"} <= shown, shown
-
-
-def test_the_way_to_a_cause_in_python(files, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(files)
-    exec(compile(walkthrough("in_python.py"), "in_python.py", "exec"), {})
-    printed = capsys.readouterr().out
-    assert printed.startswith("BUG -|model.blocks.0/gelu.0|out\ngelu_variant proven ")
-    assert printed.rstrip().endswith("PASS")
-    assert (tmp_path / "report.html").is_file()
-
-
-def test_the_readme_proves_a_port(files, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(files)
-    import reference
-
-    class Faulty(reference.Block):
-        def forward(self, x):
-            hidden, gate = self.proj(self.norm(x)).chunk(2, dim=-1)
-            return x + self.out(hidden * F.gelu(gate, approximate="tanh"))
-
-    model, _ = reference.build()
-    port = copy.deepcopy(model)
-    for block in port.blocks:
-        block.__class__ = Faulty
-    readme = DOCS.parents[1].joinpath("README.md").read_text(encoding="utf-8").partition("## Prove a port")[2]
-    code, shown = re.match(r"\n```python\n(.*?)```\n```\n(.*?)```", readme, re.DOTALL).groups()
-    inputs = {"x": torch.randn(2, 16, 64, generator=torch.Generator().manual_seed(1))}
-    with torch.no_grad():
-        exec(compile(code, "README.md", "exec"), {"reference_model": model, "my_port": port, "inputs": inputs})
-    assert plain(shown) == plain(capsys.readouterr().out)
 
 
 def test_zero_edit_proof_against_diffusers(folder, tmp_path, capsys):
