@@ -82,6 +82,8 @@ CASES = [
         for n, c in HELIOS_CONFIGS.items()
     ],
 ]
+# one number, whose gradient is a sum of terms that cancel: the reference's own in fp32 is 8.7e-5 from that in fp64
+CANCELLING = "history_key_scale"
 OTHERWISE = ("condition_embedder", "norm_out")  # called in another way; what they make is compared further on
 
 
@@ -104,7 +106,8 @@ def test_every_module_and_gradient(kind, reference, config, inputs, name):
     others = dict(theirs.named_parameters())
     for path, parameter in ours.named_parameters():
         if others[path].grad is not None and float(others[path].grad.norm()) > 1e-4:  # a bias can move all keys alike
-            assert_close(parameter.grad, others[path].grad, 1e-4, f"gradient of {path}")
+            tolerance = 1e-4 if path.endswith(CANCELLING) else 1e-5
+            assert_close(parameter.grad, others[path].grad, tolerance, f"gradient of {path}")
 
 
 @pytest.mark.parametrize(("kind", "reference", "config", "inputs", "name"), CASES[::6], ids=["Wan", "Helios"])
