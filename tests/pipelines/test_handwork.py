@@ -92,6 +92,8 @@ def test_the_config_names_the_components(pipes, folder):
         assert ours[name] == theirs[name] == getattr(pipes[0].config, name)
     assert ours["safety_checker"] == (None, None)
     assert ours["requires_safety_checker"] == theirs["requires_safety_checker"]
+    again = lockstep.AutoPipelineForText2Image.from_pipe(lockstep.AutoPipelineForImage2Image.from_pipe(pipes[0]))
+    assert dict(again.config) == ours
     assert type(pipes[0]).load_config(folder)["unet"] == ["diffusers", "UNet2DConditionModel"]
 
 

@@ -203,8 +203,10 @@ class DiffusionPipeline(
     @property
     def config(self) -> FrozenDict:
         """The values that belong to the pipeline rather than to a call, and the library and class of each component."""
-        parts = {name: tuple(library_and_class(self._components.get(name))) for name in self.component_names}
-        return FrozenDict({**parts, **self._config})
+        loaded = [name for name, spec in self._specs.items() if spec.default_creation_method == "from_pretrained"]
+        held = {name: self._components.get(name) for name in loaded}
+        named = {name: part for name, part in held.items() if part is not None or name in self._absent}
+        return FrozenDict({**{name: tuple(library_and_class(part)) for name, part in named.items()}, **self._config})
 
     def update_components(self, **parts: Any) -> None:
         """Give components, or config values, by their names."""
