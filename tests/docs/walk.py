@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -163,7 +164,8 @@ class Walk:
         return 0, ["", ""]
 
     def run_python(self, words, block):
-        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True)
+        quiet = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # of the outer run
+        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, env=quiet)
         return done.returncode, [done.stdout + done.stderr, done.stdout]
 
     def run_pytest(self, words, block):

@@ -153,7 +153,7 @@ def scale_of_the_first_expert(patch):
 def zero_steps_in_every_stage(patch):
     """Pitfall 9: the guider's steps without a prediction begin again with every stage."""
 
-    def guider(self, components, state):
+    def guider(self, components, state, t):
         scale = components.guider.guidance_scale
         return ClassifierFreeZeroStarGuidance(guidance_scale=scale, zero_init_steps=state.zero_steps + 1)
 

@@ -19,7 +19,7 @@ from .options import Json, Quiet, Variant
 from .pipelines import DEFAULT_MODEL, described, loaded
 
 if TYPE_CHECKING:
-    from ..fleet.driving import Report
+    from ..fleet.driving import Tally
     from ..fleet.making import Maker, Setup
     from ..fleet.plan import Plan
     from ..fleet.rows import Row
@@ -289,7 +289,7 @@ class progress:
         self._bar.start()
         return self.tell
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: Tally) -> None:
         told = "".join(f", {len(report.failed)} failed" * bool(report.failed))
         told += f", {report.deaths} deaths" * bool(report.deaths)
         self._bar.update(
@@ -300,7 +300,7 @@ class progress:
         self._bar.stop()
 
 
-def show(report: Report, output: Path, as_json: bool) -> None:
+def show(report: Tally, output: Path, as_json: bool) -> None:
     """What came of it."""
     counted: Mapping[str, Any] = {**vars(report), "folder": str(output)}
     if as_json:

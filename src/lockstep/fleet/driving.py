@@ -27,7 +27,7 @@ BREAK = 0.2  # seconds before a worker that died is started again
 
 
 @dataclass
-class Report:
+class Tally:
     """How a batch went."""
 
     rows: int = 0
@@ -97,11 +97,11 @@ class Driver:
         *,
         attempts: int = 3,
         stall: float = 600.0,
-        tell: Callable[[Report], None] = lambda report: None,
+        tell: Callable[[Tally], None] = lambda report: None,
     ) -> None:
         self.workers, self.folder, self._plan_from = workers, folder, plan
         self.attempts, self.stall, self.tell = attempts, stall, tell
-        self.report = Report()
+        self.report = Tally()
         self._plan: Plan | None = None
         self._waiting: deque[PlannedRow] = deque()
         self._held: dict[int, list[PlannedRow]] = {worker: [] for worker in range(workers.count)}
@@ -110,7 +110,7 @@ class Driver:
         self._tries: dict[int, int] = {}
         self._starts: dict[int, int] = dict.fromkeys(range(workers.count), 0)
 
-    def run(self) -> Report:
+    def run(self) -> Tally:
         """Until every row has its file or its reason; what was made stays, however this ends."""
         began = time.monotonic()
         ledger = Ledger(self.folder)

@@ -95,7 +95,7 @@ class IPAdapterMixin(ModelMixin):
     @property
     def config(self) -> FrozenDict:
         """What the UNet was built with; with adapters, it says that pictures are projected."""
-        own = super().config
+        own = self._config
         return own if not self.ip_adapters else FrozenDict({**own, "encoder_hid_dim_type": "ip_image_proj"})
 
     def attentions(self) -> dict[str, Attention]:

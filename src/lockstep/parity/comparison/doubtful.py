@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..trace.reader import Trace
+from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .align import Pair
 from .results import NodeResult, Status
@@ -42,8 +42,8 @@ def _contradicted(a: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[i
 
 
 def _of_a_part(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
-    """Pairs that were guessed, where the candidate's value is what a part inside of the reference's module gives: the
-    candidate has a module for that part alone, and does the rest elsewhere."""
+    """Guessed pairs where the candidate's value is what a part inside of the reference's module gives, and the
+    module's own is found elsewhere: the candidate has a module for that part alone, and does the rest after it."""
     found: set[int] = set()
     for pair, node in zip(pairs, nodes, strict=True):
         entry = pair.a
@@ -54,9 +54,14 @@ def _of_a_part(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -
             if e.key.path.startswith(f"{entry.key.path}.") and e.shape == pair.b.shape
             and e.key.step == entry.key.step and e.is_float and not e.key.is_input
         ]  # fmt: skip
-        if any(sketch_error(a.sketch(e), b.sketch(pair.b), a.stats(e).l2) <= SAME for e in inside):
+        elsewhere = [e for e in b.entries if e.shape == entry.shape and e.is_float]
+        if any(_same(a, e, b, pair.b) for e in inside) and any(_same(a, entry, b, e) for e in elsewhere):
             found.add(entry.seq)
     return found
+
+
+def _same(a: Trace, left: Entry, b: Trace, right: Entry) -> bool:
+    return sketch_error(a.sketch(left), b.sketch(right), a.stats(left).l2) <= SAME
 
 
 def _in_another_form(node: NodeResult) -> bool:
