@@ -7,6 +7,7 @@ import diffusers
 import pytest
 import torch
 
+from helpers import assert_close
 from lockstep import guiders
 from lockstep.configuration import config_defaults
 from lockstep.errors import ConfigError, InputError
@@ -269,3 +270,54 @@ def test_a_guider_of_ones_own_says_its_settings_and_how_it_combines():
         for batch in batches:
             batch.noise_pred = batch.x
         assert guider(batches).pred == wanted
+
+
+@pytest.mark.parametrize("scales", [[6.0, 3.0], [8.0, 5.0, 2.0]])
+def test_bands_of_a_video_are_those_of_its_frames(scales):
+    torch.manual_seed(0)
+    video = {name: torch.randn(2, 3, 4, 8, 16) for name in ("pred_cond", "pred_uncond")}
+    guider = guiders.FrequencyDecoupledGuidance(scales)
+    guider.set_state(2, 10, None)
+    whole = guider.forward(**video).pred
+    for frame in range(4):
+        alone = guider.forward(**{name: value[:, :, frame] for name, value in video.items()}).pred
+        assert_close(whole[:, :, frame], alone, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scales", "shape", "told"),
+    [
+        ([6.0, 3.0], (1, 4, 2, 8), "multiples of 2 and at least 3, got (1, 4, 2, 8)"),
+        ([6.0, 3.0], (1, 4, 8, 5), "multiples of 2 and at least 3, got (1, 4, 8, 5)"),
+        ([8.0, 4.0, 2.0], (1, 4, 8, 4), "multiples of 4 and at least 6, got (1, 4, 8, 4)"),
+        ([6.0, 3.0], (4, 8, 8), "multiples of 2"),
+        ([6.0, 3.0], (1, 1, 4, 2, 8, 8), "multiples of 2"),
+        ([6.0, 3.0], (1, 4, 3, 2, 8), "multiples of 2"),
+    ],
+)
+def test_sizes_that_have_no_bands_are_refused(scales, shape, told):
+    guider = guiders.FrequencyDecoupledGuidance(scales)
+    guider.set_state(2, 10, None)
+    with pytest.raises(InputError) as caught:
+        guider.forward(torch.randn(shape), torch.randn(shape))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scales", "shape"), [([6.0, 3.0], (1, 4, 4, 4)), ([8.0, 4.0, 2.0], (1, 4, 8, 8)), ([5.0], (1, 1, 1, 1))]
+)
+def test_the_smallest_sizes_that_have_bands(scales, shape):
+    guider = guiders.FrequencyDecoupledGuidance(scales)
+    guider.set_state(2, 10, None)
+    assert guider.forward(torch.randn(shape), torch.randn(shape)).pred.shape == shape
+
+
+def test_bands_want_rows_and_columns():
+    guider = guiders.FrequencyDecoupledGuidance()
+    plain, in_a_line = torch.nn.Identity(), torch.nn.Identity()
+    guider.check_model(plain)
+    plain.packed_side = 1
+    guider.check_model(plain)
+    in_a_line.packed_side = 2
+    with pytest.raises(InputError, match="Identity are tokens in a line"):
+        guider.check_model(in_a_line)
