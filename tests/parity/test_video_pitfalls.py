@@ -170,10 +170,10 @@ def zero_steps_in_every_stage(patch):
             ["stale_state"], "`scheduler.history` is kept from one loop to the next",
         ),
         ("Wan", scale_of_the_first_expert, "denoise:02", ["guidance"], "guidance weight 5 instead of 3"),
-        ("Helios", block_noise_without_blocks, "", ["patch_noise"], "blocks of 4"),
-        (
+        pytest.param("Helios", block_noise_without_blocks, "", ["patch_noise"], "blocks of 4", marks=pytest.mark.slow),
+        pytest.param(
             "Helios", shadowed_text_of_stages, "pass:1/denoise:00", ["wrong_operand"],
-            "transformer#1|in.encoder_hidden_states",
+            "transformer#1|in.encoder_hidden_states", marks=pytest.mark.slow,
         ),
         (
             "Helios in one size", functools.partial(history_kept, lockstep.HeliosScheduler), "pass:1/denoise:00",

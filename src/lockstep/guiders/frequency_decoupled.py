@@ -101,8 +101,7 @@ def frame_by_frame(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Ten
     def changed(image: Tensor) -> Tensor:
         if image.ndim == 4:
             return change(image)
-        frames = image.transpose(1, 2)
-        return change(frames.flatten(0, 1)).unflatten(0, frames.shape[:2]).transpose(1, 2)
+        return change(image.flatten(0, 1)).unflatten(0, image.shape[:2])  # every plane is filtered by itself
 
     return changed
 
