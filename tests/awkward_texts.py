@@ -139,3 +139,11 @@ def plain_texts(count: int, seed: int = 0) -> list[str]:
         " ".join(draw.choice(words) if draw.random() < 0.3 else draw.choice(made) for _ in range(8))
         for _ in range(count)
     ]
+
+
+def assert_same_tokens(ours, theirs, texts, **options):
+    """Two tokenizers give the same ids and masks."""
+    got, want = ours(texts, **options), theirs(texts, **options)
+    for index, text in enumerate(texts):
+        assert got.input_ids[index] == want.input_ids[index], repr(text)
+        assert got.attention_mask[index] == want.attention_mask[index], repr(text)

@@ -15,6 +15,7 @@ from lockstep.kit.testing.models import (
 __all__ = [
     "AttentionTesterMixin",
     "BaseModelTesterConfig",
+    "Everything",
     "LoraTesterMixin",
     "MemoryTesterMixin",
     "ModelTesterMixin",
@@ -43,3 +44,14 @@ class ModelTesterMixin(kit.ModelTesterMixin):
         reference = self.reference(tmp_path / "ours", model)
         reference.save_pretrained(tmp_path / "theirs", **({"max_shard_size": "100KB"} if shards else {}))
         assert_same_weights(model, self.model_class.from_pretrained(tmp_path / "theirs"))
+
+
+class Everything(
+    ModelTesterMixin,
+    MemoryTesterMixin,
+    AttentionTesterMixin,
+    LoraTesterMixin,
+    TrainingTesterMixin,
+    TorchCompileTesterMixin,
+):
+    """All that a model with attention is tried for."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from awkward_texts import awkward_texts
+from awkward_texts import assert_same_tokens, awkward_texts
 from lockstep.errors import FileFormatError, NotFoundError
 from lockstep.tokenizers import Qwen2Tokenizer
 from lockstep.tokenizers.qwen2 import chat_text
@@ -24,16 +24,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def assert_same_tokens(ours, theirs, texts=TEXTS, **options):
-    got, want = ours(texts, **options), theirs(texts, **options)
-    for index, text in enumerate(texts):
-        assert got.input_ids[index] == want.input_ids[index], repr(text)
-        assert got.attention_mask[index] == want.attention_mask[index], repr(text)
-
-
 def test_same_tokens(folder):
     ours, theirs = (kind.from_pretrained(folder) for kind in (Qwen2Tokenizer, transformers.Qwen2Tokenizer))
-    assert_same_tokens(ours, theirs, **FILLED)
+    assert_same_tokens(ours, theirs, TEXTS, **FILLED)
     assert_same_tokens(ours, theirs, TEXTS[:1000])
     assert_same_tokens(ours, theirs, [chat_text(text) for text in TEXTS[:500]])
     rows = ours(TEXTS[:1000]).input_ids
@@ -45,7 +38,7 @@ def test_vocabulary_and_merges_alone(folder, tmp_path):
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     ours = Qwen2Tokenizer.from_pretrained(tmp_path)
-    assert_same_tokens(ours, Qwen2Tokenizer.from_pretrained(folder))
+    assert_same_tokens(ours, Qwen2Tokenizer.from_pretrained(folder), TEXTS)
     assert_same_tokens(ours, transformers.Qwen2Tokenizer.from_pretrained(tmp_path), TEXTS[:500])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from awkward_texts import awkward_texts
+from awkward_texts import assert_same_tokens, awkward_texts
 from lockstep.errors import FileFormatError, InputError, NotFoundError
 from lockstep.tokenizers import T5Tokenizer
 from tokenizers_of_tests import train_sentencepiece
@@ -27,16 +27,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def assert_same_tokens(ours, theirs, texts=TEXTS, **options):
-    got, want = ours(texts, **options), theirs(texts, **options)
-    for index, text in enumerate(texts):
-        assert got.input_ids[index] == want.input_ids[index], repr(text)
-        assert got.attention_mask[index] == want.attention_mask[index], repr(text)
-
-
 def test_same_tokens(folder):
     ours, theirs = T5Tokenizer.from_pretrained(folder), transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    assert_same_tokens(ours, theirs, **FILLED)
+    assert_same_tokens(ours, theirs, TEXTS, **FILLED)
     assert_same_tokens(ours, theirs, TEXTS[:1000])
     rows = ours(TEXTS[:1000]).input_ids
     for skip in (False, True):
@@ -138,4 +131,4 @@ def test_published_tokenizers():
     assert folders
     for path in folders:
         theirs = transformers.PreTrainedTokenizerFast.from_pretrained(path)
-        assert_same_tokens(T5Tokenizer.from_pretrained(path), theirs, **FILLED)
+        assert_same_tokens(T5Tokenizer.from_pretrained(path), theirs, TEXTS, **FILLED)

@@ -123,7 +123,7 @@ def run(
             plan.write(output)
         return plan
 
-    with locked(output), progress(quiet or json) as tell:
+    with locked(output), FilesBar(quiet or json) as tell:
         sweep(output)
         driver = Driver(
             workers_of(backend, setup, workers, address), output, planned, attempts=attempts, stall=stall, tell=tell
@@ -275,7 +275,7 @@ def sweep(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-class progress:
+class FilesBar:
     """A bar of files made, for as long as a batch runs."""
 
     def __init__(self, hidden: bool) -> None:

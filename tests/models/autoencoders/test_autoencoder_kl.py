@@ -8,13 +8,8 @@ from helpers import assert_close
 from lockstep.errors import ConfigError, InputError
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL, DiagonalGaussianDistribution
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
 
 TINY = {
@@ -41,15 +36,7 @@ class AutoencoderKLConfig(BaseModelTesterConfig):
         return name.endswith("to_k.bias")
 
 
-class TestAutoencoderKL(
-    AutoencoderKLConfig,
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class TestAutoencoderKL(AutoencoderKLConfig, Everything):
     pass
 
 

@@ -11,13 +11,8 @@ from helpers import assert_close
 from lockstep.errors import ConfigError, InputError, WeightsError
 from lockstep.models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
 
 IDS = torch.tensor([[97, 5, 17, 60, 41, 98, 98, 98], [97, 8, 33, 2, 11, 90, 7, 98]])
@@ -46,14 +41,7 @@ class ClipConfig(BaseModelTesterConfig):
         return {"input_ids": IDS, "attention_mask": PADDED}
 
 
-class ClipTests(
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class ClipTests(Everything):
     def test_gradients_against_reference(self, tmp_path):
         """As for every model, but for the keys' biases: all keys shifted alike change no softmax,
         so theirs is noise."""

@@ -11,13 +11,8 @@ from helpers import assert_close, relative_l2
 from lockstep import Qwen3Model
 from lockstep.errors import ConfigError, InputError
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
 
 IDS = torch.tensor([[5, 17, 60, 41, 1, 0, 0, 0], [8, 33, 2, 11, 90, 7, 64, 1]])
@@ -50,15 +45,7 @@ class Qwen3Config(BaseModelTesterConfig):
         return torch.cat([states[-2], states[-1]], dim=-1)[inputs["attention_mask"].bool()]
 
 
-class TestQwen3Model(
-    Qwen3Config,
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class TestQwen3Model(Qwen3Config, Everything):
     pass
 
 

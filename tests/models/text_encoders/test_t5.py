@@ -7,13 +7,8 @@ import transformers
 from lockstep.errors import ConfigError, InputError
 from lockstep.models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
 
 IDS = torch.tensor([[5, 17, 60, 41, 1, 0, 0, 0], [8, 33, 2, 11, 90, 7, 64, 1]])
@@ -42,22 +37,11 @@ class T5Config(BaseModelTesterConfig):
         return {"input_ids": IDS, "attention_mask": (IDS != 0).long()}
 
 
-class T5Tests(
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class TestT5EncoderModel(T5Config, Everything):
     pass
 
 
-class TestT5EncoderModel(T5Config, T5Tests):
-    pass
-
-
-class TestUMT5EncoderModel(T5Config, T5Tests):
+class TestUMT5EncoderModel(T5Config, Everything):
     model_class = UMT5EncoderModel
     reference_class = transformers.UMT5EncoderModel
 

@@ -11,13 +11,8 @@ from helpers import assert_close, relative_l2
 from lockstep import FluxControlNetModel, FluxTransformer2DModel, SD3ControlNetModel, SD3Transformer2DModel
 from lockstep.errors import ConfigError, InputError
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*FluxPosEmbed.*:FutureWarning")  # theirs uses what it deprecates
@@ -334,17 +329,6 @@ class SD3Config(BaseModelTesterConfig):
 
     def inputs(self):
         return sd3_inputs(SD3_CONFIGS["3.5 medium"])
-
-
-class Everything(
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
-    """All that every model is asked for."""
 
 
 class TestFluxTransformer2DModel(FluxConfig, Everything):

@@ -12,15 +12,12 @@ from helpers import assert_close, relative_l2
 from lockstep import ZImageTransformer2DModel
 from lockstep.errors import ConfigError, InputError, UnsupportedError
 from models.testing import (
-    AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
-    ModelTesterMixin,
-    TorchCompileTesterMixin,
-    TrainingTesterMixin,
+    Everything,
 )
+from models.transformers.test_transformers_against_diffusers import outputs_of_modules, sides
 
+KINDS = ZImageTransformer2DModel, diffusers.ZImageTransformer2DModel
 PUBLISHED = Path(__file__).parents[2] / "fixtures" / "transformer_configs"
 TINY = {
     "in_channels": 4, "dim": 24, "n_layers": 3, "n_refiner_layers": 2, "n_heads": 2, "n_kv_heads": 2,
@@ -70,36 +67,8 @@ class ZImageConfig(BaseModelTesterConfig):
         return torch.cat([one.flatten() for one in model(**inputs)[0]])
 
 
-class TestZImageTransformer2DModel(
-    ZImageConfig,
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class TestZImageTransformer2DModel(ZImageConfig, Everything):
     pass
-
-
-def sides(config, seed=0):
-    """Both models with the same random weights."""
-    tested = ZImageConfig()
-    tested.config = config
-    ours, theirs = tested.model(seed), diffusers.ZImageTransformer2DModel(**config).eval()
-    theirs.load_state_dict(ours.state_dict())
-    return ours, theirs
-
-
-def outputs_of_modules(model, given):
-    """What each module gave, by its path."""
-    seen, handles = {}, []
-    for path, module in model.named_modules():
-        handles.append(module.register_forward_hook(lambda m, a, out, path=path: seen.__setitem__(path, out)))
-    model(**given)
-    for handle in handles:
-        handle.remove()
-    return seen
 
 
 def counted(path, output, given):
@@ -110,7 +79,7 @@ def counted(path, output, given):
 
 
 def assert_every_module(config, given):
-    ours, theirs = sides(config)
+    ours, theirs = sides(*KINDS, config)
     mine, wanted = (outputs_of_modules(side, given) for side in (ours, theirs))
     compared = 0
     for path, output in mine.items():
@@ -146,14 +115,14 @@ def test_every_config(name):
 
 
 def test_other_patches():
-    ours, theirs = sides(CONFIGS["two kinds of patches"])
+    ours, theirs = sides(*KINDS, CONFIGS["two kinds of patches"])
     given = {**inputs("frames"), "x": [drawn(4, 2, 8, 12)], "patch_size": 4, "f_patch_size": 2}
     with torch.no_grad():
         assert_close(ours(**given)[0][0], theirs(**given)[0][0], 1e-5)
 
 
 def test_a_batch_is_a_list_too():
-    ours, _ = sides(TINY)
+    ours, _ = sides(*KINDS, TINY)
     given = inputs("one of each size")
     stacked = {**given, "x": torch.stack(given["x"]), "cap_feats": torch.stack(given["cap_feats"])}
     with torch.no_grad():
@@ -173,7 +142,7 @@ def test_names_and_shapes_of_published_configs(name):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_as_far_from_fp32_as_theirs(dtype):
-    ours, theirs = sides(TINY)
+    ours, theirs = sides(*KINDS, TINY)
 
     def made(model, given):
         return torch.cat([one.flatten().float() for one in model(**given)[0]])

@@ -14,8 +14,7 @@ from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from models.testing import (
     AttentionTesterMixin,
     BaseModelTesterConfig,
-    LoraTesterMixin,
-    MemoryTesterMixin,
+    Everything,
     ModelTesterMixin,
     TorchCompileTesterMixin,
     TrainingTesterMixin,
@@ -50,15 +49,7 @@ class UNetConfig(BaseModelTesterConfig):
         }
 
 
-class TestUNet2DCondition(
-    UNetConfig,
-    ModelTesterMixin,
-    MemoryTesterMixin,
-    AttentionTesterMixin,
-    LoraTesterMixin,
-    TrainingTesterMixin,
-    TorchCompileTesterMixin,
-):
+class TestUNet2DCondition(UNetConfig, Everything):
     def test_context_manager_reaches_the_model(self):
         model = self.model()
         with torch.no_grad():

@@ -132,8 +132,8 @@ def _searched(
     """What chance and facts explain first, on either side; then hypotheses, the reference's side first."""
     best: list[Cause] = []
     begun = {search.turned: from_facts(search, comparison) for search in searches}
-    closed = [known for known in begun.values() if known is not None and known.closing is not None]
-    if not any(known.closing.closes for known in closed if known.closing is not None):
+    closings = [known.closing for known in begun.values() if known is not None]
+    if not any(closing is not None and closing.closes for closing in closings):
         chance = [cause for search in searches for cause in unrepeatable(search, comparison)]
         if chance:
             return chance
