@@ -66,6 +66,9 @@ KINDS = (
         "layers.0.attention.to_q.weight",
         implied_transformers.z_image_config,
     ),
+    PartKind(
+        "qwen_image", "published", "transformer_blocks.0.img_mod.1.weight", implied_transformers.qwen_image_config
+    ),
     *either(
         "wan_vae",
         "decoder.middle.0.residual.0.gamma",
@@ -87,6 +90,14 @@ KINDS = (
         stem="model.",
     ),
     PartKind("qwen3", "llama", "blk.0.attn_q_norm.weight", implied_transformers.qwen3_config),
+    PartKind("qwen2_5_vl", "published", "model.visual.patch_embed.proj.weight", implied_transformers.qwen2_5_vl_config),
+    PartKind(
+        "qwen2_5_vl",
+        "original",
+        "visual.patch_embed.proj.weight",
+        implied_transformers.qwen2_5_vl_config,
+        outside=r"model\.$",
+    ),
     *either(
         "vae",
         "decoder.mid.block_1.conv1.weight",
@@ -111,15 +122,17 @@ TITLES = {
     "umt5": "UMT5 text encoder",
     "z_image": "Z-Image transformer",
     "qwen3": "Qwen3 text encoder",
+    "qwen_image": "Qwen-Image transformer",
+    "qwen2_5_vl": "Qwen2.5-VL text encoder",
 }
 ROLES = {  # what a pipeline calls a part; itself where nothing stands here
-    **dict.fromkeys(("flux", "sd3", "wan", "z_image"), "transformer"),
+    **dict.fromkeys(("flux", "sd3", "wan", "z_image", "qwen_image"), "transformer"),
     "wan_vae": "vae",
-    **dict.fromkeys(("text", "t5", "umt5", "qwen3"), "text_encoder"),
+    **dict.fromkeys(("text", "t5", "umt5", "qwen3", "qwen2_5_vl"), "text_encoder"),
 }
 DENOISERS = ("unet", "transformer")
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
-TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "wan_vae", "t5", "umt5", "qwen3")
+TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "qwen_image", "wan_vae", "t5", "umt5", "qwen3", "qwen2_5_vl")
 
 
 @dataclass

@@ -217,6 +217,12 @@ FAMILIES = (
     TellTale("t5", "T5 text encoder (llama.cpp's names)", ("enc.blk.0.attn_q.weight",), kind="text encoder"),
     TellTale("gemma", "Gemma", ("layers.0.post_feedforward_layernorm.weight",), kind="text encoder"),
     TellTale(
+        "qwen2_5_vl",
+        "Qwen2.5-VL text encoder",
+        ("layers.0.self_attn.k_proj.bias", "visual.patch_embed.proj.weight"),
+        kind="text encoder",
+    ),
+    TellTale(
         "qwen2", "Qwen 2.5", ("layers.0.self_attn.k_proj.bias", "layers.0.input_layernorm.weight"), kind="text encoder"
     ),
     TellTale(
