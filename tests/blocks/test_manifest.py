@@ -9,8 +9,7 @@ from PIL import Image
 
 import lockstep
 from blocks import tiny
-from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam
-from lockstep.blocks import manifest
+from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam, manifest
 from lockstep.blocks.manifest import encode, hash_weights, read_manifest
 from lockstep.errors import FileFormatError, InputError
 
