@@ -141,7 +141,7 @@ _DEFINES = {
     "pipelines.flux.pipeline": ["FluxKontextPipeline", "FluxPipeline"],
     "pipelines.qwen_image.blocks": ["QwenImageBlocks", "QwenImageEditBlocks", "QwenImageEditPlusBlocks"],
     "pipelines.qwen_image.pipeline": ["QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImagePipeline"],
-    "pipelines.qwen_image.processor": ["Qwen2VLProcessor"],
+    "pipelines.common.qwen2_vl": ["Qwen2VLProcessor"],
     "pipelines.stable_diffusion_3.blocks": ["StableDiffusion3Blocks"],
     "pipelines.stable_diffusion_3.pipeline": ["StableDiffusion3Pipeline"],
     "pipelines.stable_diffusion_xl.blocks": ["StableDiffusionXLBlocks"],

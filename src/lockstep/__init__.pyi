@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from .blocks import PipelineState as PipelineState
     from .tokenizers import Qwen2Tokenizer as Qwen2Tokenizer
     from .models.vision.qwen2_vl_pictures import Qwen2VLImageProcessor as Qwen2VLImageProcessor
-    from .pipelines.qwen_image.processor import Qwen2VLProcessor as Qwen2VLProcessor
+    from .pipelines.common.qwen2_vl import Qwen2VLProcessor as Qwen2VLProcessor
     from .models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration as Qwen2_5_VLForConditionalGeneration
     from .models.text_encoders.qwen3 import Qwen3Model as Qwen3Model
     from .pipelines.qwen_image.blocks import QwenImageBlocks as QwenImageBlocks

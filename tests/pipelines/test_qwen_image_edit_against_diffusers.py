@@ -113,6 +113,7 @@ def test_embeddings_see_the_picture(folders):
     got = ours(shown, PROMPTS[0], max_area=AREA, output=["prompt_embeds"])["prompt_embeds"]
     assert mask is None
     assert_close(got, wanted, 1e-5)
+    assert_close(ours.encode_prompt(PROMPTS[0], shown, max_area=AREA)[0], wanted, 1e-5)
     other = ours(picture((64, 64), 3), PROMPTS[0], max_area=AREA, output=["prompt_embeds"])["prompt_embeds"]
     assert not torch.allclose(got, other)
 
@@ -148,7 +149,7 @@ def test_a_saved_processor_is_read_by_both(folders, tmp_path):
 SETTINGS = [{}, {"min_pixels": 3136, "max_pixels": 12845056}, {"size": {"longest_edge": 9000, "shortest_edge": 900}}]
 
 
-@pytest.mark.parametrize("size", [(28, 28), (100, 37), (300, 200), (9, 1500), (5, 4), (900, 1200)])
+@pytest.mark.parametrize("size", [(28, 28), (100, 37), (300, 200), (9, 1500), (5, 4)])
 def test_pictures_as_the_tower_reads_them(size):
     for settings in SETTINGS:
         ours, theirs = lockstep.Qwen2VLImageProcessor(**settings), transformers.Qwen2VLImageProcessorPil(**settings)

@@ -7,7 +7,7 @@ import torch
 from helpers import assert_close
 from lockstep import AutoencoderKLQwenImage
 from lockstep.errors import ConfigError, InputError
-from models.testing import BaseModelTesterConfig, MemoryTesterMixin, ModelTesterMixin, TorchCompileTesterMixin
+from models.testing import BaseModelTesterConfig, ModelTesterMixin
 
 TINY = {
     "base_dim": 4, "z_dim": 6, "dim_mult": [1, 2, 2, 2], "num_res_blocks": 1, "latents_mean": [0.1] * 6,
@@ -25,9 +25,9 @@ class QwenImageAutoencoderConfig(BaseModelTesterConfig):
         return {"sample": pictures()[:, :, None]}
 
 
-class TestAutoencoderKLQwenImage(
-    QwenImageAutoencoderConfig, ModelTesterMixin, MemoryTesterMixin, TorchCompileTesterMixin
-):
+class TestAutoencoderKLQwenImage(QwenImageAutoencoderConfig, ModelTesterMixin):
+    """What Wan's, whose layers they are, is asked besides (memory, compilation), it is asked in its own tests."""
+
     def gradient_is_zero(self, name):
         """Layers over time do not run on a single frame."""
         return "time_conv" in name

@@ -6,7 +6,7 @@ of transformers 5, files with the older ones serve too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,7 +30,7 @@ class Qwen2_5_VLTextModel(nn.Module):
 
     gradient_checkpointing = False
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.embed_tokens = embedding(config["vocab_size"], config["hidden_size"])
         self.layers = nn.ModuleList(
@@ -48,7 +48,7 @@ class Qwen2_5_VLTextModel(nn.Module):
 class Qwen2_5_VLModel(nn.Module):
     """The vision tower, and the language model that reads its tokens among those of the text."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.visual = Qwen2_5_VisionTransformer(config["vision_config"])
         self.language_model = Qwen2_5_VLTextModel(config)

@@ -51,15 +51,10 @@ class QwenImageEditBlocks(QwenImageBlocks, face="QwenImageEditPipeline"):
     """Editing: words say what to change of a picture."""
 
     block_classes = {
-        "guidance": SetGuidanceByNegative,
-        "picture": FitPicture,
-        "text_encoder": EncodeInstruction,
-        "reference": EncodeEdited,
-        "start": StartFromNoise.with_parts(timesteps=SetEvenTimesteps),
-        "shapes": PrepareShapes,
-        "denoise": DenoiseEdited.with_parts(predict=PredictQwenImage),
-        "decode": DecodePacked,
-    }
+        "guidance": SetGuidanceByNegative, "picture": FitPicture, "text_encoder": EncodeInstruction,
+        "reference": EncodeEdited, "start": StartFromNoise.with_parts(timesteps=SetEvenTimesteps),
+        "shapes": PrepareShapes, "denoise": DenoiseEdited.with_parts(predict=PredictQwenImage), "decode": DecodePacked,
+    }  # fmt: skip
     workflows = {"editing": ["image"]}
 
 

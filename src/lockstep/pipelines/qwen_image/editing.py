@@ -10,11 +10,11 @@ from PIL.Image import Image
 
 from ...blocks import LATER, BlockView, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam, needs
 from ..common.parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
+from ..common.qwen2_vl import MARK, Qwen2VLProcessor
 from ..common.sizes import check_size, packed, packed_side, picture_processor, size_step
 from ..common.start import to_latents
 from ..common.tokens import REFERENCE
 from .encoders import ANSWER, EncodePrompt
-from .processor import MARK, Qwen2VLProcessor
 
 Tensor = torch.Tensor
 Size = tuple[int, int]

@@ -26,11 +26,7 @@ TASK_TOKENS = 34  # of the task, which the denoiser does not read
 
 
 class EncodePrompt(EncodeMaskedText):
-    """Prompts to the last hidden states of Qwen2.5-VL, without those of the task that comes before them.
-
-    Each text goes through the encoder by itself, without padding: it sees only what stands before, so that nothing
-    behind it or beside it could change it.
-    """
+    """Prompts to the last hidden states of Qwen2.5-VL, without those of the task that comes before them."""
 
     expected_components = [
         ComponentSpec("tokenizer", Qwen2Tokenizer, optional=True),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...blocks.compose import Block
 from ...blocks.face import Face
+from ...blocks.vocabulary import Pictures
 from ..common.face import PicturePipeline
 from .blocks import QwenImageBlocks, QwenImageEditBlocks, QwenImageEditPlusBlocks
 
@@ -41,6 +42,18 @@ class QwenImageEditPipeline(QwenImagePipeline):
 
     default_blocks = QwenImageEditBlocks
     face = Face(("image", *BEFORE_SIZE, *SIZE_AND_STEPS))
+
+    def encode_prompt(  # type: ignore[override]
+        self, prompt: str | list[str] | None, image: Pictures | None = None, device: str | torch.device | None = None,
+        num_images_per_prompt: int = 1, prompt_embeds: Tensor | None = None, prompt_embeds_mask: Tensor | None = None,
+        max_sequence_length: int = 1024, max_area: int = 1024**2,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """The same for prompts beside a picture, which is brought to the size at which a call reads it."""
+        ready = {"prompt_embeds": prompt_embeds, "prompt_embeds_mask": prompt_embeds_mask}
+        given = {"prompt": prompt, "image": image, "max_area": max_area, **ready}
+        given["max_sequence_length"] = max_sequence_length
+        embeds, _, mask, _ = self.encoded(num_images_per_prompt, False, None, given, {}, before=("picture",))
+        return embeds, None if bool(mask.all()) else mask
 
 
 class QwenImageEditPlusPipeline(QwenImageEditPipeline):

@@ -16,14 +16,15 @@ from lockstep.blocks.events import Event
 from lockstep.blocks.face import Face
 from lockstep.blocks.output import PipelineOutput
 from lockstep.blocks.run import Run
+from lockstep.blocks.vocabulary import Pictures
 from lockstep.files import HubArguments
 from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.autoencoders.autoencoder_kl_qwen_image import AutoencoderKLQwenImage
 from lockstep.models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 from lockstep.models.transformers.transformer_qwen_image import QwenImageTransformer2DModel
 from lockstep.pipelines.common.face import PicturePipeline
+from lockstep.pipelines.common.qwen2_vl import Qwen2VLProcessor
 from lockstep.pipelines.qwen_image.blocks import QwenImageBlocks, QwenImageEditBlocks, QwenImageEditPlusBlocks
-from lockstep.pipelines.qwen_image.processor import Qwen2VLProcessor
 from lockstep.schedulers.scheduling import SchedulerMixin
 from lockstep.tokenizers.qwen2 import Qwen2Tokenizer
 from numpy import ndarray
@@ -120,6 +121,8 @@ class QwenImageEditPipeline(QwenImagePipeline):
     @overload
     def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_QwenImageEditInputs]) -> Any: ...
     processor: Qwen2VLProcessor
+    def encode_prompt(self, prompt: str | list[str] | None, image: Pictures | None=None, device: str | torch.device | None=None, num_images_per_prompt: int=1, prompt_embeds: Tensor | None=None, prompt_embeds_mask: Tensor | None=None, max_sequence_length: int=1024, max_area: int=1024 ** 2) -> tuple[Tensor, Tensor | None]:
+        ...
 
 class _QwenImageEditPlusInputs(_QwenImageSharedInputs, total=False):
     max_area: int; seen_area: int; workflow: Literal['editing'] | None

@@ -1,10 +1,13 @@
-"""The component `processor` of the editing models: tokenizer and picture processor of Qwen2.5-VL in one folder."""
+"""The processor of Qwen2-VL and Qwen2.5-VL as a component: tokenizer and picture processor in one folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, Unpack
 
+from PIL.Image import Image
+
+from ...files import HubArguments
 from ...models.vision.qwen2_vl_pictures import PatchesAndGrids, Qwen2VLImageProcessor
 from ...tokenizers import Qwen2Tokenizer
 
@@ -20,7 +23,9 @@ class Qwen2VLProcessor:
         self.image_processor, self.tokenizer = image_processor, tokenizer
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Any) -> Self:
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Unpack[HubArguments]
+    ) -> Self:
         """From a folder or hub id that has the files of both."""
         pictures = Qwen2VLImageProcessor.from_pretrained(name_or_path, subfolder=subfolder, **hub)
         return cls(pictures, Qwen2Tokenizer.from_pretrained(name_or_path, subfolder=subfolder, **hub))
@@ -30,7 +35,7 @@ class Qwen2VLProcessor:
         self.image_processor.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
-    def __call__(self, text: str, images: list[Any]) -> tuple[list[int], PatchesAndGrids]:
+    def __call__(self, text: str, images: list[Image]) -> tuple[list[int], PatchesAndGrids]:
         """Token ids of a text, in which each mark is as many as its picture has tokens, and the patches."""
         seen = self.image_processor(images)
         first, *rest = text.split(MARK)
