@@ -25,6 +25,7 @@ FIELDS: dict[str, Any] = {
     "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
     "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str], "foretold_steps": list[int],
+    "parallel": dict[str, int],
 }  # fmt: skip
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -96,6 +97,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
+        **({"parallel": degrees} if (degrees := pipe.parallel_degrees()) else {}),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -212,7 +214,9 @@ def _bytes(tensor: torch.Tensor) -> Any:
 
 
 def hash_weights(model: torch.nn.Module) -> str:
-    """SHA-256 over the names, dtypes, shapes and values of all tensors."""
+    """SHA-256 over the names, dtypes, shapes and values of all tensors, as they were before ranks shared them out."""
+    if (known := model.__dict__.get("_weights_sha256")) is not None:
+        return str(known)
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}|{tensor.dtype}|{list(tensor.shape)}|".encode())
