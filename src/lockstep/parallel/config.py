@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..errors import ConfigError, InputError, UnknownNameError
 
 DEGREES = ("cfg", "ulysses", "ring", "fsdp")
+SECONDS = {"unit": "s"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +26,11 @@ class ParallelConfig:
     ulysses: int = 1
     ring: int = 1
     fsdp: int = 1
-    timeout_s: float = 600.0
-    lost_after_s: float = 15.0
+    timeout_s: float = field(default=600.0, metadata=SECONDS)
+    lost_after_s: float = field(default=15.0, metadata=SECONDS)
     check_weights: bool = True
 
-    def __new__(cls, **values: Any) -> typing.Self:
+    def __new__(cls, **values: float) -> typing.Self:
         check_names(cls, values)
         return super().__new__(cls)
 
@@ -86,7 +87,7 @@ class ParallelConfig:
 
 
 def check_names(cls: type[ParallelConfig], values: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(cls)]
+    known = [one.name for one in fields(cls)]
     for name in values:
         if name not in known:
             raise UnknownNameError("argument of ParallelConfig", name, known)

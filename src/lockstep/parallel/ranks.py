@@ -123,11 +123,12 @@ def joined(timeout_s: float, lost_after_s: float) -> tuple[int, torch.device, Wa
     patience = timedelta(seconds=timeout_s)
     if not dist.is_initialized():
         kept_by_launcher = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = dist.TCPStore(host, port, world, rank == 0 and not kept_by_launcher, patience)
+        store = dist.TCPStore(host, port, world, rank == 0 and not kept_by_launcher, patience)  # type: ignore[attr-defined]
         backend = "gloo" if device.type == "cpu" else f"cpu:gloo,{device.type}:{accelerator_backend(device)}"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=patience)
-    heard = dist.TCPStore(host, port, None, False, timedelta(seconds=max(lost_after_s, 5.0)), False)
-    watch = Watch(dist.PrefixStore("lockstep/ranks", heard), rank, world, lost_after_s)
+    heard = dist.TCPStore(host, port, None, False, timedelta(seconds=max(lost_after_s, 5.0)), False)  # type: ignore[attr-defined]
+    kept = dist.PrefixStore("lockstep/ranks", heard)  # type: ignore[attr-defined]
+    watch = Watch(kept, rank, world, lost_after_s)
     atexit.register(left, watch)
     before = sys.excepthook
 

@@ -6,6 +6,7 @@ name the rank that it failed for, and no process waits for a dead one longer tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -13,9 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch.distributed as dist
+from typing import Any, Protocol
 
 from ..errors import RankError
 
@@ -23,6 +22,16 @@ BEATS = 5  # in the time after which a rank is lost
 GRACE = 3.0  # seconds in which an exchange may fail by itself, before the process is ended
 LOST = 70  # with which a process leaves that waits for a dead rank
 STORE_GONE = "rank 0, or the launcher, which kept the store that all ranks see, is gone"
+
+
+class KeyStore(Protocol):
+    """What all ranks write to and read from: a store of torch.distributed."""
+
+    def set(self, key: str, value: str, /) -> None: ...
+
+    def get(self, key: str, /) -> bytes: ...
+
+    def check(self, keys: list[str], /) -> bool: ...
 
 
 @dataclass
@@ -39,13 +48,12 @@ class Heard:
 class Watch:
     """One thread: says that this process lives, hears whether the others do, and ends it where nothing else can."""
 
-    def __init__(self, store: dist.Store, rank: int, world: int, lost_after_s: float) -> None:
+    def __init__(self, store: KeyStore, rank: int, world: int, lost_after_s: float) -> None:
         self.rank, self.lost_after_s = rank, lost_after_s
         self.exchanges, self.doing, self.waiting_since = 0, "", 0.0
         self._store = store
         self._told: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname(), "beat": 0, "left": None}
         self._others = {other: Heard() for other in range(world) if other != rank}
-        self._lost: str | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()  # a store's client does one thing at a time
         self._say()
@@ -57,6 +65,8 @@ class Watch:
         if not self._ended.is_set():
             self._ended.set()
             self._told["left"] = reason
+            with contextlib.suppress(RuntimeError):  # nobody may be left to hear it
+                self._say()
 
     def explained(self, problem: Exception) -> RankError:
         """Why an exchange failed, with the name of the rank that it failed for."""

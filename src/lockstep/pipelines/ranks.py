@@ -17,7 +17,7 @@ class RanksMixin(PlacementMixin):
 
     _parallelism: Parallelism | None = None
 
-    def enable_parallelism(self, config: ParallelConfig | None = None, **degrees: Any) -> Self:
+    def enable_parallelism(self, config: ParallelConfig | None = None, **degrees: float) -> Self:
         """Spread the models over the ranks that torchrun started: `ParallelConfig(cfg=2)`, or `cfg=2` alone.
 
         Every rank calls it, and then the pipeline, with the same arguments; every rank gets the result, and
@@ -27,7 +27,8 @@ class RanksMixin(PlacementMixin):
             raise InputError(f"Give a ParallelConfig or its values ({', '.join(degrees)}), not both.")
         if self._parallelism is not None:
             raise InputError("This pipeline is spread over ranks already. Call disable_parallelism() first.")
-        chosen = ParallelConfig(**degrees) if config is None else config
+        values: dict[str, Any] = degrees  # checked by name and type when they are given
+        chosen = ParallelConfig(**values) if config is None else config
         if not isinstance(chosen, ParallelConfig):
             raise InputError(f"enable_parallelism wants a ParallelConfig, got {type(chosen).__name__}.")
         self.load_components()  # type: ignore[attr-defined]

@@ -59,12 +59,12 @@ class WanAttnProcessor(ProcessorMixin):
         query, key, value = attn.project(hidden_states, source)
         if rotary_emb is not None:
             query, key = rotate(query, rotary_emb), rotate(key, rotary_emb)
-        how = {"backend": self._attention_backend, "parallel_config": self._parallel_config}
-        mixed = dispatch_attention_fn(query, key, value, attn_mask=attention_mask, **how).flatten(2)
+        attend = partial(dispatch_attention_fn, backend=self._attention_backend, parallel_config=self._parallel_config)
+        mixed = attend(query, key, value, attn_mask=attention_mask).flatten(2)
         if image is not None and image.shape[1] and attn.add_k_proj is not None and attn.add_v_proj is not None:
             key = attn.norm_added_k(attn.add_k_proj(image)).unflatten(2, (attn.heads, -1))
             value = attn.add_v_proj(image).unflatten(2, (attn.heads, -1))
-            mixed = mixed + dispatch_attention_fn(query, key, value, **how).flatten(2)
+            mixed = mixed + attend(query, key, value).flatten(2)
         return attn.to_out[0](mixed)
 
 
