@@ -16,10 +16,12 @@ import lockstep
 from lockstep import parity
 from lockstep.attention import SequenceParallel, attention_backend, dispatch_attention_fn
 from lockstep.attention.parallel import shares
+from lockstep.cli.app import run as run_command
 from lockstep.errors import LockstepError
 from lockstep.kit.testing.closeness import relative_l2
 from lockstep.parallel import ParallelConfig, Parallelism
 from lockstep.parallel.ranks import Ranks
+from pipelines import tiny_video
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 FOLDER = Path(sys.argv[1])
@@ -380,23 +382,49 @@ def weights_of_four():
     return {"all at once": apart(made(pipe, call), wanted)}
 
 
-@case(4)
-def bare_model():
+def alone_and_spread(model, given, **degrees):
     """A model without a pipeline."""
-    model = lockstep.FluxTransformer2DModel.from_pretrained(FOLDER / "flux", subfolder="transformer")
+    with torch.no_grad():
+        wanted = model(**given).sample
+        spread = Parallelism(config(**degrees), {"transformer": model})
+        got = model(**given).sample
+        spread.end()
+    return apart(got, wanted)
+
+
+@case(4)
+def bare_models():
+    """What a model reads besides: residuals of ControlNets, a mask of the whole sequence, tokens of an image."""
     generator = torch.Generator().manual_seed(0)
-    random = lambda *shape: torch.randn(shape, generator=generator)  # noqa: E731
+
+    def random(*shape):
+        return torch.randn(shape, generator=generator)
+
+    flux = lockstep.FluxTransformer2DModel.from_pretrained(FOLDER / "flux", subfolder="transformer")
     ids = torch.cartesian_prod(torch.arange(1.0), torch.arange(3.0), torch.arange(5.0))
     given = {
         "hidden_states": random(2, 15, 16), "encoder_hidden_states": random(2, 7, 24), "timestep": torch.ones(2),
         "pooled_projections": random(2, 16), "img_ids": ids, "txt_ids": torch.zeros(7, 3), "guidance": torch.ones(2),
+        "controlnet_block_samples": [random(2, 15, 24)], "controlnet_single_block_samples": [random(2, 15, 24)],
+        "joint_attention_kwargs": {"attention_mask": random(2, 1, 1, 22) > -0.5},
     }  # fmt: skip
-    with torch.no_grad():
-        wanted = model(**given).sample
-        spread = Parallelism(config(ring=4), {"transformer": model})
-        got = model(**given).sample
-        spread.end()
-    return {"ring": apart(got, wanted)}
+    found = {"flux": alone_and_spread(flux, given, ring=4)}
+    found["flux, ring of ulysses"] = alone_and_spread(flux, given, ulysses=2, ring=2)
+
+    sd3 = lockstep.SD3Transformer2DModel.from_pretrained(FOLDER / "sd3", subfolder="transformer")
+    given = {
+        "hidden_states": random(1, 16, 6, 10), "encoder_hidden_states": random(1, 7, 40), "timestep": torch.ones(1),
+        "pooled_projections": random(1, 32), "block_controlnet_hidden_states": [random(1, 15, 16)] * 2,
+    }  # fmt: skip
+    found["sd3"] = alone_and_spread(sd3, given, ring=4)
+
+    wan = tiny_video.parts("image")["transformer"]
+    given = {
+        "hidden_states": random(1, 12, 3, 2, 6), "encoder_hidden_states": random(1, 512, 16), "timestep": torch.ones(1),
+        "encoder_hidden_states_image": random(1, 5, 16),
+    }  # fmt: skip
+    found["wan with an image"] = alone_and_spread(wan, given, ulysses=2, ring=2)
+    return found
 
 
 def recorded(name, call, parallel, plant=None, **more):
@@ -425,6 +453,25 @@ def another_bias(pipe):
     """A fault in one block, on all ranks alike."""
     with torch.no_grad():
         pipe.transformer.transformer_blocks[1].attn.to_k.bias[3] += 0.5
+
+
+@case(2)
+def commands():
+    """`lockstep parity record` on ranks, and in one process."""
+    how = ["--steps", "2", "--height", "16", "--width", "16", "-o", FOLDER / "cli.trace"]
+    found = {"ranks": left_with("parity", "record", FOLDER / "sd", "--parallel", "cfg=2", *how)}
+    if RANK == 0:
+        found["alone"] = left_with("parity", "record", FOLDER / "sd", "--one-by-one", *how)
+    return found
+
+
+def left_with(*words):
+    """The exit code of a command."""
+    try:
+        run_command([str(word) for word in words])
+    except SystemExit as leave:
+        return leave.code
+    return None
 
 
 @case(4)

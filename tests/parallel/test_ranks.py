@@ -3,6 +3,8 @@
 All cases of a number of ranks run in one launch (`cases.py`): to start the processes takes longer than any of them.
 """
 
+import json
+
 import pytest
 
 from lockstep import parity
@@ -96,7 +98,7 @@ def test_pipelines_whose_tokens_are_shared_out(two, case):
     assert_equal(two, case, PER_PIPELINE)
 
 
-@pytest.mark.parametrize("case", ["wan_of_four", "flux_of_four", "sd_of_four", "weights_of_four", "bare_model"])
+@pytest.mark.parametrize("case", ["wan_of_four", "flux_of_four", "sd_of_four", "weights_of_four", "bare_models"])
 def test_pipelines_on_four_ranks(four, case):
     assert_equal(four, case, PER_PIPELINE, ["cfg"])
 
@@ -199,3 +201,13 @@ def test_a_rank_that_lives_and_does_not_come_is_named(two):
     assert "'what rank 1 leaves out'" in told
     assert "rank 1 (process" in told
     assert "lives, but is at exchange" in told
+
+
+def test_the_commands_record_merge_and_compare(two, folders, lockstep):
+    for found in checked(two, "commands"):
+        assert set(found.values()) == {0}
+    traces = [folders / f"cli.rank{rank}.trace" for rank in range(2)]
+    code, out, _ = lockstep("parity", "merge", *traces, "-o", "ranks.trace", "--json")
+    assert code == 0
+    assert json.loads(out)["steps"] > 2
+    assert lockstep("parity", "diff", folders / "cli.trace", "ranks.trace")[0] == 0

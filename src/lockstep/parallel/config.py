@@ -62,6 +62,11 @@ class ParallelConfig:
         """Over how many ranks a sequence is shared out."""
         return self.ulysses * self.ring
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks the degrees ask for."""
+        return max(self.cfg * self.tokens, self.fsdp)
+
     def copies(self, world: int) -> int:
         """How often the same work is done among so many ranks; refuses a number of ranks that does not fit."""
         product = self.cfg * self.tokens
@@ -72,7 +77,7 @@ class ParallelConfig:
             )
         if product == world or (self.fsdp == world and world % product == 0):
             return world // product
-        start = f"torchrun --nproc-per-node {max(product, self.fsdp)} …"
+        start = f"torchrun --nproc-per-node {self.ranks} …"
         raise ConfigError(
             f"ParallelConfig: {shown} makes {product} ranks, and {world} {'is' if world == 1 else 'are'} running. "
             f"Start {start}, or change the degrees."

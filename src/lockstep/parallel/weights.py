@@ -36,6 +36,10 @@ def check_shardable(model: nn.Module) -> None:
     """Refuse what has no weights to share out, or has them shared out already."""
     if is_sharded(model):
         raise UnsupportedError(f"The weights of {type(model).__name__} lie on several ranks already.")
+    if getattr(model, "acceleration", None) is not None:
+        raise UnsupportedError(
+            f'{type(model).__name__} is accelerated by kernels that want whole weights: accelerate("off").'
+        )
     parameters = list(model.parameters())
     if not parameters or any(parameter.is_meta for parameter in parameters):
         raise UnsupportedError(f"{type(model).__name__} has no weights to share out among ranks. Load them first.")
