@@ -79,7 +79,7 @@ class PipelineTesterMixin:
 
     def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(self) -> None:
         pipe = self.pipeline()
-        batch = self.run(pipe, **{self.per_prompt: 2}, seed=10)
+        batch: torch.Tensor = pipe(**{**self.arguments(self.from_text), self.per_prompt: 2, "seed": 10})[0]
         for k in range(2):
             assert torch.allclose(batch[k], self.run(pipe, seed=10 + k)[0], atol=1e-4), f"picture {k} of the batch"
 
