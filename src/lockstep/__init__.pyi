@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo as AutoencoderKLLTXVideo
     from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
@@ -104,6 +105,10 @@ if TYPE_CHECKING:
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.published import LTXImageToVideoPipeline as LTXImageToVideoPipeline
+    from .pipelines.ltx_video.pipeline import LTXPipeline as LTXPipeline
+    from .pipelines.ltx_video.blocks import LTXVideoBlocks as LTXVideoBlocks
+    from .models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel as LTXVideoTransformer3DModel
     from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
     from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
@@ -190,12 +195,12 @@ __version__: str
 __all__ = [
     "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
     "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
-    "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
-    "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
-    "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
-    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ComponentsManager",
-    "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler",
-    "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler",
+    "AutoencoderKLLTXVideo", "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor",
+    "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel",
+    "CLIPVisionModelWithProjection", "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance",
+    "ClassifierFreeZeroStarGuidance", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec",
+    "ComponentsManager", "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel",
+    "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler",
     "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DepthToImageBlocks", "DiffusionPipeline",
     "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
@@ -206,7 +211,8 @@ __all__ = [
     "HeliosPyramidBlocks", "HeliosPyramidPipeline", "HeliosScheduler", "HeliosTransformer3DModel",
     "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
     "InstructPix2PixXLBlocks", "InterruptedRun", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
-    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LCMScheduler", "LMSDiscreteScheduler", "LTXImageToVideoPipeline", "LTXPipeline", "LTXVideoBlocks",
+    "LTXVideoTransformer3DModel", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
     "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",

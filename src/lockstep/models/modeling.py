@@ -322,9 +322,15 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the floating-point parameters, or where they are cast for it, the one that they compute in."""
-        named = [(name, p.dtype) for name, p in self.named_parameters() if p.is_floating_point()]
-        free = (dtype for name, dtype in named if not any(re.search(p, name) for p in self.keep_in_fp32))
-        return self._computes_in or next(free, named[0][1] if named else torch.get_default_dtype())
+        if self._computes_in:
+            return self._computes_in
+        kept = None
+        for name, parameter in self.named_parameters():  # asked for at every step: the first that is free answers
+            if parameter.is_floating_point():
+                if not any(re.search(pattern, name) for pattern in self.keep_in_fp32):
+                    return parameter.dtype
+                kept = kept or parameter.dtype
+        return kept or torch.get_default_dtype()
 
     @property
     def device(self) -> torch.device:

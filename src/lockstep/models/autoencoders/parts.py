@@ -154,6 +154,17 @@ def blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
     return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
 
 
+def patchify(x: Tensor, size: int) -> Tensor:
+    """Squares of pixels of a video as channels; columns change slower than rows in them."""
+    cells = x.unflatten(4, (-1, size)).unflatten(3, (-1, size))
+    return cells.permute(0, 1, 6, 4, 2, 3, 5).flatten(1, 3)
+
+
+def unpatchify(x: Tensor, size: int) -> Tensor:
+    """The squares laid out again."""
+    return x.unflatten(1, (-1, size, size)).permute(0, 1, 4, 5, 3, 6, 2).flatten(5, 6).flatten(3, 4)
+
+
 class AutoencoderMixin:
     """What pipelines ask of an autoencoder: scale factors, the scale of latents, tiles and slices to bound memory."""
 
