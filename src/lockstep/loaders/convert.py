@@ -14,6 +14,7 @@ import torch
 from .. import files
 from ..errors import InputError, LoadError, UnsupportedError, WeightsError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
+from ..models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo
 from ..models.autoencoders.autoencoder_kl_qwen_image import AutoencoderKLQwenImage
 from ..models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
@@ -24,6 +25,7 @@ from ..models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 from ..models.text_encoders.qwen3 import Qwen3Model
 from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
+from ..models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel
 from ..models.transformers.transformer_qwen_image import QwenImageTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.transformers.transformer_wan import WanTransformer3DModel
@@ -60,6 +62,8 @@ MODELS: dict[str, type[ModelMixin]] = {
         QwenImageTransformer2DModel,
         AutoencoderKLQwenImage,
         Qwen2_5_VLForConditionalGeneration,
+        LTXVideoTransformer3DModel,
+        AutoencoderKLLTXVideo,
     )
 }
 LONE = {
@@ -80,6 +84,8 @@ LONE = {
     "QwenImageTransformer2DModel": ("qwen_image", "published", ""),
     "AutoencoderKLQwenImage": ("wan_vae", "original", ""),
     "Qwen2_5_VLForConditionalGeneration": ("qwen2_5_vl", "original", ""),
+    "LTXVideoTransformer3DModel": ("ltx", "original", ""),
+    "AutoencoderKLLTXVideo": ("ltx_vae", "original", ""),
 }
 FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines are written in
     "FluxTransformer2DModel": "flux",
@@ -87,6 +93,7 @@ FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines ar
     "WanTransformer3DModel": "wan",
     "ZImageTransformer2DModel": "z_image",
     "QwenImageTransformer2DModel": "qwen_image",
+    "LTXVideoTransformer3DModel": "ltx",
 }
 SHARD_SIZE = "10GB"
 MAX_SMALL_FILE = 16 * 2**20

@@ -35,7 +35,8 @@ from .autoencoder_kl_wan_blocks import (
     cube,
     point,
 )
-from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles, reconstructed
+from .parts import DecoderOutput, Tiles, check_layout, in_tiles, patchify, reconstructed, unpatchify
+from .video_tiles import TiledVideoMixin
 
 LATENTS_MEAN = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -122,14 +123,13 @@ class WanDecoder3d(nn.Module):
         return self.conv_out(self.nonlinearity(self.norm_out(hidden)), memory), memory.after
 
 
-class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
+class CausalAutoencoder(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignore[override]
     """Videos in [-1, 1] to latents and back, part by part; a class says by which config."""
 
     _supports_gradient_checkpointing = True
     gradient_checkpointing = False
     tile_sample_min_height = tile_sample_min_width = 256
     tile_sample_stride_height = tile_sample_stride_width = 192
-    patch = 1  # pixels along the side of a square that goes in as one
 
     def build(self, in_channels: int, out_channels: int, decoder_base: int, is_residual: bool) -> None:
         """Encoder and decoder by the config, for squares of so many channels."""
@@ -143,7 +143,7 @@ class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
         self.quant_conv = point(2 * z_dim, 2 * z_dim)
         self.post_quant_conv = point(z_dim, z_dim)
         self.decoder = WanDecoder3d(z_dim, out_channels, Body(up, layers, in_time[::-1], *rest))
-        self.pixel_channels = in_channels // self.patch**2
+        self.pixel_channels = in_channels // self.tile_patch**2
 
     @property
     def temporal_scale_factor(self) -> int:
@@ -168,30 +168,6 @@ class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
             for values in (self.config.latents_mean, self.config.latents_std)
         )
         return mean, 1.0 / std
-
-    def enable_tiling(  # type: ignore[override]
-        self,
-        tile_sample_min_height: int | None = None,
-        tile_sample_min_width: int | None = None,
-        tile_sample_stride_height: int | None = None,
-        tile_sample_stride_width: int | None = None,
-    ) -> None:
-        """Encode and decode in overlapping tiles (sizes and strides in pixels) that are blended together."""
-        for side, size, stride in (
-            ("height", tile_sample_min_height, tile_sample_stride_height),
-            ("width", tile_sample_min_width, tile_sample_stride_width),
-        ):
-            size = size or getattr(self, f"tile_sample_min_{side}")
-            stride = stride or min(getattr(self, f"tile_sample_stride_{side}"), size)
-            factor = self.spatial_scale_factor
-            if size % factor or stride % factor or not factor <= stride <= size:
-                raise InputError(
-                    f"A tile's {side} and stride are multiples of {factor} pixels, the stride no longer than the tile; "
-                    f"got {size} and {stride}."
-                )
-            setattr(self, f"tile_sample_min_{side}", size)
-            setattr(self, f"tile_sample_stride_{side}", stride)
-        self.use_tiling = True
 
     @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
@@ -224,12 +200,12 @@ class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
         """
         tiles = self._decoder_tiles(*z.shape[-2:])
         for frames in self._in_parts(self._decode_part, z.split(1, dim=2), tiles, memory):
-            yield unpatchify(frames, self.patch).clamp(-1.0, 1.0)
+            yield unpatchify(frames, self.tile_patch).clamp(-1.0, 1.0)
 
     forward = reconstructed
 
     def _encode(self, x: Tensor) -> Tensor:
-        pixels = patchify(x, self.patch)
+        pixels = patchify(x, self.tile_patch)
         starts = range(1, x.shape[2] - FRAMES + 1, FRAMES)
         parts = (pixels[:, :, :1], *(pixels[:, :, start : start + FRAMES] for start in starts))
         return torch.cat(list(self._in_parts(self._encode_part, parts, self._encoder_tiles(*x.shape[-2:]))), dim=2)
@@ -246,7 +222,7 @@ class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
             return made
 
         for part in parts:
-            yield in_tiles(run_tile, part, tiles)
+            yield in_tiles(run_tile, part, tiles, self._tile_ranks)
 
     def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         moments, after = checkpointed(self, self.encoder, pixels, kept)
@@ -254,28 +230,6 @@ class CausalAutoencoder(ModelMixin, AutoencoderMixin, ConfigMixin):
 
     def _decode_part(self, latents: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)
-
-    def _encoder_tiles(self, height: int, width: int) -> Tiles:
-        """In the pixels that the encoder sees, after patches were made of them."""
-        factor = self.spatial_scale_factor // self.patch
-        size, stride = self._tile_sizes(height, width)
-        kept = stride[0] // factor, stride[1] // factor
-        return Tiles(size, stride, kept, (size[0] // factor - kept[0], size[1] // factor - kept[1]))
-
-    def _decoder_tiles(self, height: int, width: int) -> Tiles:
-        """In latents; what comes out is not yet unpatched."""
-        factor, patch = self.spatial_scale_factor, self.patch
-        size, stride = self._tile_sizes(height * factor, width * factor)
-        kept = stride[0] // patch, stride[1] // patch
-        blend = size[0] // patch - kept[0], size[1] // patch - kept[1]
-        return Tiles((size[0] // factor, size[1] // factor), (stride[0] // factor, stride[1] // factor), kept, blend)
-
-    def _tile_sizes(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Size and stride in pixels; one tile for everything where there is no need for more."""
-        size = self.tile_sample_min_height, self.tile_sample_min_width
-        if not self.use_tiling or (height <= size[0] and width <= size[1]):
-            return (height, width), (height, width)
-        return size, (self.tile_sample_stride_height, self.tile_sample_stride_width)
 
     def _check_video(self, x: Tensor) -> None:
         owner = type(self).__name__
@@ -310,12 +264,15 @@ class AutoencoderKLWan(CausalAutoencoder):
         super().__init__()
         check_sizes("AutoencoderKLWan", self.config, "decoder_base_dim", "in_channels", "out_channels", "patch_size")
         check_sizes("AutoencoderKLWan", self.config, "scale_factor_temporal", "scale_factor_spatial")
-        self.patch = patch_size or 1
         self.build(in_channels, out_channels, decoder_base_dim or base_dim, is_residual)
 
     @property
     def spatial_scale_factor(self) -> int:
         return self.config.scale_factor_spatial or 8
+
+    @property
+    def tile_patch(self) -> int:
+        return self.config.patch_size or 1
 
     @property
     def temporal_scale_factor(self) -> int:
@@ -328,17 +285,6 @@ def check_something(task: str, video: Tensor) -> None:
     empty = [axis for axis, size in axes.items() if not size]
     if empty:
         raise InputError(f"{task} wants at least one of each axis, got {tuple(video.shape)}: no {empty[0]}.")
-
-
-def patchify(x: Tensor, size: int) -> Tensor:
-    """Squares of pixels as channels; columns change slower than rows in them."""
-    cells = x.unflatten(4, (-1, size)).unflatten(3, (-1, size))
-    return cells.permute(0, 1, 6, 4, 2, 3, 5).flatten(1, 3)
-
-
-def unpatchify(x: Tensor, size: int) -> Tensor:
-    """The squares laid out again."""
-    return x.unflatten(1, (-1, size, size)).permute(0, 1, 4, 5, 3, 6, 2).flatten(5, 6).flatten(3, 4)
 
 
 def _check_config(owner: str, config: Mapping[str, Any]) -> None:

@@ -117,11 +117,15 @@ class QwenImageTransformerBlock(nn.Module):
 
 def modulated(normed: Tensor, three: Tensor, index_BL: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Every token scaled and shifted by the conditions, and the gate of what comes next."""
-    shift, scale, gate = (
-        part if index_BL is None else torch.where(index_BL[:, :, None] == 0, *part.chunk(2))
-        for part in three[:, None].chunk(3, dim=2)
-    )
+    parts = three[:, None].chunk(3, dim=2)
+    shift, scale, gate = parts if index_BL is None else [chosen(part, index_BL) for part in parts]
     return normed * (1 + scale) + shift, gate
+
+
+def chosen(part: Tensor, index_BL: Tensor) -> Tensor:
+    """For each token the first of two halves of a batch, or the second."""
+    first, second = part.chunk(2)
+    return torch.where(index_BL[:, :, None] == 0, first, second)
 
 
 class QwenImageTransformer2DModel(ModelMixin, ConfigMixin):

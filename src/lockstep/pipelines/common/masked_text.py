@@ -18,11 +18,7 @@ ROWS = Tensor | list[Tensor]
 
 
 class EncodeMaskedText(EncodeText):
-    """Prompt and negative prompt to embeddings and masks; ready ones may also be a list, a tensor for each prompt.
-
-    An encoder that sees only what stands before is given each text by itself, without padding: nothing behind a text or
-    beside it could change it.
-    """
+    """Prompt and negative prompt to embeddings and masks; ready ones may also be a list, a tensor for each prompt."""
 
     inputs = [
         *(param for param in EncodeText.inputs if param.name not in EMBEDS),

@@ -31,17 +31,17 @@ SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")
 
 
-PICTURES = AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers  # the autoencoders of the field
+PICTURES = AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
 
 
 def played_by(denoiser: ComponentSpec, autoencoder: Any = PICTURES) -> dict[str, ComponentSpec]:
-    """The roles of a family, whose pictures come from an autoencoder of the field if it names none of its own."""
+    """The roles of a family; its pictures come from the field's autoencoders where it has none of its own."""
     return {"denoiser": denoiser, "autoencoder": ComponentSpec("vae", autoencoder)}
 
 
 class TransformerBlocks(SequentialPipelineBlocks):
-    """A family whose pictures come from a transformer: `face` is its pipeline's name, `transformer` who denoises,
-    `autoencoder` whose latents, where they are not of one of the field."""
+    """A family whose pictures come from a transformer: `face` is its pipeline's name, `transformer` who denoises, and
+    `autoencoder` who makes pixels, where that is one of its own."""
 
     outputs = ["images"]
 

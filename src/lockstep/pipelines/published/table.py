@@ -66,6 +66,7 @@ BLOCKS = {  # of each pipeline, by the names that the table below has for them
     "QwenImageEditPipeline": {"qwen_edit": "QwenImageEditBlocks"},
     "QwenImageEditPlusPipeline": {"qwen_edit_plus": "QwenImageEditPlusBlocks"},
     "ZImagePipeline": {"z_image": "ZImageBlocks"},
+    "LTXPipeline": {"ltx": "LTXVideoBlocks"},
 }
 FAMILIES = {name: (blocks, pipeline) for pipeline, table in BLOCKS.items() for name, blocks in table.items()}
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
@@ -80,6 +81,10 @@ FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 ARRAYS = {"output_type": "np"}
 QWEN_TEXT = "prompt negative_prompt true_cfg_scale"
+TOKENS_THAT_COUNT = {  # argument -> input
+    "prompt_attention_mask": "prompt_embeds_mask",
+    "negative_prompt_attention_mask": "negative_prompt_embeds_mask",
+}
 Z_IMAGE_END = f"strength height width {SIGMAS} guidance_scale cfg_normalization cfg_truncation negative_prompt"
 
 PUBLISHED: dict[str, Row] = {
@@ -273,6 +278,13 @@ PUBLISHED: dict[str, Row] = {
     "ZImageImg2ImgPipeline": _row("z_image", "image2image", f"prompt image {Z_IMAGE_END}"),
     "ZImageInpaintPipeline": _row(
         "z_image", "inpainting", f"prompt image mask_image masked_image_latents {Z_IMAGE_END}"
+    ),
+    "LTXImageToVideoPipeline": _row(
+        "ltx",
+        "image2video",
+        "image prompt negative_prompt height width num_frames frame_rate num_inference_steps timesteps guidance_scale "
+        "guidance_rescale",
+        renamed=TOKENS_THAT_COUNT,
     ),
     "FluxControlNetPipeline": _row(
         "flux",

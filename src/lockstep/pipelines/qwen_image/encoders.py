@@ -26,7 +26,8 @@ TASK_TOKENS = 34  # of the task, which the denoiser does not read
 
 
 class EncodePrompt(EncodeMaskedText):
-    """Prompts to the last hidden states of Qwen2.5-VL, without those of the task that comes before them."""
+    """Prompts to the last hidden states of Qwen2.5-VL, without those of the task that comes before them; each text
+    is read by itself, since it sees only what stands before it."""
 
     expected_components = [
         ComponentSpec("tokenizer", Qwen2Tokenizer, optional=True),

@@ -19,7 +19,11 @@ Tensor = torch.Tensor
 
 
 class EncodePrompt(EncodeMaskedText):
-    """Prompts to the hidden states of Qwen3 before its last layer, of what a person says in a chat."""
+    """Prompts to the hidden states of Qwen3 before its last layer, of what a person says in a chat.
+
+    Each text goes through the encoder by itself, without padding: it sees only what stands before, so that nothing
+    behind it or beside it could change it.
+    """
 
     expected_components = [
         ComponentSpec("tokenizer", Qwen2Tokenizer, optional=True),
