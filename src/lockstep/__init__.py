@@ -20,6 +20,7 @@ _DEFINES = {
     "configuration": ["ConfigMixin", "FrozenDict", "register_to_config"],
     "attention": ["AttentionModuleMixin", "attention_backend", "dispatch_attention_fn"],
     "images": ["IPAdapterMaskProcessor"],
+    "parallel": ["ParallelConfig"],
     "tokenizers": ["CLIPTokenizer", "Qwen2Tokenizer", "T5Tokenizer"],
     "models.modeling": ["ModelMixin"],
     "models.unets.unet_2d_condition": ["UNet2DConditionModel"],

@@ -226,7 +226,7 @@ class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignor
             return made
 
         for part in parts:
-            yield in_tiles(run_tile, part, tiles)
+            yield in_tiles(run_tile, part, tiles, self._tile_ranks)
 
     def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         moments, after = checkpointed(self, self.encoder, pixels, kept)
