@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from . import models as models
     from . import notes as notes
     from . import outputs as outputs
+    from . import parallel as parallel
     from . import parity as parity
     from . import pipelines as pipelines
     from . import places as places
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
     from .blocks import OutputParam as OutputParam
     from .schedulers import PNDMScheduler as PNDMScheduler
+    from .parallel import ParallelConfig as ParallelConfig
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .tokenizers import Qwen2Tokenizer as Qwen2Tokenizer
@@ -215,10 +217,10 @@ __all__ = [
     "LTXVideoTransformer3DModel", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
-    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",
-    "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel",
-    "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance",
-    "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
+    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "ParallelConfig", "PerturbedAttentionGuidance",
+    "PipelineState", "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel",
+    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
     "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
     "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
