@@ -143,7 +143,12 @@ def _known(name: str) -> AttentionBackend | None:
 
 register_backend(AttentionBackend("native", kernels.run_native, "torch's own choice of kernel"))
 register_backend(
-    AttentionBackend("lockstep", kernels.run_own, "our own kernel for the processor where it fits, torch's elsewhere")
+    AttentionBackend(kernels.OWN, kernels.run_own, "our own kernel for the processor where it fits, torch's elsewhere")
+)
+register_backend(
+    AttentionBackend(
+        kernels.OWN_BF16, kernels.run_own_in_bf16, "the same with products in bf16, where the processor has them"
+    )
 )
 register_backend(
     AttentionBackend("native_math", kernels.run_math, "the definition, with all scores in memory"),

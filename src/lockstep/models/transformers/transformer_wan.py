@@ -49,9 +49,9 @@ class WanAttnProcessor(ProcessorMixin):
             tokens = max(source.shape[1] - TEXT_TOKENS, 0)
             image, source = source[:, :tokens], source[:, tokens:]
         query, key, value = attn.project(hidden_states, source)
-        if rotary_emb is not None:
-            query, key = rotate(query, rotary_emb), rotate(key, rotary_emb)
         backend = self._attention_backend
+        if rotary_emb is not None:
+            query, key = rotate(query, rotary_emb, backend), rotate(key, rotary_emb, backend)
         mixed = dispatch_attention_fn(query, key, value, attn_mask=attention_mask, backend=backend).flatten(2)
         if image is not None and image.shape[1] and attn.add_k_proj is not None and attn.add_v_proj is not None:
             key = attn.norm_added_k(attn.add_k_proj(image)).unflatten(2, (attn.heads, -1))
