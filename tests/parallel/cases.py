@@ -1,16 +1,15 @@
-"""Runs on every rank: each case computes alone, then over the ranks, and says how far apart the two are.
-
-`python cases.py FOLDER` runs all cases for the number of ranks that the environment says, and writes what they gave.
-"""
+"""Runs on every rank: each case computes alone, then over the ranks, and says how far apart the two are."""
 
 import hashlib
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
 import torch
+from torch.distributed.fsdp import fully_shard
 
 import lockstep
 from lockstep import parity
@@ -21,10 +20,17 @@ from lockstep.errors import LockstepError
 from lockstep.kit.testing.closeness import relative_l2
 from lockstep.parallel import ParallelConfig, Parallelism
 from lockstep.parallel.ranks import Ranks
-from pipelines import tiny_video
+from pipelines import tiny_ltx_video, tiny_video
 
-RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-FOLDER = Path(sys.argv[1])
+# what the ranks need, imported once before they part
+PIPELINES = [
+    lockstep.StableDiffusionPipeline,
+    lockstep.FluxPipeline,
+    lockstep.StableDiffusion3Pipeline,
+    lockstep.WanPipeline,
+]
+SHARDS = fully_shard
+FOLDER, RANK = Path(), 0  # set by `run`
 TIMES = {"timeout_s": 60.0, "lost_after_s": 20.0}
 CASES = {}
 SD = {"prompt": "a photo of a cat", "num_inference_steps": 3, "seed": 1, "height": 16, "width": 16}
@@ -34,8 +40,7 @@ VIDEO = {"prompt": "a cat", "height": 16, "width": 48, "num_frames": 5, "num_inf
 
 def case(world):
     def keep(function):
-        if world in (None, WORLD):
-            CASES[function.__name__] = function
+        CASES.setdefault(world, []).append(function)
         return function
 
     return keep
@@ -424,6 +429,15 @@ def bare_models():
         "encoder_hidden_states_image": random(1, 5, 16),
     }  # fmt: skip
     found["wan with an image"] = alone_and_spread(wan, given, ulysses=2, ring=2)
+
+    ltx = tiny_ltx_video.ltx_parts()["transformer"]
+    channels = ltx.config.in_channels
+    given = {
+        "hidden_states": random(2, 15, channels), "encoder_hidden_states": random(2, 7, ltx.config.caption_channels),
+        "timestep": random(2, 15).abs(), "encoder_attention_mask": torch.tensor([[1] * 7, [1] * 4 + [0] * 3]),
+        "num_frames": 1, "height": 3, "width": 5,
+    }  # fmt: skip
+    found["ltx"] = alone_and_spread(ltx, given, ulysses=2, ring=2)
     return found
 
 
@@ -481,15 +495,17 @@ def traces_of_four():
     )
 
 
-def run():
-    found = {}
-    for name, function in CASES.items():
+def run(folder):
+    """Every case for the number of ranks that the environment says; what each gave goes into a file of this rank."""
+    global FOLDER, RANK
+    FOLDER, RANK, world = folder, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    found, seconds = {}, {}
+    for function in CASES[world]:
+        started = time.monotonic()
         try:
-            found[name] = function()
+            found[function.__name__] = function()
         except Exception:
-            found[name] = {"raised": traceback.format_exc()}
-    (FOLDER / f"{WORLD}-{RANK}.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    run()
+            found[function.__name__] = {"raised": traceback.format_exc()}
+        seconds[function.__name__] = round(time.monotonic() - started, 2)
+    print(seconds, file=sys.stderr)
+    (folder / f"{world}-{RANK}.json").write_text(json.dumps(found))

@@ -27,13 +27,18 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def two(folders):
-    return launch.results(2, folders)
+def launched(folders):
+    return launch.results(folders, "parallel.cases", [2, 4])
 
 
 @pytest.fixture(scope="module")
-def four(folders):
-    return launch.results(4, folders)
+def two(launched):
+    return launched[2]
+
+
+@pytest.fixture(scope="module")
+def four(launched):
+    return launched[4]
 
 
 def checked(results, case):
