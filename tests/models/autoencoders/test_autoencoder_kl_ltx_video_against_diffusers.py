@@ -58,7 +58,7 @@ class LTXConfig(BaseModelTesterConfig):
         return {"sample": video(width=32)}
 
 
-class TestLTX090(LTXConfig, ModelTesterMixin, MemoryTesterMixin, TorchCompileTesterMixin):
+class TestLTX090(LTXConfig, ModelTesterMixin, MemoryTesterMixin):
     pass
 
 
@@ -211,3 +211,13 @@ def test_inputs_that_do_not_fit():
     ):
         with pytest.raises(InputError, match=word):
             run()
+
+
+@pytest.mark.slow
+class TestCompiled(LTXConfig, TorchCompileTesterMixin):
+    """No graph break, with the parts of the latest version."""
+
+    version = "0.9.5"
+
+    def inputs(self):
+        return {**super().inputs(), "temb": torch.tensor([0.05, 0.2])}
