@@ -37,6 +37,8 @@ FAILURES = [
     (["blocks", "nowhere/at/all"], ExitCode.NOT_LOADED),
     (["schedulers", "--all"], ExitCode.WRONG_USE),
     (["env", "--all"], ExitCode.WRONG_USE),
+    (["bench", "nowhere/at/all"], ExitCode.NOT_LOADED),
+    (["bench", "--growth", "colour"], ExitCode.WRONG_USE),
     (["inspect", "nowhere.safetensors"], ExitCode.NOT_LOADED),
     (["convert", "nowhere.safetensors", "folder"], ExitCode.NOT_LOADED),
     (["convert", "{damaged}", "file.ckpt"], ExitCode.WRONG_USE),

@@ -2,8 +2,6 @@
 
 import json
 import os
-import sys
-from pathlib import Path
 
 import diffusers
 import torch
@@ -11,8 +9,6 @@ import torch
 import lockstep
 from lockstep.kit.testing.closeness import relative_l2
 from lockstep.parallel import ParallelConfig, Parallelism
-
-RANK, FOLDER = int(os.environ["RANK"]), Path(sys.argv[1])
 
 
 def inputs(picture, text):
@@ -29,18 +25,18 @@ def inputs(picture, text):
     }  # fmt: skip
 
 
-def theirs(given, **degrees):
+def theirs(folder, given, **degrees):
     """Diffusers over the ranks, or the kind of error that it ends with."""
-    model = diffusers.FluxTransformer2DModel.from_pretrained(FOLDER / "flux", subfolder="transformer")
+    model = diffusers.FluxTransformer2DModel.from_pretrained(folder / "flux", subfolder="transformer")
     model.enable_parallelism(config=diffusers.ContextParallelConfig(**degrees))
     try:
-        return model(**given).sample, None
+        return model(**given, return_dict=False)[0], None
     except Exception as problem:
-        return None, type(problem).__name__
+        return None, f"{type(problem).__name__}: {problem}"
 
 
-def ours(given, **degrees):
-    model = lockstep.FluxTransformer2DModel.from_pretrained(FOLDER / "flux", subfolder="transformer")
+def ours(folder, given, **degrees):
+    model = lockstep.FluxTransformer2DModel.from_pretrained(folder / "flux", subfolder="transformer")
     alone = model(**given).sample
     spread = Parallelism(ParallelConfig(**degrees, timeout_s=60.0), {"transformer": model})
     got = model(**given).sample
@@ -48,15 +44,16 @@ def ours(given, **degrees):
     return got, relative_l2(got, alone)
 
 
-with torch.no_grad():
+@torch.no_grad()
+def run(folder):
     even, odd = inputs(16, 8), inputs(15, 7)
     found = {}
-    mine, found["ulysses to one process"] = ours(even, ulysses=2)
-    _, found["odd lengths to one process"] = ours(odd, ulysses=2)
-    _, found["ring to one process"] = ours(odd, ring=2)
+    mine, found["ulysses to one process"] = ours(folder, even, ulysses=2)
+    _, found["odd lengths to one process"] = ours(folder, odd, ulysses=2)
+    _, found["ring to one process"] = ours(folder, odd, ring=2)
     torch.accelerator.device_count = lambda: 1  # by which diffusers divides; there is none
-    other, found["their ulysses"] = theirs(even, ulysses_degree=2)
+    other, found["their ulysses"] = theirs(folder, even, ulysses_degree=2)
     found["to theirs"] = None if other is None else relative_l2(mine, other)
-    found["their odd lengths"] = theirs(odd, ulysses_degree=2)[1]
-    found["their ring"] = theirs(even, ring_degree=2)[1]
-    (FOLDER / f"2-{RANK}.json").write_text(json.dumps(found))
+    found["their odd lengths"] = theirs(folder, odd, ulysses_degree=2)[1]
+    found["their ring"] = theirs(folder, even, ring_degree=2)[1]
+    (folder / f"2-{os.environ['RANK']}.json").write_text(json.dumps(found))

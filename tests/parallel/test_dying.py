@@ -10,9 +10,11 @@ SECONDS = 10.0  # timeout_s of dying.py and some to say who it was; a dead rank 
 
 
 @pytest.fixture(scope="module")
-def last_words():
+def last_words(tmp_path_factory):
     """Exit code and standard error of each of three ranks."""
-    return launch.ended(launch.start(3, "dying.py"), 90)
+    folder = tmp_path_factory.mktemp("dying")
+    launch.launched(folder, "parallel.dying", [3], 90)
+    return launch.last_words(folder, 3)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

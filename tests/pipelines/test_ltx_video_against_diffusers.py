@@ -27,6 +27,14 @@ GUIDANCE = {
     "plain": {"guidance_scale": 1.0},
     "rescaled": {"guidance_scale": 5.0, "guidance_rescale": 0.7},
 }
+RUNS = [
+    ("0.9.0", "guided", 1),
+    ("0.9.0", "guided", 2),
+    ("0.9.0", "rescaled", 2),
+    ("0.9.0", "plain", 1),
+    ("0.9.5", "guided", 2),
+    ("0.9.5", "plain", 1),
+]
 NAMES = {"text": "LTXPipeline", "image": "LTXImageToVideoPipeline"}
 
 
@@ -52,9 +60,7 @@ def arguments_for(batch=1, **more):
     return {"prompt": PROMPTS[:batch] if batch > 1 else PROMPTS[1], **SIZE, **more}
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("guidance", list(GUIDANCE))
-@pytest.mark.parametrize("version", ["0.9.0", "0.9.5"])
+@pytest.mark.parametrize(("version", "guidance", "batch"), RUNS)
 def test_text_to_video(folders, version, guidance, batch):
     times = {"decode_timestep": 0.05, "decode_noise_scale": 0.025} if version == "0.9.5" else {}
     found = compare(*load(folders(version)), arguments_for(batch, **GUIDANCE[guidance], **times))
@@ -68,18 +74,17 @@ def test_odd_sizes(folders, start, size):
     compare(*load(folders("0.9.0"), NAMES[start]), arguments_for(**SIZES[size], **given))
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("guidance", list(GUIDANCE))
-@pytest.mark.parametrize("version", ["0.9.0", "0.9.5"])
+@pytest.mark.parametrize(("version", "guidance", "batch"), RUNS)
 def test_image_to_video(folders, version, guidance, batch):
     pictures = [picture(k) for k in range(batch)] if batch > 1 else picture(size=(40, 50))
     times = {"decode_timestep": 0.05} if version == "0.9.5" else {}
     arguments = arguments_for(batch, image=pictures, **GUIDANCE[guidance], **times)
     found = compare(*load(folders(version), "LTXImageToVideoPipeline"), arguments)
     assert found.manifest["workflow"] == "image2video"
-    whole = load(folders(version))[0]
-    same = whole(**arguments, generator=torch.Generator().manual_seed(7), output_type="np")
-    assert (same.frames == found.frames).all()
+    if (guidance, batch) == ("plain", 1):
+        whole = load(folders(version))[0]
+        same = whole(**arguments, generator=torch.Generator().manual_seed(7), output_type="np")
+        assert (same.frames == found.frames).all()
 
 
 def test_times_of_the_decoder_by_prompt(folders):

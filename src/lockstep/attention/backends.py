@@ -147,10 +147,15 @@ register_backend(
 )
 register_backend(
     AttentionBackend(
-        "lockstep",
+        kernels.OWN,
         kernels.run_own,
         "our own kernel for the processor where it fits, torch's elsewhere",
         run_with_lse=kernels.native_with_lse,
+    )
+)
+register_backend(
+    AttentionBackend(
+        kernels.OWN_BF16, kernels.run_own_in_bf16, "the same with products in bf16, where the processor has them"
     )
 )
 register_backend(

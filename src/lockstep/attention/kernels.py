@@ -18,6 +18,7 @@ from .. import kernels as own
 
 Tensor = torch.Tensor
 
+OWN, OWN_BF16 = "lockstep", "lockstep_bf16"  # backends by our own kernel
 OWN_WIDTH = 256  # of a head, up to which our own kernel is faster than torch's
 FEWEST_KEYS = 16  # below, torch's flash kernel for the processor makes zeros of a row whose scores are all NaN
 CHUNK_BYTES = 16 * 2**20  # of the score matrix that `chunked` holds at a time; the softmax and a copy come on top
@@ -80,8 +81,8 @@ def run_native(call: AttentionCall) -> Tensor:
     return mixed.transpose(1, 2)
 
 
-def run_own(call: AttentionCall) -> Tensor:
-    """Our own kernel where it can compute this, torch's elsewhere."""
+def run_own(call: AttentionCall, bf16: bool = False) -> Tensor:
+    """Our own kernel where it can compute this, torch's elsewhere; its products in bf16, where asked for."""
     query, key, value = (
         one if one.stride(3) == 1 and one.stride(2) == one.shape[3] else one.contiguous() for one in call.tensors()
     )
@@ -93,7 +94,13 @@ def run_own(call: AttentionCall) -> Tensor:
     bias = call.bias()
     if bias is not None:
         bias = bias.expand(batch, 1, 1, -1).reshape(batch, -1).contiguous()
-    return own.operators.attention(query, key, value, bias, width**-0.5 if call.scale is None else call.scale)
+    scale, bf16 = width**-0.5 if call.scale is None else call.scale, bf16 and own.found().bf16
+    return own.operators.attention(query, key, value, bias, scale, bf16)
+
+
+def run_own_in_bf16(call: AttentionCall) -> Tensor:
+    """Our own kernel with products in bf16 where the processor has them; what goes in and out is fp32."""
+    return run_own(call, bf16=True)
 
 
 def run_math(call: AttentionCall) -> Tensor:

@@ -13,6 +13,7 @@ NAMES = {
     "published": {"x": "proj_in.weight", "resnets": "resnets", "time": "time_embedder"},
 }
 HEADS = 32  # of every published one; no tensor tells
+NEW = "LTXVideo095DownBlock3D"
 STRIDES = {2: "temporal", 4: "spatial", 8: "spatiotemporal"}  # by how many neighbours become channels
 Part = tuple[str, str]  # resnets, resnet or sampler, and where it is
 
@@ -42,9 +43,9 @@ def ltx_autoencoder_config(shapes: Shapes, layout: str) -> dict[str, Any]:
     patch = math.isqrt(pixels // 3)
     timed = f"decoder.{NAMES[layout]['time']}.timestep_embedder.linear_1.weight" in shapes
     encoder = _encoder(shapes, _parts(shapes, layout, "encoder"), layout)
-    if encoder["down_block_types"][0] == "LTXVideo095DownBlock3D" and not timed:
-        raise KeyError("LTX-2's, whose decoder is told no time")
-    if encoder["down_block_types"][0] == "LTXVideo095DownBlock3D":
+    if encoder["down_block_types"][0] == NEW:
+        if not timed:
+            raise KeyError("LTX-2's, whose decoder is told no time")
         halved = [kind for kind in encoder["downsample_type"] if kind != "conv"]
         encoder["spatial_compression_ratio"] = patch * 2 ** sum(kind != "temporal" for kind in halved)
         encoder["temporal_compression_ratio"] = 2 ** sum(kind != "spatial" for kind in halved)
@@ -60,14 +61,11 @@ def ltx_autoencoder_config(shapes: Shapes, layout: str) -> dict[str, Any]:
 def _parts(shapes: Shapes, layout: str, side: str) -> list[Part]:
     """The parts of a side in the order in which they run."""
     listed = f"{side}.{'down' if side == 'encoder' else 'up'}_blocks"
+    counted = [f"{listed}.{n}" for n in numbers(shapes, rf"^{re.escape(listed)}\.(\d+)\.")]
     if layout == "original":
-        return [
-            (_kind(shapes, at), at)
-            for n in numbers(shapes, rf"^{re.escape(listed)}\.(\d+)\.")
-            if (at := f"{listed}.{n}")
-        ]
+        return [(_kind(shapes, at), at) for at in counted]
     inside = ("", ".downsamplers.0", ".conv_out") if side == "encoder" else (".conv_in", ".upsamplers.0", "")
-    places = [f"{listed}.{n}{end}" for n in numbers(shapes, rf"^{re.escape(listed)}\.(\d+)\.") for end in inside]
+    places = [f"{at}{end}" for at in counted for end in inside]
     middle = [("resnets", f"{side}.mid_block")]
     found = [(_kind(shapes, at), at) for at in places if any(name.startswith(f"{at}.") for name in shapes)]
     return [*found, *middle] if side == "encoder" else [*middle, *found]
@@ -101,7 +99,7 @@ def _encoder(shapes: Shapes, parts: list[Part], layout: str) -> dict[str, Any]:
     is_new = any(kind != "conv" for kind in kinds)
     return {
         "block_out_channels": widths if is_new else widths[:-1],
-        "down_block_types": ["LTXVideo095DownBlock3D" if is_new else "LTXVideoDownBlock3D"] * len(halves),
+        "down_block_types": [NEW if is_new else "LTXVideoDownBlock3D"] * len(halves),
         "layers_per_block": [count for count, _, _ in groups],
         "spatio_temporal_scaling": halves,
         "downsample_type": kinds,

@@ -97,7 +97,8 @@ class Watch:
             self._store.set(f"rank{self.rank}", json.dumps(self._told))
 
     def _find(self) -> str | None:
-        """The rank that is gone, with what it said at the end; None while all live."""
+        """The ranks that are gone, with what they said at the end; None while all live."""
+        gone = []
         for rank, heard in self._others.items():
             try:
                 self._hear(rank, heard)
@@ -105,10 +106,10 @@ class Watch:
                 return STORE_GONE
             silent = time.monotonic() - heard.since
             if heard.told.get("left") is not None:
-                return f"{heard.name(rank)} has left: {heard.told['left']}"
-            if silent > self.lost_after_s:
-                return f"{heard.name(rank)} has said nothing for {silent:.0f} s and is taken for dead"
-        return None
+                gone.append(f"{heard.name(rank)} has left: {heard.told['left']}")
+            elif silent > self.lost_after_s:
+                gone.append(f"{heard.name(rank)} has said nothing for {silent:.0f} s and is taken for dead")
+        return "; ".join(gone) or None
 
     def _hear(self, rank: int, heard: Heard) -> None:
         with self._lock:

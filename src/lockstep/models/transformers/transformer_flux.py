@@ -45,7 +45,8 @@ class FluxAttnProcessor(JointProcessor):
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
         if image_rotary_emb is not None:
-            query, key = rotate(query, image_rotary_emb), rotate(key, image_rotary_emb)
+            backend = self._attention_backend
+            query, key = (rotate(part, image_rotary_emb, backend) for part in (query, key))
         mixed = self.mix(query, key, value, attention_mask)
         return mixed if encoder_hidden_states is None else self.part(attn, mixed, encoder_hidden_states.shape[1])
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import ProcessorMixin, dispatch_attention_fn
+from ...attention import Cut, ProcessorMixin, SequencePlan, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -105,6 +105,15 @@ class LTXVideoTransformer3DModel(ModelMixin, ConfigMixin):
     _supports_gradient_checkpointing = True
     gradient_checkpointing = False
     reads_tokens = True  # latents of a video lie as tokens
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("transformer_blocks.0", "video", "video"),
+            Cut("transformer_blocks.*", "rotary", "video"),
+            Cut("transformer_blocks.*", "temb_BS6D", "video"),
+        ),
+        gather=(Cut("norm_out", "input", "video"),),
+        attends={"*": ("video",)},
+    )
 
     @register_to_config
     def __init__(

@@ -57,9 +57,10 @@ class WanAttnProcessor(ProcessorMixin):
             tokens = max(source.shape[1] - TEXT_TOKENS, 0)
             image, source = source[:, :tokens], source[:, tokens:]
         query, key, value = attn.project(hidden_states, source)
+        backend = self._attention_backend
         if rotary_emb is not None:
-            query, key = rotate(query, rotary_emb), rotate(key, rotary_emb)
-        attend = partial(dispatch_attention_fn, backend=self._attention_backend, parallel_config=self._parallel_config)
+            query, key = rotate(query, rotary_emb, backend), rotate(key, rotary_emb, backend)
+        attend = partial(dispatch_attention_fn, backend=backend, parallel_config=self._parallel_config)
         mixed = attend(query, key, value, attn_mask=attention_mask).flatten(2)
         if image is not None and image.shape[1] and attn.add_k_proj is not None and attn.add_v_proj is not None:
             key = attn.norm_added_k(attn.add_k_proj(image)).unflatten(2, (attn.heads, -1))
