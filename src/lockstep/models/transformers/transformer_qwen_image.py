@@ -40,7 +40,7 @@ class QwenDoubleStreamAttnProcessor2_0(JointProcessor):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
         if image_rotary_emb is not None:
-            query, key = rotate(query, image_rotary_emb), rotate(key, image_rotary_emb)
+            query, key = (rotate(part, image_rotary_emb, self._attention_backend) for part in (query, key))
         mask = None
         if encoder_hidden_states_mask is not None:  # of the pictures every token counts
             mask = F.pad(encoder_hidden_states_mask, (0, hidden_states.shape[1]), value=True)[:, None, None]
