@@ -10,6 +10,7 @@ from torch import nn
 
 from ..blocks.manifest import hash_weights
 from ..errors import RankError, UnsupportedError
+from ..models.text_encoders.encoder import TextEncoder
 from ..notes import say_once
 from .agreeing import agree, software
 from .branches import SpreadBranches
@@ -26,7 +27,8 @@ SAME = ("pipeline", "workflow", "seed", "adapters", "embeddings", "accelerated",
 class Parallelism:
     """What a pipeline's (or a bare model's) ranks share; made on every rank with the same arguments.
 
-    `denoisers` share branches, tokens and weights; of the `others`, autoencoders share the tiles that they decode in.
+    `denoisers` share branches, tokens and weights; of the `others`, text encoders share weights and autoencoders the
+    tiles that they decode in.
     Nothing is changed where a model cannot do what the config asks, or where a rank differs.
     """
 
@@ -38,9 +40,8 @@ class Parallelism:
         self.sequences: list[SharedSequence] = []
         self._denoisers, self._others = dict(denoisers), dict(others or {})
         models = {**self._denoisers, **self._others}
-        if config.fsdp > 1:
-            for model in self._denoisers.values():
-                check_shardable(model)
+        for model in self._sharded().values():
+            check_shardable(model)
         hashes = {name: hash_weights(model) for name, model in models.items()} if config.check_weights else {}
         facts = {f"weights of {name}": digest for name, digest in hashes.items()}
         classes = {f"class of {name}": type(model).__name__ for name, model in models.items()}
@@ -58,18 +59,23 @@ class Parallelism:
                 raise
         if self.config.cfg > 1:
             self.branches = SpreadBranches(self.ranks)
-        for name, model in self._denoisers.items():
+        for model in self._denoisers.values():
             model._branch_ranks = self.branches  # type: ignore[assignment]
-            if self.config.fsdp > 1:
-                shard(model, self.ranks)
-                model._weights_sha256 = hashes.get(name)  # type: ignore[assignment]
+        for name, model in self._sharded().items():
+            shard(model, self.ranks, by_block=name in self._denoisers)
+            model._weights_sha256 = hashes.get(name)  # type: ignore[assignment]
         for model in self._others.values():
             if self.ranks.world > 1 and hasattr(model, "_tile_ranks"):
                 model._tile_ranks = SpreadTiles(self.ranks)  # type: ignore[assignment]
 
+    def _sharded(self) -> dict[str, nn.Module]:
+        """The models whose weights are laid over the ranks: denoisers and text encoders."""
+        encoders = {name: model for name, model in self._others.items() if isinstance(model, TextEncoder)}
+        return {**self._denoisers, **encoders} if self.config.fsdp > 1 else {}
+
     def end(self) -> None:
         """Models as they were; weights that lie on several ranks cannot come back."""
-        if any(map(is_sharded, self._denoisers.values())):
+        if any(map(is_sharded, self._sharded().values())):
             raise UnsupportedError("Weights that lie on several ranks (fsdp) stay there. Load the pipeline again.")
         for sequence in self.sequences:
             sequence.remove()

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..errors import UnsupportedError
 from .ranks import Ranks
 
 
-def shard(model: nn.Module, ranks: Ranks) -> None:
-    """Keep one part of every layer's weights on each rank; those of a stack's blocks come together one by one."""
+def shard(model: nn.Module, ranks: Ranks, *, by_block: bool) -> None:
+    """Keep one part of every layer's weights on each rank; they come together for a call, or block by block of it.
+
+    Block by block is for models that read no weight of a block but by calling it. Nothing of it is trained: so weights
+    may have several dtypes.
+    """
     from torch.distributed.device_mesh import init_device_mesh  # a second of imports that others need not wait for
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(ranks.device.type, (ranks.world,))
-    for module in model.children():
-        if isinstance(module, nn.ModuleList):
-            for block in module:
-                fully_shard(block, mesh=mesh)
+    model.requires_grad_(False)
+    for block in blocks_of_stacks(model) if by_block else ():
+        fully_shard(block, mesh=mesh)
     own = type(model)
-    fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)
     spread: Any = type(model)  # torch makes a class of its own, under whose name nobody knows the model
     spread.__name__, spread.outline = own.__name__, getattr(own, "outline", None)
+
+
+def blocks_of_stacks(module: nn.Module) -> Iterator[nn.Module]:
+    """The blocks of the outermost lists whose members are of one class, which a model calls one after the other."""
+    for child in module.children():
+        kinds = {type(block) for block in child} if isinstance(child, nn.ModuleList) else set()
+        if isinstance(child, nn.ModuleList) and len(child) > 1 and len(kinds) == 1:
+            yield from (block for block in child if next(block.parameters(), None) is not None)
+        else:
+            yield from blocks_of_stacks(child)
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -43,8 +56,3 @@ def check_shardable(model: nn.Module) -> None:
     parameters = list(model.parameters())
     if not parameters or any(parameter.is_meta for parameter in parameters):
         raise UnsupportedError(f"{type(model).__name__} has no weights to share out among ranks. Load them first.")
-    if len({parameter.dtype for parameter in parameters if parameter.is_floating_point()}) > 1:
-        raise UnsupportedError(
-            f"{type(model).__name__} has weights of several dtypes, which cannot lie on several ranks together. Load "
-            f"it in one: dtype={torch.float32}."
-        )
