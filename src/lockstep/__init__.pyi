@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import images as images
     from . import kernels as kernels
     from . import loaders as loaders
+    from . import measure as measure
     from . import media as media
     from . import models as models
     from . import notes as notes
