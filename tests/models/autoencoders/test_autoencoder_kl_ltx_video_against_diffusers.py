@@ -160,6 +160,27 @@ def test_tiles(version):
         assert_close(decoded(ours, z), decoded(reference, z))
 
 
+@pytest.mark.parametrize(("version", "frames"), [("0.9.0", 25), ("0.9.5", 41)])
+def test_parts_of_a_long_video(version, frames):
+    ours, reference = (type(model).from_config(model.config) for model in pair(version))
+    ours.load_state_dict(pair(version)[0].state_dict())
+    reference.load_state_dict(ours.state_dict())
+    sizes = {"height": (64, 32), "width": (64, 32), "num_frames": (24, 8)}
+    told = {
+        f"tile_sample_{part}_{name}": two[k] for k, part in enumerate(("min", "stride")) for name, two in sizes.items()
+    }
+    for model in (ours, reference):
+        model.use_framewise_decoding = True
+        model.enable_tiling(**told)
+    with torch.no_grad():
+        for width in (1, 3):  # whole, and in tiles
+            x, z = video(frames, 32, 32 * width, 1), latents(frames // 8 + 1, 1, width, 1)
+            assert_close(ours.encode(x).latent_dist.parameters, reference.encode(x).latent_dist.parameters)
+            assert_close(decoded(ours, z), decoded(reference, z))
+    with pytest.raises(InputError, match="multiple of 8 frames"):
+        ours.enable_tiling(tile_sample_min_num_frames=12)
+
+
 def test_latents_on_the_scale_of_the_denoiser():
     ours, _ = pair("0.9.0")
     z = latents()

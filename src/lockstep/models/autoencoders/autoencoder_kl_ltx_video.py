@@ -8,7 +8,8 @@ Axes: N batch, C channels, T frames, H and W pixels. A tensor without suffix is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from .autoencoder_kl_ltx_video_blocks import (
     channels_last,
     modulation,
 )
-from .parts import DecoderOutput, check_layout, in_tiles, patchify, unpatchify
+from .parts import DecoderOutput, blend, check_layout, in_tiles, patchify, unpatchify
 from .video_tiles import TiledVideoMixin
 
 OLD, NEW = "LTXVideoDownBlock3D", "LTXVideo095DownBlock3D"
@@ -132,6 +133,8 @@ class AutoencoderKLLTXVideo(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: 
     _supports_gradient_checkpointing = True
     tile_sample_min_height = tile_sample_min_width = 512
     tile_sample_stride_height = tile_sample_stride_width = 448
+    use_framewise_decoding = False  # parts of a long video, encoded and decoded one after the other and blended
+    tile_sample_min_num_frames, tile_sample_stride_num_frames = 16, 8
     latents_mean: Tensor
     latents_std: Tensor
 
@@ -179,6 +182,24 @@ class AutoencoderKLLTXVideo(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: 
     def _statistics(self, like: Tensor) -> tuple[Tensor, ...]:
         return tuple(values.view(1, -1, 1, 1, 1).to(like) for values in (self.latents_mean, self.latents_std))
 
+    def enable_tiling(  # type: ignore[override]
+        self, tile_sample_min_height: int | None = None, tile_sample_min_width: int | None = None,
+        tile_sample_min_num_frames: int | None = None, tile_sample_stride_height: int | None = None,
+        tile_sample_stride_width: int | None = None, tile_sample_stride_num_frames: int | None = None,
+    ) -> None:  # fmt: skip
+        """Encode and decode in overlapping tiles; those in time are used where `use_framewise_decoding` is set, too."""
+        size = tile_sample_min_num_frames or self.tile_sample_min_num_frames
+        stride = tile_sample_stride_num_frames or min(self.tile_sample_stride_num_frames, size)
+        time = self.temporal_scale_factor
+        if size % time or stride % time or not time <= stride <= size:
+            raise InputError(
+                f"A tile has a multiple of {time} frames, and its stride is no longer than it; got {size} and {stride}."
+            )
+        self.tile_sample_min_num_frames, self.tile_sample_stride_num_frames = size, stride
+        super().enable_tiling(
+            tile_sample_min_height, tile_sample_min_width, tile_sample_stride_height, tile_sample_stride_width
+        )
+
     @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
         """Videos to the posterior of their latents."""
@@ -190,9 +211,7 @@ class AutoencoderKLLTXVideo(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: 
                 f"AutoencoderKLLTXVideo.encode wants height and width divisible by {factor} and one frame more than a "
                 f"multiple of {time}, got {x.shape[2]} frames of {x.shape[-2]}x{x.shape[-1]}."
             )
-        tiles = self._encoder_tiles(*x.shape[-2:])
-        moments = self._by_slice(lambda part: in_tiles(lambda tile, _: self.encoder(tile), part, tiles), x)
-        posterior = DiagonalGaussianDistribution(moments)
+        posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
     @output_or_tuple
@@ -214,9 +233,27 @@ class AutoencoderKLLTXVideo(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: 
         sample = torch.cat([self._decode(z[part], *_rows(part, temb, generator)) for part in parts])
         return DecoderOutput(sample=sample) if return_dict else (sample,)
 
+    def _encode(self, x: Tensor) -> Tensor:
+        tiles = self._encoder_tiles(*x.shape[-2:])
+        size, stride = self.tile_sample_min_num_frames, self.tile_sample_stride_num_frames
+        run = partial(in_tiles, lambda tile, _: self.encoder(tile), tiles=tiles, spread=self._tile_ranks)
+        if not self.use_framewise_decoding or x.shape[2] <= size:
+            return run(x)
+        time = self.temporal_scale_factor
+        parts = [run(part) for part in overlapping(x, size, stride)]
+        # the first latent of a later part is of one frame alone
+        return joined_in_time([parts[0], *(part[:, :, 1:] for part in parts[1:])], stride // time, size // time)
+
     def _decode(self, z: Tensor, times_N: Tensor | None, generator: Generators) -> Tensor:
-        tiles = self._decoder_tiles(*z.shape[-2:])
-        return in_tiles(lambda tile, _: self.decoder(tile, times_N, generator), z, tiles)
+        tiles, time = self._decoder_tiles(*z.shape[-2:]), self.temporal_scale_factor
+        size, stride = self.tile_sample_min_num_frames, self.tile_sample_stride_num_frames
+        # noise is drawn tile after tile, so that a decoder that adds some has all of its tiles in one place
+        ranks = None if any(self.config.decoder_inject_noise) else self._tile_ranks
+        run = partial(in_tiles, lambda tile, _: self.decoder(tile, times_N, generator), tiles=tiles, spread=ranks)
+        if not self.use_framewise_decoding or z.shape[2] <= size // time:
+            return run(z)
+        parts = [run(part) for part in overlapping(z, size // time, stride // time)]
+        return joined_in_time([parts[0], *(part[:, :, :-1] for part in parts[1:])], stride, size)
 
     @output_or_tuple
     def forward(
@@ -238,6 +275,21 @@ def _rows(part: slice, temb: Tensor | None, generator: Generators) -> tuple[Tens
     """The times and, where each sample has one, the generators of some samples."""
     drawn = generator[part] if isinstance(generator, (list, tuple)) else generator
     return None if temb is None else temb.flatten()[part], drawn
+
+
+def overlapping(video: Tensor, size: int, stride: int) -> Iterator[Tensor]:
+    """Parts of so many frames and one, each beginning a stride later."""
+    yield from (video[:, :, start : start + size + 1] for start in range(0, video.shape[2], stride))
+
+
+def joined_in_time(parts: list[Tensor], stride: int, size: int) -> Tensor:
+    """Parts of a video one behind the other: each fades into the next, and a stride of it is kept (of the first, one
+    frame more)."""
+    kept, before = [parts[0][:, :, : stride + 1]], parts[0]
+    for part in parts[1:]:
+        before = blend(before, part, size - stride, dim=-3)
+        kept.append(before[:, :, :stride])
+    return torch.cat(kept, dim=2)
 
 
 def downsampler(kind: str, before: int, width: int, is_causal: bool) -> nn.Module:

@@ -148,7 +148,7 @@ def blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
     """`after`, with its first positions along a dimension fading in from the last ones of `before`."""
     extent = min(before.shape[dim], after.shape[dim], extent)
     fade_in = torch.arange(extent, dtype=torch.float64) / max(extent, 1)  # not every device has float64
-    fade_in = fade_in.unsqueeze(-1) if dim == -2 else fade_in
+    fade_in = fade_in.view(extent, *(1,) * (-1 - dim))  # dimensions are counted from the last
     old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after)
     new = after.narrow(dim, 0, extent) * fade_in.to(after)
     return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
