@@ -200,7 +200,6 @@ class _Work:
         self.pairs: list[Pair] = []
         self._partners = {path for path, _ in modules.values()}
         self._calls = CallPairs(a, b)
-        self._parts = _several_results(a)
         self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
         for entry in b.entries:
             if not entry.key.is_input and not entry.key.is_operation:
@@ -273,8 +272,6 @@ class _Work:
             return self._in_another_place(left, found) or found
         aliases = [self.b.get(Key(left.key.step, path, slot, call)) for slot in _slot_names(left.key.slot)]
         known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
-        if left.key.slot in self._parts[left.key.node]:  # one of several, where the other side gives all in one
-            known = [entry for entry in known if sorted(entry.shape) == sorted(left.shape)]
         if not known:
             return None
         others = [e for e in self._results(left.key.step, path, call) if e.shape == left.shape]
@@ -378,15 +375,6 @@ class _Work:
     def result(self, matches: list[WeightMatch]) -> Alignment:
         self.pairs.sort(key=lambda pair: pair.a.seq)
         return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
-
-
-def _several_results(trace: Trace) -> dict[tuple[str, str, int], set[str]]:
-    """The slots of calls that give several results."""
-    found: dict[tuple[str, str, int], set[str]] = defaultdict(set)
-    for entry in trace.entries:
-        if entry.key.slot.startswith("out.") and not entry.key.is_operation:
-            found[entry.key.node].add(entry.key.slot)
-    return defaultdict(set, {node: slots for node, slots in found.items() if len(slots) > 1})
 
 
 def _last_given(trace: Trace) -> list[Entry]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .align import Pair
@@ -20,7 +18,7 @@ def doubtful(
     """The numbers of the reference's values whose pairs are to be dropped, which of them have another form, and what is
     to be said of that."""
     forms = [node for node in nodes if _in_another_form(node)]
-    dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes) | _made_of_others(a, b, pairs, nodes)
+    dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes)
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if _in_another_form(node)}
     if not forms:
         return dropped, [], []
@@ -44,25 +42,6 @@ def _contradicted(a: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[i
         if any((a.sketch(entry) == a.sketch(pair.a)).all() for entry in inside):
             found.add(pair.a.seq)
     return found
-
-
-def _made_of_others(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
-    """Operations that have the same number in the code of both, but are not done on the same: none of the values that
-    go into the one is the partner of one that goes into the other."""
-    partners: dict[int, set[int]] = defaultdict(set)
-    for pair in pairs:
-        partners[_tensor(pair.a)].add(_tensor(pair.b))
-    found: set[int] = set()
-    for pair, node in zip(pairs, nodes, strict=True):
-        if node.bad and pair.a.key.is_operation:
-            expected = set().union(*(partners[_tensor(a.by_seq[seq])] for seq in pair.a.deps))
-            if expected and pair.b.deps and not expected & {_tensor(b.by_seq[seq]) for seq in pair.b.deps}:
-                found.add(pair.a.seq)
-    return found
-
-
-def _tensor(entry: Entry) -> int:
-    return entry.seq if entry.same is None else entry.same
 
 
 def _of_a_part(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:

@@ -131,7 +131,7 @@ def _named(
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
         if {s.name for s in others} <= _CASTS:
-            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
+            return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("call_twice" if twice else "extra_step", shown)
     if a == b:
         as_before = [s.name for s in mine] == [s.name for s in others]
@@ -140,7 +140,7 @@ def _named(
         return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
         if {name for name, _ in b - a} <= _CASTS:
-            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
+            return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("extra_step", shown)
     if not b - a:
         return PlaceWords("left_out", shown)
@@ -154,12 +154,14 @@ def _before_shapes(value: FrameValue) -> FrameValue:
     return value
 
 
-def _rounded_to(steps: list[FrameStep]) -> str:
-    """The coarsest type that a value passes through, in words."""
+def _rounded(shown: str, steps: list[FrameStep]) -> str:
+    """With the coarsest type that the candidate's value passes through."""
     made = [s.values[0].content.dtype for s in steps if s.name in _CASTS and s.values]
     coarse = [dtype for dtype in made if dtype.is_floating_point]
     dtype = max(coarse, key=lambda d: torch.finfo(d).eps, default=None)
-    return f": rounded to {str(dtype).removeprefix('torch.')}" if dtype is not None else ""
+    wrong, instead, right = shown.partition(" instead of ")
+    rounded = f" (rounded to {str(dtype).removeprefix('torch.')})" if dtype is not None else ""
+    return f"{wrong}{rounded}{instead}{right}"
 
 
 def _once(value: FrameValue) -> FrameValue:
