@@ -10,8 +10,9 @@ import platform
 from setuptools import Extension, setup
 
 NATIVE = "src/lockstep/kernels/native"
+AVX512 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 INSTRUCTIONS = {  # as in lockstep/kernels/library.py
-    "x86_64": {"avx2": ["-mavx2", "-mfma"], "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"]},
+    "x86_64": {"avx2": ["-mavx2", "-mfma"], "avx512": AVX512, "avx512_bf16": [*AVX512, "-mavx512bf16"]},
     "aarch64": {"neon": []},
     "arm64": {"neon": []},
 }

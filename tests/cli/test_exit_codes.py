@@ -37,6 +37,8 @@ FAILURES = [
     (["blocks", "nowhere/at/all"], ExitCode.NOT_LOADED),
     (["schedulers", "--all"], ExitCode.WRONG_USE),
     (["env", "--all"], ExitCode.WRONG_USE),
+    (["bench", "nowhere/at/all"], ExitCode.NOT_LOADED),
+    (["bench", "--growth", "colour"], ExitCode.WRONG_USE),
     (["inspect", "nowhere.safetensors"], ExitCode.NOT_LOADED),
     (["convert", "nowhere.safetensors", "folder"], ExitCode.NOT_LOADED),
     (["convert", "{damaged}", "file.ckpt"], ExitCode.WRONG_USE),
@@ -85,6 +87,7 @@ FAILURES = [
     (["parity", "weights", "nowhere", "nowhere"], ExitCode.NOT_LOADED),
     (["parity", "frames", "nowhere.png", "nowhere.png"], ExitCode.NOT_LOADED),
     (["parity", "mutate", "nowhere.py:build", "--fault", "norm_eps"], ExitCode.NOT_LOADED),
+    (["parity", "merge", "nowhere.trace", "-o", "one.trace"], ExitCode.NOT_LOADED),
     (["parity", "mutate", "nowhere.py:build", "--fault", "norm_epss"], ExitCode.WRONG_USE),
 ]
 

@@ -183,3 +183,32 @@ def test_gradients_and_other_dtypes_are_not_taken():
     assert not operators.takes(torch.zeros(1, device="meta"))
     with torch.enable_grad():
         assert not operators.takes(torch.zeros(1, requires_grad=True))
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_norms_of_rows_also_far_from_zero(centred, mean):
+    x, weight, bias = torch.randn(2, 7, 160) + mean, torch.randn(160), torch.randn(160)
+    exact = F.layer_norm(x.double(), (160,), weight.double(), bias.double(), 1e-6)
+    if not centred:
+        exact = F.rms_norm(x.double(), (160,), weight.double(), 1e-6)
+    result = operators.row_norm(x, weight, bias if centred else None, 1e-6, centred)
+    assert_close(result, exact, 2e-6 if mean == 0 or not centred else 1e-4)  # fp32 itself holds 1000 ± 1 to 6e-5 only
+
+
+def test_pairs_are_turned_by_their_angles_also_by_one_table_a_sample():
+    x, cos, sin = torch.randn(2, 9, 3, 64), torch.randn(2, 9, 64), torch.randn(2, 9, 64)
+    turned = torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(3).double()
+    exact = x.double() * cos[:, :, None] + turned * sin[:, :, None]
+    assert_close(operators.turn(x, cos, sin), exact)
+    assert_close(operators.turn(x[1:], cos[1], sin[1]), exact[1:])
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(33, 31), (700, 64), (1400, 100)])
+def test_linear_bent_by_gelu(depth, columns):
+    x, weight, bias, residual = torch.randn(13, depth), torch.randn(columns, depth), torch.randn(columns), None
+    packed = calls.pack_linear(kernels.library(), weight)
+    exact = F.gelu(F.linear(x.double(), weight.double(), bias.double()), approximate="tanh")
+    assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact)
+    residual = torch.randn(13, columns)
+    assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact + residual)

@@ -26,6 +26,7 @@ FIELDS: dict[str, Any] = {
     "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
     "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str], "foretold_steps": list[int],
+    "parallel": dict[str, int],
 }  # fmt: skip
 SAMPLED = 8  # numbers of a tensor that are looked at before its hash is believed
 _HASHED: WeakKeyDictionary[torch.nn.Module, tuple[list[tuple[Any, ...]], str]] = WeakKeyDictionary()
@@ -99,6 +100,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
+        **({"parallel": degrees} if (degrees := pipe.parallel_degrees()) else {}),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -215,7 +217,10 @@ def _bytes(tensor: torch.Tensor) -> Any:
 
 
 def hash_weights(model: torch.nn.Module) -> str:
-    """SHA-256 over the names, dtypes, shapes and values of all tensors, computed again only where one was changed."""
+    """SHA-256 over the names, dtypes, shapes and values of all tensors, computed again only where one was changed; of a
+    model whose weights ranks have shared out, as they were before."""
+    if (before := model.__dict__.get("_weights_sha256")) is not None:
+        return str(before)
     tensors = sorted(model.state_dict().items())
     marks = [_mark(name, tensor) for name, tensor in tensors]
     known = _HASHED.get(model)

@@ -13,6 +13,8 @@ import typer
 from .. import __version__
 from ..errors import LockstepError
 from .batch import app as batch
+from .bench import EXAMPLES as BENCH_EXAMPLES
+from .bench import bench
 from .check import EXAMPLES as CHECK_EXAMPLES
 from .check import check
 from .client import app as client
@@ -77,6 +79,7 @@ app.command()(schema)
 app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
+app.command(epilog=BENCH_EXAMPLES)(bench)
 app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)

@@ -1,4 +1,8 @@
-"""Calls of the library with tensors. Sizes and kinds are the caller's to check: `operators` and `trial` do."""
+"""Calls of the library with tensors. Sizes and kinds are the caller's to check: `operators` and `trial` do.
+
+Weights that are packed for products in bf16 are tensors of that dtype, and choose the kernel that way; what goes in and
+what comes out is fp32 either way.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +21,47 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def aligned(floats: int) -> Tensor:
-    """Room for so many floats that begins at a line of the cache."""
+def aligned(floats: int, bf16: bool = False) -> Tensor:
+    """Room for so many floats (or twice as many bf16) that begins at a line of the cache."""
     room = torch.empty(floats + 16)
-    return room[-(room.data_ptr() // 4) % 16 :][:floats]
+    begins = room[-(room.data_ptr() // 4) % 16 :][:floats]
+    return begins.view(torch.bfloat16) if bf16 else begins
 
 
-def pack_linear(library: Library, weight: Tensor) -> Tensor:
+def in_bf16(packed: Tensor) -> bool:
+    return packed.dtype == torch.bfloat16
+
+
+def units(depth: int, bf16: bool) -> int:
+    """How many lanes a sum over `depth` products takes: bf16 are multiplied in pairs."""
+    return -(-depth // 2) if bf16 else depth
+
+
+def pack_linear(library: Library, weight: Tensor, bf16: bool = False) -> Tensor:
     """A weight (columns, depth) in panels."""
     columns, depth = weight.shape
-    packed = aligned(library.padded(columns) * depth)
-    library.pack_linear(address(weight.contiguous()), address(packed), columns, depth, torch.get_num_threads())
+    packed = aligned(library.padded(columns) * units(depth, bf16), bf16)
+    sizes = (columns, depth, torch.get_num_threads())
+    library.run("pack_linear", address(weight.contiguous()), address(packed), *sizes, bf16=bf16)
     return packed
 
 
 def linear(
-    library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int
+    library: Library,
+    x: Tensor,
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    columns: int,
+    gelu: bool = False,
 ) -> Tensor:
-    """x W' + bias + residual."""
+    """x W' + bias, bent by the approximation of GELU where asked for, + residual."""
     x, depth = x.contiguous(), x.shape[-1]
     y = x.new_empty((*x.shape[:-1], columns))
     residual = None if residual is None else residual.contiguous()
     parts = (address(x), address(packed), address(bias), address(residual), address(y))
-    library.linear(*parts, x.numel() // depth, columns, depth, torch.get_num_threads())
+    sizes = (x.numel() // depth, columns, depth, gelu, torch.get_num_threads())
+    library.run("linear", *parts, *sizes, bf16=in_bf16(packed))
     return y
 
 
@@ -53,7 +75,8 @@ def geglu(library: Library, x: Tensor, packed: Tensor, bias: Tensor, columns: in
     x, depth = x.contiguous(), x.shape[-1]
     y = x.new_empty((*x.shape[:-1], columns))
     parts = (address(x), address(packed), address(bias), address(y))
-    library.geglu(*parts, x.numel() // depth, columns, depth, torch.get_num_threads())
+    sizes = (x.numel() // depth, columns, depth, torch.get_num_threads())
+    library.run("geglu", *parts, *sizes, bf16=in_bf16(packed))
     return y
 
 
@@ -61,11 +84,12 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def pack_convolution(library: Library, weight: Tensor, stored: bool) -> Tensor:
-    """A weight (out, in, 3, 3) in panels: transformed (`stored`, four times the size), or to be while it is used."""
+def pack_convolution(library: Library, weight: Tensor, stored: bool, bf16: bool = False) -> Tensor:
+    """A weight (out, in, 3, 3) in panels: transformed (`stored`: 36 numbers for 9), or to be while it is used."""
     out, into = weight.shape[:2]
-    packed = aligned((36 if stored else 9) * into * library.padded(out))
-    library.pack_convolution(address(weight.contiguous()), address(packed), into, out, stored, torch.get_num_threads())
+    packed = aligned((36 * units(into, bf16) if stored else 9 * into) * library.padded(out), bf16)
+    sizes = (into, out, stored, torch.get_num_threads())
+    library.run("pack_convolution", address(weight.contiguous()), address(packed), *sizes, bf16=bf16)
     return packed
 
 
@@ -79,7 +103,8 @@ def convolution(
     step = 0 if bias is None or bias.ndim == 1 else out
     bias = None if bias is None else bias.contiguous()
     parts = (address(x), address(packed), address(bias), address(residual), address(y))
-    library.convolution(*parts, batch, height, width, into, out, step, stored, torch.get_num_threads())
+    sizes = (batch, height, width, into, out, step, stored, torch.get_num_threads())
+    library.run("convolution", *parts, *sizes, bf16=in_bf16(packed))
     return y
 
 
@@ -93,12 +118,19 @@ def group_norm(
     step = channels if weight.ndim == 2 else 0
     weight, bias = weight.contiguous(), bias.contiguous()
     parts = (address(x), address(weight), address(bias), address(y))
-    library.group_norm(*parts, batch, height * width, channels, groups, step, eps, silu, torch.get_num_threads())
+    sizes = (batch, height * width, channels, groups, step, eps, silu, torch.get_num_threads())
+    library.run("group_norm", *parts, *sizes)
     return y
 
 
 def attention(
-    library: Library, query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float
+    library: Library,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_bias: Tensor | None,
+    scale: float,
+    bf16: bool = False,
 ) -> Tensor:
     """softmax(scale Q K' + bias) V of tensors (batch, tokens, heads, width) whose heads lie side by side."""
     batch, queries, heads, width = query.shape
@@ -106,5 +138,29 @@ def attention(
     steps = [tensor.stride(axis) for axis in (1, 0) for tensor in (query, key, value, out)]
     parts = (address(query), address(key), address(value), address(key_bias), address(out))
     sizes = (batch, heads, queries, key.shape[1], width)
-    library.attention(*parts, *sizes, (ctypes.c_int64 * 8)(*steps), scale, torch.get_num_threads())
+    library.run("attention", *parts, *sizes, (ctypes.c_int64 * 8)(*steps), scale, torch.get_num_threads(), bf16=bf16)
     return out
+
+
+def row_norm(
+    library: Library, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool
+) -> Tensor:
+    """LayerNorm (`centred`) or RMSNorm of the last axis; weight and bias are (width) or one for each image."""
+    x = x.contiguous()
+    y, width = torch.empty_like(x), x.shape[-1]
+    by_image = next((one.ndim == 2 for one in (weight, bias) if one is not None), False)
+    images, step = (x.shape[0], width) if by_image else (1, 0)
+    weight, bias = (None if one is None else one.contiguous() for one in (weight, bias))
+    parts = (address(x), address(weight), address(bias), address(y))
+    rows = x.numel() // width // images
+    library.run("row_norm", *parts, images, rows, width, step, eps, centred, torch.get_num_threads())
+    return y
+
+
+def turn(library: Library, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs of neighbouring numbers of (batch, tokens, heads, width) turned by a table (tokens, width) or several."""
+    x, cos, sin = x.contiguous(), cos.contiguous(), sin.contiguous()
+    y, step = torch.empty_like(x), 0 if cos.ndim == 2 else cos.stride(0)
+    parts = (address(x), address(cos), address(sin), address(y))
+    library.run("turn", *parts, *x.shape, step, torch.get_num_threads())
+    return y

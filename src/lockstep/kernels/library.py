@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,31 +14,33 @@ from ..errors import UnknownNameError
 from ..notes import say_once
 
 SWITCH = "LOCKSTEP_KERNELS"  # "off", or the name of one set of instructions
-BY_CAPABILITY = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",), "DEFAULT": ("neon",)}  # torch's word -> best first
-NAMES = ("avx512", "avx2", "neon")
+BY_CAPABILITY = {
+    "AVX512": ("avx512_bf16", "avx512", "avx2"),
+    "AVX2": ("avx2",),
+    "DEFAULT": ("neon",),
+}  # torch's word -> best first
+NAMES = ("avx512_bf16", "avx512", "avx2", "neon")
+BF16 = "avx512_bf16"  # needs a processor that multiplies bf16, which torch's word does not say
 
 POINTER, SIZE, NUMBER, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
-ARGUMENTS = {
+PRODUCTS = {  # for floats, and under the same name with _bf16 for bf16
     "pack_linear": [POINTER, POINTER, SIZE, SIZE, FLAG],
-    "linear": [*[POINTER] * 5, SIZE, SIZE, SIZE, FLAG],
+    "linear": [*[POINTER] * 5, SIZE, SIZE, SIZE, FLAG, FLAG],
     "geglu": [*[POINTER] * 4, SIZE, SIZE, SIZE, FLAG],
     "pack_convolution": [POINTER, POINTER, SIZE, SIZE, FLAG, FLAG],
     "convolution": [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG],
-    "group_norm": [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG],
     "attention": [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG],
+}
+ARGUMENTS = {
+    **PRODUCTS,
+    "group_norm": [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG],
+    "row_norm": [*[POINTER] * 4, *[SIZE] * 4, NUMBER, FLAG, FLAG],
+    "turn": [*[POINTER] * 4, *[SIZE] * 5, FLAG],
 }
 
 
 class Library:
     """One compiled library: its functions by name, and how many floats its vectors have."""
-
-    pack_linear: Callable[..., None]
-    linear: Callable[..., None]
-    geglu: Callable[..., None]
-    pack_convolution: Callable[..., None]
-    convolution: Callable[..., None]
-    group_norm: Callable[..., None]
-    attention: Callable[..., None]
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,10 +50,19 @@ class Library:
         self.panel = (
             2 * self.lanes
         )  # columns of a product that are computed together; packed weights are filled up to it
-        for name, arguments in ARGUMENTS.items():
-            function = getattr(self._loaded, f"lockstep_{name}")
-            function.argtypes, function.restype = arguments, None
-            setattr(self, name, function)
+        self.bf16 = hasattr(self._loaded, "lockstep_linear_bf16")  # can it multiply in bf16?
+        self._functions = {name: self._function(name, arguments) for name, arguments in ARGUMENTS.items()}
+        if self.bf16:
+            self._functions |= {f"{name}_bf16": self._function(f"{name}_bf16", PRODUCTS[name]) for name in PRODUCTS}
+
+    def _function(self, name: str, arguments: list[Any]) -> Callable[..., None]:
+        function = getattr(self._loaded, f"lockstep_{name}")
+        function.argtypes, function.restype = arguments, None
+        return function
+
+    def run(self, name: str, *arguments: Any, bf16: bool = False) -> None:
+        """Call a function; `bf16` is the one that multiplies in bf16."""
+        self._functions[f"{name}_bf16" if bf16 else name](*arguments)
 
     def padded(self, columns: int) -> int:
         """Columns filled up to whole panels."""
@@ -76,6 +88,10 @@ def _look() -> tuple[Library | None, str | None]:
         raise UnknownNameError(f"set of instructions ({SWITCH})", wanted, ["off", *NAMES])
     capability = torch.backends.cpu.get_cpu_capability()
     names = (wanted,) if wanted else BY_CAPABILITY.get(capability, ())
+    if not multiplies_bf16():
+        if wanted == BF16:
+            return None, "this processor does not multiply bf16"
+        names = tuple(name for name in names if name != BF16)
     for path in _built(names):
         from .trial import wrong_results
 
@@ -91,6 +107,11 @@ def _look() -> tuple[Library | None, str | None]:
     if not names:
         return None, f"there are none for this processor ({capability})"
     return None, "they were not compiled: install a C++ compiler (g++ or clang++) and install Lockstep again"
+
+
+def multiplies_bf16() -> bool:
+    """Has the processor instructions that multiply bf16 (AVX512-BF16)?"""
+    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())
 
 
 def _built(names: tuple[str, ...]) -> Iterator[Path]:
@@ -119,4 +140,6 @@ def why_not() -> str | None:
 def describe() -> str:
     """One line for bug reports: which kernels are in use, or why none."""
     own = library()
-    return f"none: {why_not()}" if own is None else f"{own.name}, {own.lanes} floats at once"
+    if own is None:
+        return f"none: {why_not()}"
+    return f"{own.name}, {own.lanes} floats at once, {'bf16 too' if own.bf16 else 'no bf16'}"

@@ -1,6 +1,7 @@
 """The kernels as torch operators (`torch.ops.lockstep.…`): `torch.compile` keeps them whole, `meta` tensors pass.
 
-They have no gradient: who calls them has to take torch's own way where one is recorded (`takes`).
+Packed weights of dtype bf16 mean products in bf16; tensors that go in and come out are fp32 always. They have no
+gradient: who calls them has to take torch's own way where one is recorded (`takes`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ def takes(*tensors: Tensor | None) -> bool:
     )
 
 
-def _linear(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
-    return calls.linear(found(), x, packed, bias, residual, columns)
+def _linear(
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, gelu: bool = False
+) -> Tensor:
+    return calls.linear(found(), x, packed, bias, residual, columns, gelu)
 
 
-def _linear_shape(x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int) -> Tensor:
+def _linear_shape(
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, gelu: bool = False
+) -> Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
@@ -65,11 +70,31 @@ def _group_norm_shape(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps:
     return torch.empty_like(x, memory_format=torch.channels_last)
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
-    return calls.attention(found(), query, key, value, key_bias, scale)
+def _row_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
+    return calls.row_norm(found(), x, weight, bias, eps, centred)
 
 
-def _attention_shape(query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float) -> Tensor:
+def _row_norm_shape(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return calls.turn(found(), x, cos, sin)
+
+
+def _turn_shape(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float, bf16: bool = False
+) -> Tensor:
+    return calls.attention(found(), query, key, value, key_bias, scale, bf16)
+
+
+def _attention_shape(
+    query: Tensor, key: Tensor, value: Tensor, key_bias: Tensor | None, scale: float, bf16: bool = False
+) -> Tensor:
     return query.new_empty(query.shape)
 
 
@@ -78,6 +103,8 @@ for _name, _run, _shape in (
     ("geglu", _geglu, _geglu_shape),
     ("convolution", _convolution, _convolution_shape),
     ("group_norm", _group_norm, _group_norm_shape),
+    ("row_norm", _row_norm, _row_norm_shape),
+    ("turn", _turn, _turn_shape),
     ("attention", _attention, _attention_shape),
 ):
     _OPERATORS.define(_name + torch.library.infer_schema(_run, mutates_args=()))
@@ -88,4 +115,6 @@ linear = torch.ops.lockstep.linear.default
 geglu = torch.ops.lockstep.geglu.default
 convolution = torch.ops.lockstep.convolution.default
 group_norm = torch.ops.lockstep.group_norm.default
+row_norm = torch.ops.lockstep.row_norm.default
+turn = torch.ops.lockstep.turn.default
 attention = torch.ops.lockstep.attention.default

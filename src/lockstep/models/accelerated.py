@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from torch import nn
 
-from ..errors import UnknownNameError
+from ..errors import InputError, UnknownNameError, UnsupportedError
+from ..notes import say_once
 
 if TYPE_CHECKING:
     from .acceleration import Acceleration
+    from .driven import Drive
 
-LEVELS = ("exact", "off")
+Tensor = torch.Tensor
+EXACT, HIGH, OFF = "exact", "high", "off"
+OWN_ENGINE, AUTO = "own", "auto"
+LEVELS = (EXACT, HIGH, OFF)
 
 
 def why_not() -> str | None:
@@ -21,25 +28,105 @@ def why_not() -> str | None:
     return kernels.why_not()
 
 
+def why_not_high() -> str | None:
+    """Why "high" can do no more than "exact" here; None where it can."""
+    from .. import kernels
+
+    own = kernels.library()
+    if own is None:
+        return kernels.why_not()
+    return None if own.bf16 else "the processor, or the kernels that were compiled here, do not multiply bf16"
+
+
+def checked_bound(bound: float) -> float:
+    """A bound on a relative error."""
+    if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not 0 < bound <= 1:
+        raise InputError(f"'bound' wants a number above 0 and at most 1, got {bound!r}.")
+    return float(bound)
+
+
 class Accelerated(nn.Module):
     """What `ModelMixin` can do about its speed."""
 
-    acceleration: Acceleration | None = None  # what was accelerated, and how exact it was found to be
+    acceleration: Acceleration | Drive | None = None  # what was accelerated, and how exact it was found to be
 
-    def accelerate(self, level: str = "exact") -> Self:
-        """Compute the layers by Lockstep's own kernels, with the same numbers up to fp32's rounding; "off" goes back.
+    def accelerate(
+        self,
+        level: str = EXACT,
+        *,
+        bound: float | None = None,
+        example: Callable[[Any], Tensor] | None = None,
+        engine: str = OWN_ENGINE,
+    ) -> Self:
+        """Compute the layers by Lockstep's own kernels; "off" goes back.
+
+        "exact" gives the same numbers up to fp32's rounding. "high" multiplies in bf16 where the processor does so
+        natively, layer by layer as far as `bound` allows: the relative L2 of the model's result to that in fp32,
+        measured on a small call of noise, or on `example`, which calls the model it is given and returns a tensor.
 
         Names, files, hooks and training stay as they are: where a gradient is recorded, and for other dtypes and
         devices than fp32 on the processor, torch computes as before. Each kind of layer is tried on its own weights
         against fp64 first; `model.acceleration` says what was found.
+
+        Another `engine` ("inductor", "openvino", "onnxruntime") computes the model as one graph for each shape of a
+        call, which is compared with torch's result before it is used; "auto" takes the fastest one that passes here.
         """
-        from . import acceleration
+        from . import acceleration, driven
 
         if level not in LEVELS:
             raise UnknownNameError("level of acceleration", level, LEVELS)
-        if level == "off":
-            acceleration.make_plain(self)
-            self.acceleration = None
-        else:
-            self.acceleration = acceleration.make_fast(self, level)
+        if level != HIGH and bound is not None:
+            raise InputError(f"'bound' of a model is for the level {HIGH!r}, which {level!r} is not.")
+        most = None if bound is None else checked_bound(bound)
+        driven.undrive(self)
+        acceleration.make_plain(self)
+        self.acceleration = None
+        if level != OFF:
+            chosen = self._tuned(level, most, example) if engine == AUTO else engine
+            if chosen != OWN_ENGINE:
+                self.acceleration = self._driven(chosen, level, most, example)
+            else:
+                self.acceleration = acceleration.make_fast(self, EXACT) if level == EXACT else self._high(most, example)
         return self
+
+    def _example(self, example: Callable[[Any], Tensor] | None) -> Callable[[Any], Tensor]:
+        from .examples import example_call
+
+        call = example or example_call(self)
+        if call is None:
+            name = type(self).__name__
+            raise UnsupportedError(f"An engine for {name} wants a call to measure it by: example=lambda model: …")
+        return call
+
+    def _tuned(self, level: str, bound: float | None, example: Callable[[Any], Tensor] | None) -> str:
+        from .tuning import tune
+
+        found = tune(self, level, self._example(example), bound)
+        say_once(f"{type(self).__name__}: {found}.")
+        return found.engine
+
+    def _driven(self, engine: str, level: str, bound: float | None, example: Callable[[Any], Tensor] | None) -> Drive:
+        from . import driven
+        from .engines import ENGINES
+
+        if engine not in ENGINES:
+            raise UnknownNameError("engine", engine, [OWN_ENGINE, *ENGINES, AUTO])
+        return driven.drive(self, ENGINES[engine], level, self._example(example), bound)
+
+    def _high(self, bound: float | None, example: Callable[[Any], Tensor] | None) -> Acceleration:
+        """As "exact" with a line that says why, where there is nothing to gain or nothing to measure by."""
+        from . import acceleration
+        from .bf16_layers import BOUND
+        from .examples import example_call
+
+        most = BOUND if bound is None else bound
+        call, weight = example or example_call(self), next(self.parameters())
+        reason = why_not_high()
+        if reason is None and (weight.dtype, weight.device.type) != (torch.float32, "cpu"):
+            reason = f"its weights are {weight.dtype} on {weight.device.type}, not fp32 on the processor"
+        if reason is None and call is None:
+            reason = "nothing to measure it by; give a call of the model: accelerate('high', example=lambda model: …)"
+        if reason is not None:
+            say_once(f"{type(self).__name__} is accelerated as 'exact', not as 'high': {reason}.")
+            return acceleration.make_fast(self, EXACT)
+        return acceleration.make_fast(self, HIGH, call, most)

@@ -10,12 +10,18 @@ from torch import nn
 
 from .. import kernels
 from ..attention import AttentionModuleMixin
+from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import fast_layers
+from . import bf16_layers, fast_layers, fast_token_layers
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
-from .layers import GEGLU, ResnetBlock2D
+from .bf16_layers import BOUND, Choice
+from .examples import Call
+from .layers import GEGLU, ResnetBlock2D, TanhGELU
+from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
+from .transformers.transformer_flux import FluxSingleTransformerBlock
+from .transformers.transformer_wan import FP32LayerNorm
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: fast_layers.FastLinear,
@@ -24,8 +30,14 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GEGLU: fast_layers.FastGEGLU,
     ResnetBlock2D: fast_layers.FastResnetBlock2D,
     AutoencoderResnet: fast_layers.FastAutoencoderResnet,
+    nn.LayerNorm: fast_token_layers.FastLayerNorm,
+    FP32LayerNorm: fast_token_layers.FastFP32LayerNorm,
+    nn.RMSNorm: fast_token_layers.FastRMSNorm,
+    AdaLayerNormZero: fast_token_layers.FastAdaLayerNormZero,
+    AdaLayerNormContinuous: fast_token_layers.FastAdaLayerNormContinuous,
+    TanhGELU: fast_token_layers.FastTanhGELU,
+    FluxSingleTransformerBlock: fast_token_layers.FastFluxSingleTransformerBlock,
 }
-BACKEND = "lockstep"
 LARGEST = 5e-6  # relative L2 to fp64 that a layer may have; ours have up to 3e-6, torch's up to 2e-6
 PIXELS = 10  # rows and columns of the map that a convolution is tried on: two and a half tiles
 
@@ -39,11 +51,25 @@ class Acceleration:
     error: float  # the largest relative L2 of a layer to the same in fp64
     torch_error: float  # and that of torch's own kernels on the same layers
     left: tuple[str, ...]  # layers that stay with torch, because their error was larger
+    bf16: Choice | None = None  # which layers multiply in bf16, and what that does to the whole model
+
+    @property
+    def name(self) -> str:
+        """What a manifest says of it."""
+        return self.level
 
     def __str__(self) -> str:
         left = f"; left to torch: {', '.join(self.left)}" if self.left else ""
         errors = f"error of a layer at most {self.error:.1e}, of torch's {self.torch_error:.1e}"
-        return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}"
+        return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}{self._about_bf16()}"
+
+    def _about_bf16(self) -> str:
+        if self.bf16 is None:
+            return ""
+        chosen, kept = len(self.bf16.in_bf16), len(self.bf16.kept)
+        whole = f"relative L2 of the whole model to fp32: {self.bf16.error:.1e}"
+        most = f", the most sensitive {', '.join(self.bf16.kept[:3])}" if kept else ""
+        return f"; {chosen} of them multiply in bf16, {kept} stay fp32{most} ({whole})"
 
 
 def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
@@ -54,8 +80,8 @@ def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
     return FAST.get(plain)
 
 
-def make_fast(model: nn.Module, level: str) -> Acceleration:
-    """Give every layer that has one its fast class, if it is exact on the layer's weights."""
+def make_fast(model: nn.Module, level: str, call: Call | None = None, bound: float = BOUND) -> Acceleration:
+    """Give every layer that has one its fast class, if it is exact on the layer's weights; "high" goes on in bf16."""
     reason = kernels.why_not()
     if reason is not None:
         raise UnsupportedError(f"There are no kernels of our own here: {reason}.")
@@ -63,7 +89,21 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
     errors = _tried(model)
     inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
     left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
-    inside = {f"{name}.proj" for name, module in model.named_modules() if isinstance(module, GEGLU)}  # computed with it
+    changed = _change_classes(model, left)
+    choice = bf16_layers.choose(model, call, bound) if level == "high" and call is not None else None
+    for module in model.modules():
+        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
+            module.prepared()
+    kept = [found for kind, found in errors.items() if kind not in inexact]
+    worst = max((own for own, _ in kept), default=0.0)
+    torchs = max((torchs for _, torchs in kept), default=0.0)
+    return Acceleration(level, changed, worst, torchs, left, choice)
+
+
+def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
+    """How many layers have their fast class now."""
+    # projections that are computed with what bends them
+    inside = {f"{name}.proj" for name, module in model.named_modules() if isinstance(module, (GEGLU, TanhGELU))}
     changed = 0
     for name, module in model.named_modules():
         fast = fast_class(type(module))
@@ -74,13 +114,8 @@ def make_fast(model: nn.Module, level: str) -> Acceleration:
                 module.by_torch = True
             changed += name not in left
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
-            module.set_attention_backend(BACKEND)
-    for module in model.modules():
-        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
-            module.prepared()
-    kept = [found for kind, found in errors.items() if kind not in inexact]
-    worst = max((own for own, _ in kept), default=0.0)
-    return Acceleration(level, changed, worst, max((torchs for _, torchs in kept), default=0.0), left)
+            module.set_attention_backend(OWN)
+    return changed
 
 
 def make_plain(model: nn.Module) -> None:
@@ -89,10 +124,11 @@ def make_plain(model: nn.Module) -> None:
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
             module.__class__ = plain
-            for made in ("_prepared", "by_torch"):
+            for made in ("_prepared", "by_torch", "in_bf16"):
                 module.__dict__.pop(made, None)
-        elif (
-            isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") == BACKEND
+        elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
+            OWN,
+            OWN_BF16,
         ):
             module.set_attention_backend(None)
 
@@ -131,6 +167,8 @@ def _example(module: nn.Module) -> torch.Tensor | None:
         return torch.randn(16, module.in_features, generator=random)
     if isinstance(module, nn.Conv2d):
         return torch.randn(1, module.in_channels, PIXELS, PIXELS, generator=random)
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        return torch.randn(16, *module.normalized_shape, generator=random)
     assert isinstance(module, nn.GroupNorm)
     return torch.randn(1, module.num_channels, PIXELS, PIXELS, generator=random)
 

@@ -25,6 +25,7 @@ class Fast:
     """A layer with a kernel of our own."""
 
     by_torch = False  # its kernel was found to be less exact than torch's on this layer
+    in_bf16 = False  # are its products computed in bf16?
 
     def takes(self, *tensors: Tensor | None) -> bool:
         """Can the kernel compute this layer on these tensors?"""
@@ -49,7 +50,8 @@ class Prepared(Fast):
         kept = self._prepared
         if torch.compiler.is_compiling() and kept is not None:
             return kept[1]
-        state = tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
+        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
+        state = (self.in_bf16, *versions)
         if kept is None or kept[0] != state:
             with torch.no_grad():
                 kept = self._prepared = state, self.prepare()
@@ -63,13 +65,15 @@ class FastLinear(Prepared, nn.Linear):
         return (self.weight,)
 
     def prepare(self) -> Tensor:
-        return calls.pack_linear(found(), self.weight)
+        return calls.pack_linear(found(), self.weight, self.in_bf16)
 
-    def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, residual: Tensor | None = None, gelu: bool = False) -> Tensor:
+        """`gelu` bends the result by the approximation of GELU, before the residual."""
         if not self.takes(input, self.weight, residual):
             result = super().forward(input)
+            result = F.gelu(result, approximate="tanh") if gelu else result
             return result if residual is None else result + residual
-        return operators.linear(input, self.prepared(), self.bias, residual, self.out_features)
+        return operators.linear(input, self.prepared(), self.bias, residual, self.out_features, gelu)
 
 
 class FastConvolution(Prepared, nn.Conv2d):
@@ -88,14 +92,14 @@ class FastConvolution(Prepared, nn.Conv2d):
 
     @property
     def stored(self) -> bool:
-        return self.in_channels * self.out_channels <= STORED
+        return self.in_channels * self.out_channels <= (2 * STORED if self.in_bf16 else STORED)
 
     def prepare(self) -> tuple[str, Tensor]:
         kind = self.kind()
         if kind == "winograd":
-            return kind, calls.pack_convolution(found(), self.weight, self.stored)
+            return kind, calls.pack_convolution(found(), self.weight, self.stored, self.in_bf16)
         if kind == "linear":
-            return kind, calls.pack_linear(found(), self.weight.flatten(1))
+            return kind, calls.pack_linear(found(), self.weight.flatten(1), self.in_bf16)
         return kind, calls.channels_last(self.weight)
 
     def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
@@ -145,7 +149,8 @@ class FastGEGLU(Prepared, GEGLU):
 
     def prepare(self) -> tuple[Tensor, Tensor]:
         own = found()
-        return calls.pack_linear(own, calls.interleaved(own, self.proj.weight)), calls.interleaved(own, self.proj.bias)
+        packed = calls.pack_linear(own, calls.interleaved(own, self.proj.weight), self.in_bf16)
+        return packed, calls.interleaved(own, self.proj.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         plain = type(self.proj) is nn.Linear  # and no adapter around it

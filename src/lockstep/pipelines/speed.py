@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
-from ..models.accelerated import Accelerated
+from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..notes import say_once
 
 FAST = "fast"
-LEVELS = (*accelerated.LEVELS, FAST)
+LEVELS = (EXACT, HIGH, FAST, OFF)
 BOUND = 0.02  # of "fast": two fifths of the calls at 40 dB to the exact picture, with most samplers (docs/log.md)
 
 
@@ -19,23 +19,33 @@ class SpeedMixin:
     """The speed of a pipeline's models."""
 
     _level: str | None = None  # for models that are loaded later
+    _bound_of_models: float | None = None  # of "high"
+    _engine: str = OWN_ENGINE
     _foretell: float | None = None  # what runs are asked for that do not say it themselves
     _components: dict[str, Any]
 
     def accelerate(
-        self, level: str = "exact", components: Iterable[str] | None = None, *, bound: float | None = None
+        self,
+        level: str = EXACT,
+        components: Iterable[str] | None = None,
+        *,
+        bound: float | None = None,
+        engine: str = OWN_ENGINE,
     ) -> Self:
         """Compute the models (or the named ones) by Lockstep's own kernels; "off" goes back.
 
         "exact" gives the same numbers up to fp32's rounding; `pipe.unet.acceleration` says how exact each was found.
-        "fast" does so, too, and leaves out calls of the denoiser whose result can be foretold: `bound` is the relative
-        error that one may bring into the latents. Models that are loaded later are accelerated then. Anything but fp32
-        on the processor stays with torch.
+        "high" multiplies in bf16 where the processor does so natively, layer by layer as far as `bound` allows: the
+        relative L2 of a model's result to that in fp32, measured on the model. "fast" is as exact as "exact", and
+        leaves out calls of the denoiser whose result can be foretold: `bound` is the relative error that one may bring
+        into the latents. Another `engine` ("inductor", "openvino", "onnxruntime", or "auto" for the fastest) computes
+        models whose graphs it can have; the others are as they were. Models that are loaded later are accelerated then.
+        Anything but fp32 on the processor stays with torch.
         """
         if level not in LEVELS:
             raise UnknownNameError("level of acceleration", level, LEVELS)
-        if level != FAST and bound is not None:
-            raise InputError(f"'bound' is for the level {FAST!r}; {level!r} leaves out nothing.")
+        if level not in (HIGH, FAST) and bound is not None:
+            raise InputError(f"'bound' is for the levels {HIGH!r} and {FAST!r}; {level!r} gives up nothing.")
         if level == FAST and components is not None:
             raise InputError(f"{FAST!r} is about the whole run; for some of the models alone there is 'exact'.")
         able = {name: model for name, model in self._components.items() if isinstance(model, Accelerated)}
@@ -43,12 +53,14 @@ class SpeedMixin:
         for name in names:
             if name not in able:
                 raise UnknownNameError("component that can be accelerated", name, able)
-        of_models = self._level_of_models(level)
+        checked = None if bound is None else checked_bound(bound)
+        of_models, of_model = self._level_of_models(level), checked if level == HIGH else None
         for name in names:
-            able[name].accelerate(of_models)
+            self._accelerate(able[name], of_models, of_model, engine, named=components is not None)
         if components is None:
-            self._level = None if of_models == "off" else of_models
-            self._foretell = None if level != FAST else _checked(BOUND if bound is None else bound)
+            self._level, self._bound_of_models = None if of_models == OFF else of_models, of_model
+            self._engine = engine
+            self._foretell = None if level != FAST else BOUND if checked is None else checked
         return self
 
     def _level_of_models(self, level: str) -> str:
@@ -60,7 +72,7 @@ class SpeedMixin:
             say_once(
                 f"There are no kernels of our own here ({missing}): 'fast' leaves out calls of the denoiser alone."
             )
-        return "exact" if missing is None else "off"
+        return EXACT if missing is None else OFF
 
     @property
     def speed_defaults(self) -> dict[str, float]:
@@ -68,16 +80,22 @@ class SpeedMixin:
         return {} if self._foretell is None else {"foretell": self._foretell}
 
     def accelerated(self) -> dict[str, str]:
-        """Component -> level, for those that are accelerated."""
+        """Component -> level (and engine: `exact@openvino`), for those that are accelerated."""
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
-        return {name: acceleration.level for name, acceleration in found if acceleration is not None}
+        return {name: acceleration.name for name, acceleration in found if acceleration is not None}
 
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
-            model.accelerate(self._level)
+            self._accelerate(model, self._level, self._bound_of_models, self._engine)
 
-
-def _checked(bound: float) -> float:
-    if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not 0 < bound <= 1:
-        raise InputError(f"'bound' wants a number above 0 and at most 1, got {bound!r}.")
-    return float(bound)
+    def _accelerate(
+        self, model: Accelerated, level: str, bound: float | None, engine: str, named: bool = False
+    ) -> None:
+        """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
+        try:
+            model.accelerate(level, bound=bound, engine=engine)
+        except UnsupportedError as problem:
+            if engine == OWN_ENGINE or named:
+                raise
+            say_once(f"{problem} Our own kernels compute it.")
+            model.accelerate(level, bound=bound)

@@ -4,8 +4,8 @@
 // memory in order. Each block is summed from zero: one long chain of additions would double the rounding error.
 #pragma once
 #include <algorithm>
+#include "numbers.h"
 #include "threads.h"
-#include "vectors.h"
 
 struct Attention {
   const float *q, *k, *v, *key_bias;  // key_bias: added to the scores of a key for all queries of an image, or null
@@ -18,7 +18,7 @@ struct Attention {
 constexpr Size KEY_BLOCK = 128;
 
 // sum[i] += rows[step][i] * panel[step] for all steps: COUNT numbers of a row, each times the same queries
-template <int COUNT, int VECTORS>
+template <class Numbers, int COUNT, int VECTORS>
 static inline __attribute__((always_inline)) void add_products(const float* rows, const float* panel, Size steps, Vector (&sum)[COUNT][VECTORS]) {
 #pragma GCC unroll 4
   for (Size step = 0; step < steps; step++) {
@@ -28,18 +28,18 @@ static inline __attribute__((always_inline)) void add_products(const float* rows
 #pragma GCC unroll 8
     for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
-      for (int v = 0; v < VECTORS; v++) sum[i][v] += all(rows[step * KEYS + i]) * of_panel[v];
+      for (int v = 0; v < VECTORS; v++) sum[i][v] = Numbers::add(sum[i][v], Numbers::spread(rows + step * KEYS + i), of_panel[v]);
   }
 }
 
-template <int COUNT, int VECTORS>
-static __attribute__((noinline)) void scores(const float* keys, const float* queries, Size width, const float* bias, float* to, Vector* maximum) {
+template <class Numbers, int COUNT, int VECTORS>
+static __attribute__((noinline)) void scores(const float* keys, const float* queries, Size units, const float* bias, float* to, Vector* maximum) {
   Vector sum[COUNT][VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
     for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? all(bias[i] * LOG2E) : Vector{};
-  add_products(keys, queries, width, sum);
+  add_products<Numbers>(keys, queries, units, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
@@ -49,21 +49,21 @@ static __attribute__((noinline)) void scores(const float* keys, const float* que
     }
 }
 
-template <int VECTORS, int COUNT = KEYS>
-static inline void scores_of(int count, const float* keys, const float* queries, Size width, const float* bias, float* to, Vector* maximum) {
-  if (count == COUNT) return scores<COUNT, VECTORS>(keys, queries, width, bias, to, maximum);
-  if constexpr (COUNT > 1) scores_of<VECTORS, COUNT - 1>(count, keys, queries, width, bias, to, maximum);
+template <class Numbers, int VECTORS, int COUNT = KEYS>
+static inline void scores_of(int count, const float* keys, const float* queries, Size units, const float* bias, float* to, Vector* maximum) {
+  if (count == COUNT) return scores<Numbers, COUNT, VECTORS>(keys, queries, units, bias, to, maximum);
+  if constexpr (COUNT > 1) scores_of<Numbers, VECTORS, COUNT - 1>(count, keys, queries, units, bias, to, maximum);
 }
 
 // KEYS dimensions of the result: what is there, corrected to the new maximum, and the values of a block by their weights
-template <int VECTORS>
-static __attribute__((noinline)) void weighted(const float* values, const float* weights, Size keys, float* result, const Vector* correction) {
+template <class Numbers, int VECTORS>
+static __attribute__((noinline)) void weighted(const float* values, const float* weights, Size units, float* result, const Vector* correction) {
   Vector sum[KEYS][VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < KEYS; i++)
 #pragma GCC unroll 3
     for (int v = 0; v < VECTORS; v++) sum[i][v] = Vector{};
-  add_products(values, weights, keys, sum);
+  add_products<Numbers>(values, weights, units, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < KEYS; i++)
 #pragma GCC unroll 3
@@ -76,29 +76,51 @@ static __attribute__((noinline)) void weighted(const float* values, const float*
 static Size padded_keys(Size keys) { return (keys + KEYS - 1) / KEYS * KEYS; }
 static Size padded_width(Size width) { return (width + LANES - 1) / LANES * LANES; }  // a multiple of KEYS too
 
-// keys to [key / KEYS][dimension][KEYS], values to [dimension / KEYS][key][KEYS]
+// an even number of rows of QUERIES floats to units of rows, where they lie
+template <class Numbers>
+static inline void pack_rows(float* rows, Size count, int vectors) {
+  for (Size i = 0; Numbers::PACKED > 1 && i < count; i += Numbers::PACKED)
+    for (int v = 0; v < vectors; v++) {
+      Vector unit[Numbers::PACKED];
+      for (int n = 0; n < Numbers::PACKED; n++) unit[n] = load(rows + (i + n) * QUERIES + v * LANES);
+      store(rows + i / Numbers::PACKED * QUERIES + v * LANES, Numbers::unit(unit));
+    }
+}
+
+// keys to [key / KEYS][unit of dimensions][KEYS], values to [dimension / KEYS][unit of keys][KEYS]
+template <class Numbers>
 static void pack_head(const float* k, const float* v, Size k_row, Size v_row, Size keys, Size width, float* packed_k, float* packed_v) {
-  const Size all_keys = padded_keys(keys);
+  const Size all_keys = padded_keys(keys), units = Numbers::units(width), wide = padded_width(width);
+  static thread_local Scratch own;
+  float* rows = own.get((Numbers::PACKED + 1) * wide);  // a key's dimensions; the values of a unit of keys
   for (Size key = 0; key < all_keys; key++) {
-    const float *from_k = k + key * k_row, *from_v = v + key * v_row;
-    float* to = packed_k + key / KEYS * KEYS * width + key % KEYS;
-    const bool real = key < keys;
-    for (Size d = 0; d < width; d++) to[d * KEYS] = real ? from_k[d] : 0.f;
-    for (Size d = 0; d < width; d += KEYS)
-      for (int i = 0; i < KEYS; i++) packed_v[(d / KEYS * all_keys + key) * KEYS + i] = real ? from_v[d + i] : 0.f;
+    float* to = packed_k + key / KEYS * KEYS * units + key % KEYS;
+    if (key < keys) Numbers::gather(k + key * k_row, rows, width);
+    else memset(rows, 0, sizeof(float) * units);
+    for (Size d = 0; d < units; d++) memcpy(to + d * KEYS, rows + d, sizeof(float));
+  }
+  for (Size key = 0; key < all_keys; key += Numbers::PACKED) {
+    float* values = rows + wide;
+    for (int n = 0; n < Numbers::PACKED; n++) {
+      if (key + n < keys) memcpy(values + n * wide, v + (key + n) * v_row, sizeof(float) * width);
+      else memset(values + n * wide, 0, sizeof(float) * width);
+    }
+    Numbers::join(values, wide);
+    for (Size d = 0; d < width; d += KEYS) memcpy(packed_v + (d / KEYS * (all_keys / Numbers::PACKED) + key / Numbers::PACKED) * KEYS, values + d, sizeof(float) * KEYS);
   }
 }
 
 // Up to VECTORS * LANES queries of one head.
-template <int VECTORS>
+template <class Numbers, int VECTORS>
 static void attend(const Attention& a, const float* q, float* out, int count, const float* bias, const float* keys, const float* values, float* scratch) {
-  const Size width = a.width, wide = padded_width(width), all_keys = padded_keys(a.keys);
+  const Size width = a.width, wide = padded_width(width), all_keys = padded_keys(a.keys), units = Numbers::units(width);
   float *queries = scratch, *result = queries + wide * QUERIES, *block = result + wide * QUERIES, *rows = block + KEY_BLOCK * QUERIES;
   if (count < VECTORS * LANES || wide > width) memset(rows, 0, sizeof(float) * VECTORS * LANES * wide);
   for (int i = 0; i < count; i++) memcpy(rows + i * wide, q + i * a.q_row, sizeof(float) * width);
   for (int v = 0; v < VECTORS; v++)
     for (Size d = 0; d < wide; d += LANES)
       transpose(rows + v * LANES * wide + d, wide, queries + d * QUERIES + v * LANES, QUERIES, all(a.scale * LOG2E));
+  pack_rows<Numbers>(queries, wide, VECTORS);
   memset(result, 0, sizeof(float) * wide * QUERIES);
   Vector maximum[VECTORS], total[VECTORS];
   for (int v = 0; v < VECTORS; v++) maximum[v] = all(-1e30f), total[v] = Vector{};
@@ -107,17 +129,23 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
     Vector highest[VECTORS], correction[VECTORS], sum[VECTORS];
     for (int v = 0; v < VECTORS; v++) highest[v] = maximum[v];
     for (Size k = 0; k < size; k += KEYS)
-      scores_of<VECTORS>((int)std::min<Size>(KEYS, size - k), keys + (start + k) * width, queries, width, bias ? bias + start + k : nullptr, block + k * QUERIES, highest);
+      scores_of<Numbers, VECTORS>((int)std::min<Size>(KEYS, size - k), keys + (start + k) * units, queries, units, bias ? bias + start + k : nullptr, block + k * QUERIES, highest);
     for (int v = 0; v < VECTORS; v++) correction[v] = exp2(maximum[v] - highest[v]), maximum[v] = highest[v], sum[v] = Vector{};
-    for (Size k = 0; k < size; k++)
+    for (Size k = 0; k < size; k += Numbers::PACKED)
 #pragma GCC unroll 3
       for (int v = 0; v < VECTORS; v++) {
-        const Vector weight = exp2(load(block + k * QUERIES + v * LANES) - maximum[v]);
-        store(block + k * QUERIES + v * LANES, weight);
-        sum[v] += weight;
+        Vector weights[Numbers::PACKED] = {};
+#pragma GCC unroll 2
+        for (int n = 0; n < Numbers::PACKED; n++) {
+          if (k + n == size) break;
+          weights[n] = Numbers::power(load(block + (k + n) * QUERIES + v * LANES) - maximum[v]);
+          sum[v] += weights[n];
+        }
+        store(block + k / Numbers::PACKED * QUERIES + v * LANES, Numbers::unit(weights));
       }
     for (int v = 0; v < VECTORS; v++) total[v] = total[v] * correction[v] + sum[v];
-    for (Size d = 0; d < width; d += KEYS) weighted<VECTORS>(values + (d / KEYS * all_keys + start) * KEYS, block, size, result + d * QUERIES, correction);
+    for (Size d = 0; d < width; d += KEYS)
+      weighted<Numbers, VECTORS>(values + (d / KEYS * Numbers::units(all_keys) + start / Numbers::PACKED) * KEYS, block, Numbers::units(size), result + d * QUERIES, correction);
   }
   for (int v = 0; v < VECTORS; v++) {
     const Vector share = total[v] < 1e-30f ? all(0.f) : all(1.f) / total[v];  // zeros where a query may see no key; NaN stays
@@ -127,14 +155,15 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
   for (int i = 0; i < count; i++) memcpy(out + i * a.out_row, rows + i * wide, sizeof(float) * width);
 }
 
+template <class Numbers>
 static void attention(const Attention& a, int threads) {
   const Size chunk = QUERIES * 8, chunks = (a.queries + chunk - 1) / chunk, all_keys = padded_keys(a.keys), wide = padded_width(a.width);
-  const Size per_head = all_keys * a.width, heads = a.batch * a.heads;
+  const Size per_head = all_keys * Numbers::units(a.width), heads = a.batch * a.heads;
   static thread_local Scratch shared;
   float* packed = shared.get(2 * per_head * heads);
   pool().share(heads, threads, [&](Size head) {
     const Size image = head / a.heads, at = head % a.heads * a.width;
-    pack_head(a.k + image * a.k_image + at, a.v + image * a.v_image + at, a.k_row, a.v_row, a.keys, a.width, packed + 2 * head * per_head, packed + (2 * head + 1) * per_head);
+    pack_head<Numbers>(a.k + image * a.k_image + at, a.v + image * a.v_image + at, a.k_row, a.v_row, a.keys, a.width, packed + 2 * head * per_head, packed + (2 * head + 1) * per_head);
   });
   pool().share(heads * chunks, threads, [&](Size item) {
     static thread_local Scratch own;
@@ -146,9 +175,9 @@ static void attention(const Attention& a, int threads) {
       const int count = (int)std::min<Size>(QUERIES, last - i);
       const float* q = a.q + image * a.q_image + i * a.q_row + at;
       float* out = a.out + image * a.out_image + i * a.out_row + at;
-      if (count > 2 * LANES) attend<3>(a, q, out, count, bias, keys, values, scratch);
-      else if (count > LANES) attend<2>(a, q, out, count, bias, keys, values, scratch);
-      else attend<1>(a, q, out, count, bias, keys, values, scratch);
+      if (count > 2 * LANES) attend<Numbers, 3>(a, q, out, count, bias, keys, values, scratch);
+      else if (count > LANES) attend<Numbers, 2>(a, q, out, count, bias, keys, values, scratch);
+      else attend<Numbers, 1>(a, q, out, count, bias, keys, values, scratch);
     }
   });
 }

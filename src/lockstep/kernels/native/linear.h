@@ -1,4 +1,4 @@
-// Linear layers: y = x W' + bias (+ residual), and GEGLU, whose gate is applied while both factors are in registers.
+// Linear layers: y = x W' + bias (+ residual), and gated ones, whose gate is applied while both factors are in registers.
 #pragma once
 #include <algorithm>
 #include "product.h"
@@ -6,13 +6,17 @@
 
 static Size panels(Size columns) { return (columns + PANEL - 1) / PANEL; }
 
-// weights [columns][depth] to [columns / PANEL][depth][PANEL], the last panel filled with zeros
+// weights [columns][depth] to [columns / PANEL][units][PANEL], the last panel filled with zeros
+template <class Numbers>
 static void pack_panels(const float* weights, float* packed, Size columns, Size depth, int threads) {
+  const Size units = Numbers::units(depth);
   pool().share(panels(columns), threads, [&](Size panel) {
-    for (Size k = 0; k < depth; k++)
+    const Rows rows = Numbers::rows(weights + panel * PANEL * depth, depth, std::min<Size>(PANEL, columns - panel * PANEL), depth);
+    for (Size k = 0; k < units; k++)
       for (int j = 0; j < PANEL; j++) {
-        const Size column = panel * PANEL + j;
-        packed[(panel * depth + k) * PANEL + j] = column < columns ? weights[column * depth + k] : 0.f;
+        float* to = packed + (panel * units + k) * PANEL + j;
+        if (panel * PANEL + j < columns) memcpy(to, rows.at + j * rows.step + k, sizeof(float));
+        else *to = 0.f;
       }
   });
 }
@@ -21,43 +25,47 @@ struct Linear {
   const float *x, *packed, *bias, *residual;
   float* y;
   Size rows, columns, depth;
+  bool gelu;  // bend the sum (before the residual) by the approximation of GELU
 };
 
-// One panel of rows first..last, over the inputs from `start`; the first part of the inputs brings bias and residual.
-static void linear_panel(const Linear& l, Size first, Size last, Size panel, Size start, Size part) {
-  const float* weights = l.packed + (panel * l.depth + start) * PANEL;
+// One panel of the rows from `first` on, over `part` units from `start`; the first part brings the bias, the last one
+// GELU and the residual.
+template <class Numbers>
+static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, Size panel, Size start, Size part, Size units) {
+  const bool bend = l.gelu && start + part == units;
+  const float* weights = l.packed + (panel * units + start) * PANEL;
   const Size column = panel * PANEL;
   const int width = (int)std::min<Size>(PANEL, l.columns - column);
-  const float *bias = l.bias ? l.bias + column : nullptr, *residual = l.residual ? l.residual + column : nullptr;
+  const float *bias = l.bias ? l.bias + column : nullptr, *residual = l.residual && start + part == units ? l.residual + column : nullptr;
   for (Size m = first; m < last; m += ROWS) {
     float* y = l.y + m * l.columns + column;
     const int count = (int)std::min<Size>(ROWS, last - m);
-    const float* x = l.x + m * l.depth + start;
+    const float* rows = x.at + (m - first) * x.step;
     if (width == PANEL) {
-      multiply_rows(count, x, l.depth, weights, part, l.depth, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+      multiply_rows<Numbers>(count, rows, x.step, weights, part, units, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
         float* to = y + i * l.columns;
         if (start) left += load(to), right += load(to + LANES);
-        else {
-          if (bias) left += load(bias), right += load(bias + LANES);
-          if (residual) left += load(residual + (m + i) * l.columns), right += load(residual + (m + i) * l.columns + LANES);
-        }
+        else if (bias) left += load(bias), right += load(bias + LANES);
+        if (bend) left = gelu_tanh(left), right = gelu_tanh(right);
+        if (residual) left += load(residual + (m + i) * l.columns), right += load(residual + (m + i) * l.columns + LANES);
         store(to, left), store(to + LANES, right);
       });
     } else {
       float sums[ROWS][PANEL];
-      multiply_rows(count, x, l.depth, weights, part, l.depth, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+      multiply_rows<Numbers>(count, rows, x.step, weights, part, units, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
         store(sums[i], left), store(sums[i] + LANES, right);
       });
       for (int i = 0; i < count; i++)
         for (int j = 0; j < width; j++) {
           float& to = y[i * l.columns + j];
-          to = sums[i][j] + (start ? to : (bias ? bias[j] : 0.f) + (residual ? residual[(m + i) * l.columns + j] : 0.f));
+          const float sum = sums[i][j] + (start ? to : bias ? bias[j] : 0.f);
+          to = (bend ? gelu_tanh(all(sum))[0] : sum) + (residual ? residual[(m + i) * l.columns + j] : 0.f);
         }
     }
   }
 }
 
-constexpr Size ROW_BLOCK = 192, DEPTH_BLOCK = 640;  // activations of a block stay in the second cache
+constexpr Size ROW_BLOCK = 192, UNIT_BLOCK = 640;  // activations of a block stay in the second cache
 
 // Blocks of rows; where there are few, the columns are shared among the threads too.
 template <class Work>
@@ -69,22 +77,29 @@ static void share_blocks(Size rows, Size columns, int threads, const Work& work)
   });
 }
 
+template <class Numbers>
 static void linear(const Linear& l, int threads) {
-  const Size parts = std::max<Size>(1, (l.depth + DEPTH_BLOCK - 1) / DEPTH_BLOCK), part = (l.depth + parts - 1) / parts;
+  const Size units = Numbers::units(l.depth), parts = std::max<Size>(1, (units + UNIT_BLOCK - 1) / UNIT_BLOCK), part = (units + parts - 1) / parts;
   share_blocks(l.rows, panels(l.columns), threads, [&](Size first, Size last, Size from, Size to) {
-    for (Size start = 0; start < l.depth; start += part)
-      for (Size panel = from; panel < to; panel++) linear_panel(l, first, last, panel, start, std::min(part, l.depth - start));
+    for (Size start = 0; start < units; start += part) {
+      const Size input = start * Numbers::PACKED, inputs = std::min(part * Numbers::PACKED, l.depth - input);
+      const Rows x = Numbers::rows(l.x + first * l.depth + input, l.depth, last - first, inputs);
+      for (Size panel = from; panel < to; panel++) linear_panel<Numbers>(l, x, first, last, panel, start, std::min(part, units - start), units);
+    }
   });
 }
 
 // y = (x V' + a) gelu(x G' + b): a panel has LANES columns of V and the same ones of G, and `bias` likewise.
+template <class Numbers>
 static void geglu(const float* x, const float* packed, const float* bias, float* y, Size rows, Size columns, Size depth, int threads) {
+  const Size units = Numbers::units(depth);
   share_blocks(rows, columns / LANES, threads, [&](Size first, Size last, Size from, Size to) {
+    const Rows block = Numbers::rows(x + first * depth, depth, last - first, depth);
     for (Size panel = from; panel < to; panel++) {
       const Vector a = load(bias + panel * PANEL), b = load(bias + panel * PANEL + LANES);
       for (Size m = first; m < last; m += ROWS)
-        multiply_rows((int)std::min<Size>(ROWS, last - m), x + m * depth, depth, packed + panel * depth * PANEL, depth, depth,
-                      [&](int i, Vector value, Vector gate) __attribute__((always_inline)) { store(y + (m + i) * columns + panel * LANES, (value + a) * gelu(gate + b)); });
+        multiply_rows<Numbers>((int)std::min<Size>(ROWS, last - m), block.at + (m - first) * block.step, block.step, packed + panel * units * PANEL, units, units,
+                               [&](int i, Vector value, Vector gate) __attribute__((always_inline)) { store(y + (m + i) * columns + panel * LANES, (value + a) * gelu(gate + b)); });
     }
   });
 }

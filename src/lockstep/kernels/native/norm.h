@@ -76,3 +76,87 @@ static void group_norm(const GroupNorm& n, int threads) {
       }
   });
 }
+
+// LayerNorm and RMSNorm of rows; weight and bias (either may be null) are one for all images or one for each.
+struct RowNorm {
+  const float *x, *weight, *bias;
+  float* y;
+  Size images, rows, width;  // rows of an image
+  Size step;                 // between the weights of two images: 0 or `width`
+  float eps;
+  bool centred;  // LayerNorm takes the mean away
+};
+
+static double sum_lanes(Vector v) {
+  double sum = 0;
+  for (int i = 0; i < LANES; i++) sum += v[i];
+  return sum;
+}
+
+// Differences from the row's first number are summed, so that a mean far from zero loses nothing.
+static void norm_row(const RowNorm& n, const float* x, const float* weight, const float* bias, float* y) {
+  const Vector pivot = all(n.centred ? x[0] : 0.f);
+  Vector sums[4] = {}, squares[4] = {};
+  Size c = 0;
+  for (; c + 4 * LANES <= n.width; c += 4 * LANES)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      const Vector value = load(x + c + i * LANES) - pivot;
+      sums[i] += value, squares[i] += value * value;
+    }
+  for (; c < n.width; c += LANES) {
+    const Vector value = load(x + c) - pivot;
+    sums[0] += value, squares[0] += value * value;
+  }
+  const double mean = n.centred ? sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) / n.width : 0;
+  const double variance = sum_lanes((squares[0] + squares[1]) + (squares[2] + squares[3])) / n.width - mean * mean;
+  const double scale = 1 / std::sqrt((variance < 0 ? 0 : variance) + n.eps);
+  const Vector factor = all((float)scale), shift = all((float)(-mean * scale));
+  for (c = 0; c < n.width; c += LANES) {
+    Vector value = (load(x + c) - pivot) * factor + shift;
+    if (weight) value *= load(weight + c);
+    if (bias) value += load(bias + c);
+    store(y + c, value);
+  }
+}
+
+static void row_norm(const RowNorm& n, int threads) {
+  const Size block = std::max<Size>(1, 16384 / n.width), blocks = (n.rows + block - 1) / block;
+  pool().share(n.images * blocks, threads, [&](Size item) {
+    const Size image = item / blocks, first = item % blocks * block, last = std::min(n.rows, first + block);
+    const float *weight = n.weight ? n.weight + image * n.step : nullptr, *bias = n.bias ? n.bias + image * n.step : nullptr;
+    for (Size row = image * n.rows + first; row < image * n.rows + last; row++) norm_row(n, n.x + row * n.width, weight, bias, n.y + row * n.width);
+  });
+}
+
+// Each pair of neighbouring numbers of a head turned by its angle: x cos + (-odd, even) sin, tables [tokens][width].
+struct Turn {
+  const float *x, *cos, *sin;
+  float* y;
+  Size images, tokens, heads, width;
+  Size table_step;  // between the tables of two images, or 0
+};
+
+static inline Vector turned(Vector x) {
+  Whole neighbours;
+  Vector signs;
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) neighbours[i] = i ^ 1, signs[i] = i % 2 ? 1.f : -1.f;
+  return __builtin_shuffle(x, neighbours) * signs;
+}
+
+static void turn(const Turn& t, int threads) {
+  const Size row = t.heads * t.width, block = std::max<Size>(1, 16384 / row), blocks = (t.tokens + block - 1) / block;
+  pool().share(t.images * blocks, threads, [&](Size item) {
+    const Size image = item / blocks, first = item % blocks * block, last = std::min(t.tokens, first + block);
+    for (Size token = first; token < last; token++) {
+      const float *cos = t.cos + image * t.table_step + token * t.width, *sin = t.sin + image * t.table_step + token * t.width;
+      const Size at = (image * t.tokens + token) * row;
+      for (Size head = at; head < at + row; head += t.width)
+        for (Size d = 0; d < t.width; d += LANES) {
+          const Vector x = load(t.x + head + d);
+          store(t.y + head + d, x * load(cos + d) + turned(x) * load(sin + d));
+        }
+    }
+  });
+}

@@ -1,11 +1,11 @@
-// y = x W' with the weights in panels of PANEL columns, [columns / PANEL][depth][PANEL]; x is used where it lies.
+// y = x W' with the weights in panels of PANEL columns, [columns / PANEL][units][PANEL].
 #pragma once
-#include "vectors.h"
+#include "numbers.h"
 
-// COUNT rows of one panel, summed over `depth`; `out(row, left, right)` takes the two vectors of each row. While a panel
+// COUNT rows of one panel, summed over `units`; `out(row, left, right)` takes the two vectors of each row. While a panel
 // is used, what lies `ahead` of it is fetched.
-template <int COUNT, class Out>
-static inline __attribute__((always_inline)) void multiply(const float* x, Size step, const float* panel, Size depth, Size ahead, const Out& out) {
+template <class Numbers, int COUNT, class Out>
+static inline __attribute__((always_inline)) void multiply(const float* x, Size step, const float* panel, Size units, Size ahead, const Out& out) {
   Vector sum[COUNT][2];
 #pragma GCC unroll 16
   for (int i = 0; i < COUNT; i++) sum[i][0] = sum[i][1] = Vector{};
@@ -13,22 +13,22 @@ static inline __attribute__((always_inline)) void multiply(const float* x, Size 
 #pragma GCC unroll 8
   for (int i = 0; i < (COUNT + 2) / 3; i++) row[i] = x + 3 * i * step;
 #pragma GCC unroll 4
-  for (Size k = 0; k < depth; k++) {
+  for (Size k = 0; k < units; k++) {
     __builtin_prefetch(panel + (k + ahead) * PANEL, 0, 2);
     const Vector left = load(panel + k * PANEL), right = load(panel + k * PANEL + LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < COUNT; i++) {
-      const Vector value = all(row[i / 3][i % 3 * step + k]);
-      sum[i][0] += value * left;
-      sum[i][1] += value * right;
+      const Vector value = Numbers::spread(row[i / 3] + i % 3 * step + k);
+      sum[i][0] = Numbers::add(sum[i][0], value, left);
+      sum[i][1] = Numbers::add(sum[i][1], value, right);
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < COUNT; i++) out(i, sum[i][0], sum[i][1]);
 }
 
-template <class Out, int COUNT = ROWS>
-static inline void multiply_rows(int count, const float* x, Size step, const float* panel, Size depth, Size ahead, const Out& out) {
-  if (count == COUNT) return multiply<COUNT>(x, step, panel, depth, ahead, out);
-  if constexpr (COUNT > 1) multiply_rows<Out, COUNT - 1>(count, x, step, panel, depth, ahead, out);
+template <class Numbers, class Out, int COUNT = ROWS>
+static inline void multiply_rows(int count, const float* x, Size step, const float* panel, Size units, Size ahead, const Out& out) {
+  if (count == COUNT) return multiply<Numbers, COUNT>(x, step, panel, units, ahead, out);
+  if constexpr (COUNT > 1) multiply_rows<Numbers, Out, COUNT - 1>(count, x, step, panel, units, ahead, out);
 }

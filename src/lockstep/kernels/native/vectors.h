@@ -46,6 +46,9 @@ constexpr float LOG2E = 1.44269504f;
 
 static inline Vector silu(Vector x) { return x / (exp2(x * -LOG2E) + 1.f); }
 
+// the approximation of GELU by tanh (arXiv:1606.08415), written as x times a logistic function
+static inline Vector gelu_tanh(Vector x) { return x / (exp2((x + x * x * x * 0.044715f) * (-1.5957691f * LOG2E)) + 1.f); }
+
 // x times the normal distribution function, by a rational approximation of erfc with an absolute error of 1.5e-7
 // (Abramowitz and Stegun, 7.1.26).
 static inline Vector gelu(Vector x) {

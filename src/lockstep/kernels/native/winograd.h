@@ -48,7 +48,7 @@ static inline void weights_to_points(const Vector* g, Vector* o) {  // G g
 }
 
 // LANES output channels of one input channel, [9][PANEL] floats apart, to the 36 points, `step` floats apart
-static inline void transform_weights(const float* from, float* to, Size step) {
+static inline void transform_channel(const float* from, float* to, Size step) {
   Vector column[6], rows[18];
 #pragma GCC unroll 3
   for (int b = 0; b < 3; b++) {
@@ -65,22 +65,36 @@ static inline void transform_weights(const float* from, float* to, Size step) {
   }
 }
 
+// the same for a unit of input channels
+template <class Numbers>
+static inline void transform_weights(const float* from, float* to, Size step) {
+  if constexpr (Numbers::PACKED == 1) transform_channel(from, to, step);
+  else {
+    float both[2][POINTS * LANES];
+    for (int n = 0; n < 2; n++) transform_channel(from + n * 9 * PANEL, both[n], LANES);
+    for (int p = 0; p < POINTS; p++) store(to + p * step, Numbers::pair(load(both[0] + p * LANES), load(both[1] + p * LANES)));
+  }
+}
+
 // weights [out][in][3][3] to what the convolution reads: stored or to be made
+template <class Numbers>
 static void pack_convolution(const float* weights, float* packed, Size in, Size out, bool stored, int threads) {
-  const Size count = panels(out), plane = count * in * PANEL;
+  const Size count = panels(out), units = Numbers::units(in), plane = count * units * PANEL;
   pool().share(count, threads, [&](Size panel) {
-    for (Size c = 0; c < in; c++) {
-      float nine[9 * PANEL];
-      for (int j = 0; j < PANEL; j++)
-        for (int a = 0; a < 9; a++) nine[a * PANEL + j] = panel * PANEL + j < out ? weights[((panel * PANEL + j) * in + c) * 9 + a] : 0.f;
-      if (!stored) memcpy(packed + (panel * in + c) * 9 * PANEL, nine, sizeof nine);
+    for (Size c = 0; c < in; c += Numbers::PACKED) {
+      float nines[Numbers::PACKED * 9 * PANEL];
+      for (int n = 0; n < Numbers::PACKED; n++)
+        for (int j = 0; j < PANEL; j++)
+          for (int a = 0; a < 9; a++) nines[(n * 9 + a) * PANEL + j] = panel * PANEL + j < out ? weights[((panel * PANEL + j) * in + c + n) * 9 + a] : 0.f;
+      if (!stored) memcpy(packed + (panel * in + c) * 9 * PANEL, nines, sizeof nines);
       else
-        for (int h = 0; h < PANEL; h += LANES) transform_weights(nine + h, packed + (panel * in + c) * PANEL + h, plane);
+        for (int h = 0; h < PANEL; h += LANES) transform_weights<Numbers>(nines + h, packed + (panel * units + c / Numbers::PACKED) * PANEL + h, plane);
     }
   });
 }
 
 // The 6x6 pixels of a tile to 36 points; what lies outside of the picture is zero.
+template <class Numbers>
 static void transform_tile(const Convolution& conv, Size tile, float* points, Size step) {
   static const float zeros[LANES] = {};
   const Size across = conv.tiles_across(), image = tile / (conv.tiles_down() * across);
@@ -104,7 +118,7 @@ static void transform_tile(const Convolution& conv, Size tile, float* points, Si
     for (int i = 0; i < 6; i++) {
       to_points(rows + i * 6, o);
 #pragma GCC unroll 6
-      for (int j = 0; j < 6; j++) store(points + (i * 6 + j) * step + c, o[j]);
+      for (int j = 0; j < 6; j++) Numbers::put(points + (i * 6 + j) * step + c / Numbers::PACKED, o[j]);
     }
   }
 }
@@ -137,11 +151,12 @@ static void untransform_tile(const Convolution& conv, Size tile, const float* po
 }
 
 // `count` tiles by one panel of weights, at one point; `sums` has `row` floats for each tile
-static inline void multiply_tiles(const float* points, Size step, Size count, const float* panel, Size depth, Size ahead, float* sums, Size row, bool add) {
+template <class Numbers>
+static inline void multiply_tiles(const float* points, Size step, Size count, const float* panel, Size units, Size ahead, float* sums, Size row, bool add) {
   const Size rounds = (count + ROWS - 1) / ROWS;
   for (Size r = 0; r < rounds; r++) {
     const Size first = r * count / rounds, last = (r + 1) * count / rounds;
-    multiply_rows((int)(last - first), points + first * step, step, panel, depth, ahead, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+    multiply_rows<Numbers>((int)(last - first), points + first * step, step, panel, units, ahead, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
       float* to = sums + (first + i) * row;
       if (add) left += load(to), right += load(to + LANES);
       store(to, left), store(to + LANES, right);
@@ -150,45 +165,49 @@ static inline void multiply_tiles(const float* points, Size step, Size count, co
 }
 
 // A thread takes a block of tiles through all three steps by itself.
+template <class Numbers>
 static void convolve_stored(const Convolution& conv, int threads) {
   const Size tiles = conv.tiles(), blocks = std::max<Size>((tiles + STORED_TILES - 1) / STORED_TILES, std::min<Size>(threads, tiles));
-  const Size most = (tiles + blocks - 1) / blocks, row = std::min<Size>(STORED_OUT / PANEL * PANEL, panels(conv.out) * PANEL);
-  const Size points_step = most * conv.in + APART, sums_step = most * row + APART, plane = panels(conv.out) * conv.in * PANEL;
+  const Size most = (tiles + blocks - 1) / blocks, row = std::min<Size>(STORED_OUT / PANEL * PANEL, panels(conv.out) * PANEL), units = Numbers::units(conv.in);
+  const Size points_step = most * units + APART, sums_step = most * row + APART, plane = panels(conv.out) * units * PANEL;
   pool().share(blocks, threads, [&](Size block) {
     static thread_local Scratch own_points, own_sums;
     float *points = own_points.get(POINTS * points_step), *sums = own_sums.get(POINTS * sums_step);
     const Size first = block * tiles / blocks, last = (block + 1) * tiles / blocks;
-    for (Size tile = first; tile < last; tile++) transform_tile(conv, tile, points + (tile - first) * conv.in, points_step);
+    for (Size tile = first; tile < last; tile++) transform_tile<Numbers>(conv, tile, points + (tile - first) * units, points_step);
     for (Size start = 0; start < conv.out; start += row) {
       const Size count = std::min(row, conv.out - start);
       for (int point = 0; point < POINTS; point++)
         for (Size k = 0; k < count; k += PANEL)
-          multiply_tiles(points + point * points_step, conv.in, last - first, conv.weights + point * plane + (start + k) * conv.in, conv.in, conv.in,
-                         sums + point * sums_step + k, row, false);
+          multiply_tiles<Numbers>(points + point * points_step, units, last - first, conv.weights + point * plane + (start + k) * units, units, units, sums + point * sums_step + k, row,
+                                  false);
       for (Size tile = first; tile < last; tile++) untransform_tile(conv, tile, sums + (tile - first) * row, sums_step, start, count);
     }
   });
 }
 
 // A thread makes the transformed weights of one panel of output channels, for a block of tiles that all threads share.
+template <class Numbers>
 static void convolve_made(const Convolution& conv, int threads) {
-  const Size tiles = conv.tiles(), blocks = (tiles + MADE_TILES - 1) / MADE_TILES, most = (tiles + blocks - 1) / blocks;
-  const Size parts = (conv.in + MADE_IN - 1) / MADE_IN, part = (conv.in + parts - 1) / parts;
-  const Size points_step = most * conv.in + APART, sums_step = most * PANEL + APART, made_step = part * PANEL + APART;
+  constexpr Size MOST_TILES = MADE_TILES * Numbers::PACKED, MOST_IN = MADE_IN * Numbers::PACKED;
+  const Size tiles = conv.tiles(), blocks = (tiles + MOST_TILES - 1) / MOST_TILES, most = (tiles + blocks - 1) / blocks, units = Numbers::units(conv.in);
+  const Size parts = (conv.in + MOST_IN - 1) / MOST_IN, part = (units + parts - 1) / parts;
+  const Size points_step = most * units + APART, sums_step = most * PANEL + APART, made_step = part * PANEL + APART;
   static thread_local Scratch shared;
   float* points = shared.get(POINTS * points_step);
   for (Size block = 0; block < blocks; block++) {
     const Size first = block * tiles / blocks, count = (block + 1) * tiles / blocks - first;
-    pool().share(count, threads, [&](Size tile) { transform_tile(conv, first + tile, points + tile * conv.in, points_step); });
+    pool().share(count, threads, [&](Size tile) { transform_tile<Numbers>(conv, first + tile, points + tile * units, points_step); });
     pool().share(panels(conv.out), threads, [&](Size panel) {
       static thread_local Scratch own_made, own_sums;
       float *made = own_made.get(POINTS * made_step), *sums = own_sums.get(POINTS * sums_step);
-      for (Size start = 0; start < conv.in; start += part) {
-        const Size depth = std::min(part, conv.in - start);
+      for (Size start = 0; start < units; start += part) {
+        const Size depth = std::min(part, units - start);
         for (Size c = 0; c < depth; c++)
-          for (int h = 0; h < PANEL; h += LANES) transform_weights(conv.weights + (panel * conv.in + start + c) * 9 * PANEL + h, made + c * PANEL + h, made_step);
+          for (int h = 0; h < PANEL; h += LANES)
+            transform_weights<Numbers>(conv.weights + (panel * conv.in + (start + c) * Numbers::PACKED) * 9 * PANEL + h, made + c * PANEL + h, made_step);
         for (int point = 0; point < POINTS; point++)
-          multiply_tiles(points + point * points_step + start, conv.in, count, made + point * made_step, depth, 0, sums + point * sums_step, PANEL, start > 0);
+          multiply_tiles<Numbers>(points + point * points_step + start, units, count, made + point * made_step, depth, 0, sums + point * sums_step, PANEL, start > 0);
       }
       const Size out = std::min<Size>(PANEL, conv.out - panel * PANEL);
       for (Size tile = 0; tile < count; tile++) untransform_tile(conv, first + tile, sums + tile * PANEL, sums_step, panel * PANEL, out);

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from ...attention.kernels import OWN, OWN_BF16
+from ...kernels import found, operators
+
 Tensor = torch.Tensor
 Table = tuple[Tensor, Tensor]
 
@@ -28,8 +31,13 @@ def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000
     return pairs.cos().float(), pairs.sin().float()
 
 
-def rotate(x_BLHK: Tensor, table: Table) -> Tensor:
-    """Turn each pair of neighbouring numbers (2i, 2i + 1) by its angle, in fp32; a table may differ by sample (BLK)."""
+def rotate(x_BLHK: Tensor, table: Table, backend: str | None = None) -> Tensor:
+    """Turn each pair of neighbouring numbers (2i, 2i + 1) by its angle, in fp32; a table may differ by sample (BLK).
+
+    Where the backend of the attention is our own, so is what turns.
+    """
+    if backend in (OWN, OWN_BF16) and operators.takes(x_BLHK, *table) and not x_BLHK.shape[-1] % found().lanes:
+        return operators.turn(x_BLHK, *table)
     cos, sin = (part.unsqueeze(-2).to(x_BLHK.device) for part in table)
     even, odd = x_BLHK.unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([-odd, even], dim=-1).flatten(3)

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -45,7 +46,8 @@ class FluxAttnProcessor(JointProcessor):
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
         if image_rotary_emb is not None:
-            query, key = rotate(query, image_rotary_emb), rotate(key, image_rotary_emb)
+            backend = self._attention_backend
+            query, key = (rotate(part, image_rotary_emb, backend) for part in (query, key))
         mixed = self.mix(query, key, value, attention_mask)
         return mixed if encoder_hidden_states is None else self.part(attn, mixed, encoder_hidden_states.shape[1])
 
@@ -173,6 +175,18 @@ class FluxTransformer2DModel(FluxConditions, ConfigMixin):
     fused_layers = (
         ("{}.attn.to_qkv", ("{}.attn.to_q", "{}.attn.to_k", "{}.attn.to_v")),
         ("{}.attn.to_added_qkv", ("{}.attn.add_q_proj", "{}.attn.add_k_proj", "{}.attn.add_v_proj")),
+    )
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("", "hidden_states", "picture"),
+            Cut("", "img_ids", "picture", axis=-2),
+            Cut("", "encoder_hidden_states", "text"),
+            Cut("", "txt_ids", "text", axis=-2),
+            Cut("", "controlnet_block_samples", "picture"),
+            Cut("", "controlnet_single_block_samples", "picture"),
+        ),
+        gather=(Cut("proj_out", 0, "picture"),),
+        attends={"*": ("text", "picture")},
     )
     trained_size = 128  # of the latents along a side; the published configs do not say it
     packed_side = 2  # of the square of latents that is one token

@@ -48,7 +48,7 @@ class HeliosAttnProcessor(ProcessorMixin):
         source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         query, key, value = attn.project(hidden_states, source)
         if rotary_emb is not None:
-            query, key = rotate(query, rotary_emb), rotate(key, rotary_emb)
+            query, key = (rotate(part, rotary_emb, self._attention_backend) for part in (query, key))
         if attn.history_key_scale is not None and original_context_length is not None:
             past, now = key.split((key.shape[1] - original_context_length, original_context_length), dim=1)
             scale = 1.0 + torch.sigmoid(attn.history_key_scale) * (MOST_SCALE - 1.0)

@@ -78,7 +78,7 @@ class ZSingleStreamAttnProcessor(JointProcessor):
     ) -> Tensor:  # fmt: skip
         query, key, value = self.join(attn, hidden_states, encoder_hidden_states)
         if freqs_cis is not None:
-            query, key = rotate(query, freqs_cis), rotate(key, freqs_cis)
+            query, key = (rotate(part, freqs_cis, self._attention_backend) for part in (query, key))
         return attn.to_out[0](self.mix(query, key, value, attention_mask))
 
 

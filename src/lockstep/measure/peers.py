@@ -1,0 +1,66 @@
+"""Other libraries' ways to compute the same model on the same weights, where they are installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..models.accelerated import EXACT, HIGH
+from ..models.engines import ENGINES
+from ..models.graphs import Graph, recording
+from .runs import Absent, Run, Side
+from .subjects import Subject
+
+
+def peer_sides(subject: Subject, compiled: bool) -> list[Side]:
+    """diffusers eager first: it is what ratios are against."""
+    sides = [
+        Side("diffusers", lambda: subject.call(theirs(subject))),
+        Side("diffusers, bf16 weights", lambda: subject.call(theirs(subject).to(torch.bfloat16))),
+        Side("openvino", lambda: by_engine(subject, "openvino", EXACT)),
+        Side("openvino, bf16", lambda: by_engine(subject, "openvino", HIGH)),
+        Side("onnxruntime", lambda: by_engine(subject, "onnxruntime", EXACT)),
+    ]
+    if compiled:
+        sides.insert(1, Side("diffusers, compiled", lambda: subject.call(torch.compile(theirs(subject)))))
+    return sides
+
+
+def theirs(subject: Subject) -> Any:
+    """diffusers' model of the same class, on our weights."""
+    library = "diffusers"
+    if importlib.util.find_spec(library) is None:
+        raise Absent(f"{library} is not installed")
+    kind = getattr(importlib.import_module(library), type(subject.model).__name__, None)
+    if kind is None:
+        raise Absent(f"{library} has no {type(subject.model).__name__}")
+    try:
+        return subject.again(kind)
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise Absent(f"{library} does not take this config or these weights: {first_line(problem)}") from problem
+
+
+def by_engine(subject: Subject, name: str, level: str) -> Run:
+    """The graph of the call, by an engine; what it makes on disk is gone afterwards."""
+    engine, model = ENGINES[name], subject.again()
+    missing = engine.missing()
+    if missing is not None:
+        raise Absent(missing)
+    with torch.no_grad(), recording(model) as calls:
+        subject.call(model)()
+    call = calls[0][0]
+    with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
+        try:
+            runner = engine.build(Graph(model, call), call, level, Path(folder) / "graph")
+        except Exception as problem:  # whatever another library's converter raises
+            raise Absent(f"{name} cannot have it: {first_line(problem)}") from problem
+    return lambda: runner(call.tensors)
+
+
+def first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]

@@ -1,0 +1,105 @@
+"""Tables as pictures: bars for sides, lines for growth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw, ImageFont
+
+from .runs import Table
+
+if TYPE_CHECKING:
+    from .growth import Growth
+
+INK, PALE, GRID, PAPER = "#1f2933", "#7b8794", "#e4e7eb", "#ffffff"
+OURS, THEIRS = "#2563eb", "#9aa5b1"
+LINES = ("#2563eb", "#d97706", "#059669", "#db2777")
+WIDTH, ROW, EDGE, NAMES = 960, 34, 32, 220
+SIZE, SMALL = 16, 13
+
+
+def bars(tables: Sequence[Table], machine: str) -> Image.Image:
+    """A bar for each side, as long as it is fast; its seconds, ratio and error behind it."""
+    height = EDGE + sum(72 + ROW * len(table.present) for table in tables) + 40
+    page = Image.new("RGB", (WIDTH, height), PAPER)
+    draw, top = ImageDraw.Draw(page), EDGE
+    for table in tables:
+        draw.text((EDGE, top), table.title, INK, font=_font(SIZE + 3))
+        draw.text((EDGE, top + 26), f"times as fast as {table.reference}", PALE, font=_font(SMALL))
+        top = _bars_of(draw, table, top + 52) + 20
+    draw.text((EDGE, top), machine, PALE, font=_font(SMALL))
+    return page
+
+
+def _bars_of(draw: ImageDraw.ImageDraw, table: Table, top: int) -> int:
+    left, room = EDGE + NAMES, WIDTH - EDGE - NAMES - EDGE - 250
+    most = max(table.ratio(side) for side in table.present)
+    one = left + room / most
+    for side in table.present:
+        ratio = table.ratio(side)
+        colour = OURS if side.name.startswith("lockstep") else THEIRS
+        draw.text((EDGE, top + 7), side.name, INK, font=_font(SIZE))
+        draw.rectangle((left, top + 4, left + room * ratio / most, top + ROW - 6), colour)
+        error = "" if not side.error else f"   error {side.error:.0e}"
+        draw.text(
+            (left + room * ratio / most + 8, top + 7),
+            f"{ratio:.2f} ×   {side.best:.3g} s{error}",
+            INK,
+            font=_font(SIZE),
+        )
+        top += ROW
+    draw.line((one, top - ROW * len(table.present), one, top), INK)
+    return top
+
+
+def lines(growths: Sequence[Growth], machine: str) -> Image.Image:
+    """Seconds against what grows, both in powers: a straight line is a power law."""
+    side = WIDTH // 2
+    page = Image.new("RGB", (WIDTH, side * math.ceil(len(growths) / 2) + 40), PAPER)
+    draw = ImageDraw.Draw(page)
+    for place, growth in enumerate(growths):
+        _lines_of(draw, growth, place % 2 * side, place // 2 * side, side)
+    draw.text((EDGE, page.height - 32), machine, PALE, font=_font(SMALL))
+    return page
+
+
+def _lines_of(draw: ImageDraw.ImageDraw, growth: Growth, left: int, top: int, side: int) -> None:
+    low, high = _span([seconds for points in growth.seconds.values() for seconds in points])
+    first, last = math.log(growth.values[0]), math.log(growth.values[-1])
+    box = (left + 64, top + 56, left + side - 24, top + side - 56)
+
+    def at(value: float, seconds: float) -> tuple[float, float]:
+        across = (math.log(value) - first) / ((last - first) or 1)
+        up = (math.log(seconds) - math.log(low)) / (math.log(high) - math.log(low))
+        return box[0] + across * (box[2] - box[0]), box[3] - up * (box[3] - box[1])
+
+    draw.text((left + EDGE, top + 16), f"seconds by {growth.what}", INK, font=_font(SIZE + 1))
+    for tick in _ticks(low, high):
+        y = at(growth.values[0], tick)[1]
+        draw.line((box[0], y, box[2], y), GRID)
+        draw.text((box[0] - 8, y - 8), f"{tick:g}", PALE, font=_font(SMALL), anchor="ra")
+    for value in growth.values:
+        draw.text((at(value, low)[0], box[3] + 8), f"{value:g}", PALE, font=_font(SMALL), anchor="ma")
+    for place, (name, points) in enumerate(growth.seconds.items()):
+        colour = LINES[place % len(LINES)]
+        corners = [at(value, seconds) for value, seconds in zip(growth.values, points, strict=True)]
+        draw.line(corners, colour, width=3)
+        for x, y in corners:
+            draw.ellipse((x - 4, y - 4, x + 4, y + 4), colour)
+        draw.text((box[0] + 8, box[1] + 4 + 18 * place), name, colour, font=_font(SMALL))
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """Room below and above, to whole ticks."""
+    return min(values) / 1.3, max(values) * 1.6
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    steps = [base * 10.0**power for power in range(-4, 5) for base in (1, 2, 5)]
+    return [tick for tick in steps if low <= tick <= high]
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size=size)

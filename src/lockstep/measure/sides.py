@@ -1,0 +1,49 @@
+"""Our own ways to compute a model, and a whole picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..models import accelerated
+from ..models.accelerated import EXACT, HIGH
+from .runs import Absent, Run, Side
+from .subjects import Subject
+
+
+def own_sides(subject: Subject) -> list[Side]:
+    """Eager, and each level; bf16 weights where the processor computes them natively."""
+    return [
+        Side("lockstep", lambda: subject.call(subject.again())),
+        Side("lockstep, exact", lambda: _at(subject, EXACT, accelerated.why_not())),
+        Side("lockstep, high", lambda: _at(subject, HIGH, accelerated.why_not_high())),
+        Side("lockstep, bf16 weights", lambda: subject.call(subject.again().to(torch.bfloat16))),
+    ]
+
+
+def _at(subject: Subject, level: str, missing: str | None) -> Run:
+    if missing is not None:
+        raise Absent(missing)
+    return subject.call(subject.again().accelerate(level))
+
+
+def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Side]:
+    """A whole run of a pipeline, words to pixels, at every level."""
+
+    def at(level: str | None, missing: str | None = None) -> Run:
+        if missing is not None:
+            raise Absent(missing)
+        pipe = load()
+        pipe.set_progress_bar_config(disable=True)
+        if level is not None:
+            pipe.accelerate(level)
+        return lambda: torch.as_tensor(pipe(**call, output_type="pt").images)
+
+    return [
+        Side("lockstep", lambda: at(None)),
+        Side("lockstep, exact", lambda: at(EXACT, accelerated.why_not())),
+        Side("lockstep, high", lambda: at(HIGH, accelerated.why_not_high())),
+        Side("lockstep, fast", lambda: at("fast")),
+    ]

@@ -1,0 +1,187 @@
+"""Which layers of an accelerated model multiply in bf16: chosen by what each of them does to the model's result.
+
+One forward pass computes each layer a second time in bf16, beside itself, and keeps the difference; one backward pass
+of a random sign for each number of the result says how much of a difference arrives there. Layers are taken in the
+order of what they cost the result for each multiplication, until the bound is reached; then the whole is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..attention import AttentionModuleMixin
+from ..attention.kernels import OWN, OWN_BF16
+from . import fast_layers
+from .examples import Call
+from .fast_token_layers import FastTanhGELU
+
+Tensor = torch.Tensor
+BOUND = 0.02  # relative L2 of a whole model to itself in fp32; OpenVINO's bf16 has as much on a UNet of SD 1.5
+ROUNDS = 4  # choices that are measured until the bound is met
+ENOUGH = 0.8  # of the bound: no more layers are tried
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and what it does to the model."""
+
+    in_bf16: tuple[str, ...]
+    kept: tuple[str, ...]  # in fp32, because the result would feel it; the most sensitive first
+    error: float  # relative L2 of the model's result to that in fp32
+
+
+@dataclass
+class Effect:
+    """What a layer in bf16 does to the result (its squared relative L2), and the multiplications that it has."""
+
+    module: nn.Module
+    multiplications: float = 0.0
+    squared: float = 0.0
+
+
+def able(model: nn.Module) -> dict[str, nn.Module]:
+    """The layers that can multiply in bf16."""
+    return {name: module for name, module in model.named_modules() if _is_able(module)}
+
+
+def _is_able(module: nn.Module) -> bool:
+    if isinstance(module, AttentionModuleMixin):
+        return getattr(module.processor, "_attention_backend", "") in (OWN, OWN_BF16)
+    if not isinstance(module, fast_layers.Prepared) or module.by_torch:
+        return False
+    return not isinstance(module, fast_layers.FastConvolution) or module.kind() != ""
+
+
+def switch(module: nn.Module, to_bf16: bool) -> None:
+    """Multiply in bf16 from now on, or no longer."""
+    if isinstance(module, AttentionModuleMixin):
+        module.set_attention_backend(OWN_BF16 if to_bf16 else OWN)
+    else:
+        module.in_bf16 = to_bf16  # type: ignore[assignment]
+
+
+def choose(model: nn.Module, call: Call, bound: float) -> Choice:
+    """Switch the layers that may be, and say what it does."""
+    layers = able(model)
+    for module in layers.values():
+        switch(module, False)
+    effects = measure(model, call, layers)
+    called = sum(effect.multiplications > 0 for effect in effects.values())
+    with torch.no_grad():
+        exact = call(model)
+        best, budget = Choice((), tuple(layers), 0.0), bound**2
+        for _ in range(ROUNDS):
+            names = _within(effects, budget)
+            _switch_to(layers, names)
+            error = float((call(model) - exact).norm() / exact.norm())
+            if error <= bound and len(names) >= len(best.in_bf16):
+                best = Choice(tuple(names), _kept(effects, names), error)
+            if ENOUGH * bound <= error <= bound or (error <= bound and len(names) == called):
+                break
+            budget *= (0.95 * bound / max(error, 1e-3 * bound)) ** 2
+    _switch_to(layers, set(best.in_bf16))
+    return best
+
+
+def _switch_to(layers: dict[str, nn.Module], names: Iterable[str]) -> None:
+    chosen = set(names)
+    for name, module in layers.items():
+        switch(module, name in chosen)
+
+
+def _within(effects: dict[str, Effect], budget: float) -> list[str]:
+    """The layers that together stay within a squared error, those that save most for what they cost first."""
+    names, spent = [], 0.0
+    for name, effect in sorted(effects.items(), key=lambda item: item[1].squared / max(item[1].multiplications, 1.0)):
+        if effect.multiplications and spent + effect.squared <= budget:  # what was not called was not measured
+            names.append(name)
+            spent += effect.squared
+    return names
+
+
+def _kept(effects: dict[str, Effect], names: Iterable[str]) -> tuple[str, ...]:
+    rest = set(effects) - set(names)
+    return tuple(sorted(rest, key=lambda name: -effects[name].squared))
+
+
+@dataclass
+class _Probe:
+    """Hooks that compare each layer with itself in bf16, and weigh the difference when the gradient comes by."""
+
+    effects: dict[str, Effect]
+    anchor: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+    comparing: bool = False
+
+    def watch(self, name: str, module: nn.Module) -> Any:
+        def hook(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
+            if self.comparing:
+                return None
+            several = isinstance(output, tuple)
+            parts = output if several else (output,)
+            lower = self.lower(module, given, named)
+            watched = tuple(self.weighed(name, part, low) for part, low in zip(parts, lower, strict=True))
+            self.effects[name].multiplications += multiplications(module, parts[0], given, named)
+            return watched if several else watched[0]
+
+        return module.register_forward_hook(hook, with_kwargs=True)
+
+    def lower(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """What the layer gives in bf16."""
+        self.comparing = True
+        switch(module, True)
+        try:
+            with torch.no_grad():
+                result = module(*given, **named)
+        finally:
+            switch(module, False)
+            module.__dict__.pop("_prepared", None)
+            self.comparing = False
+        return result if isinstance(result, tuple) else (result,)
+
+    def weighed(self, name: str, output: Any, lower: Any) -> Any:
+        if not isinstance(output, Tensor):
+            return output
+        difference, effect = lower - output.detach(), self.effects[name]
+
+        def arrive(gradient: Tensor) -> None:
+            effect.squared += float((gradient * difference).square().sum(dtype=torch.float64))
+
+        output = output + self.anchor
+        output.register_hook(arrive)
+        return output
+
+
+def measure(model: nn.Module, call: Call, layers: dict[str, nn.Module]) -> dict[str, Effect]:
+    """What each layer in bf16, alone, does to the result: one pass forwards, one backwards."""
+    probe = _Probe({name: Effect(module) for name, module in layers.items()})
+    hooks = [probe.watch(name, module) for name, module in layers.items()]
+    try:
+        with torch.enable_grad():
+            result = call(model)
+            signs = torch.randint(0, 2, result.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
+            torch.autograd.grad((result * signs).sum(), probe.anchor)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    size = float(result.detach().square().sum(dtype=torch.float64))
+    for effect in probe.effects.values():
+        effect.squared /= max(size, 1e-30)
+    return probe.effects
+
+
+def multiplications(module: nn.Module, output: Any, given: tuple[Any, ...], named: dict[str, Any]) -> float:
+    """How many products a call of a layer has."""
+    size = float(output.numel())
+    if isinstance(module, fast_layers.FastLinear):
+        return size * module.in_features
+    if isinstance(module, (fast_layers.FastGEGLU, FastTanhGELU)):
+        return (2 if isinstance(module, fast_layers.FastGEGLU) else 1) * size * module.proj.in_features
+    if isinstance(module, fast_layers.FastConvolution):
+        return size * module.in_channels * (36 / 16 if module.kind() == "winograd" else 1)
+    sequences = [one for one in (*given, *named.values()) if isinstance(one, Tensor) and one.ndim == 3]
+    return 2 * size * sequences[-1].shape[1] if sequences else size

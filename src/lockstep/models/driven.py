@@ -1,0 +1,147 @@
+"""A model whose calls an engine computes: a class that it takes and gives back, after each graph was compared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import UnsupportedError
+from ..notes import say_once
+from ..outputs import Output
+from .accelerated import EXACT
+from .bf16_layers import BOUND
+from .engines import Engine, Runner, weights_digest
+from .examples import Call
+from .graphs import GivenCall, entrance, recording
+
+Tensor = torch.Tensor
+FLOOR = 1e-5  # relative L2 to torch that a graph may have at "exact"
+
+
+@dataclass
+class Drive:
+    """An engine at work for one model: its graphs by the shape of a call, and how exact each was found to be."""
+
+    engine: Engine
+    level: str
+    bound: float
+    plain: type[nn.Module]
+    output: type[Output]
+    weights: str
+    state: tuple[Any, ...]
+    graphs: dict[tuple[Any, ...], Runner | None] = field(default_factory=dict)
+    error: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def name(self) -> str:
+        """What a manifest says of it: `exact@openvino`."""
+        return f"{self.level}@{self.engine.name}"
+
+    def __str__(self) -> str:
+        return f"{self.level}: by {self.engine.name} (relative L2 of the whole model to torch's: {self.error:.1e})"
+
+    def graph(self, model: nn.Module, call: GivenCall) -> Runner | None:
+        """The graph for a call, made and compared now if it is new; None where torch has to compute it."""
+        with self.lock:
+            if call.shape not in self.graphs:
+                self.graphs[call.shape] = self._made(model, call)
+            return self.graphs[call.shape]
+
+    def _made(self, model: nn.Module, call: GivenCall) -> Runner | None:
+        model.__class__ = self.plain  # what is traced is the model itself
+        try:
+            with torch.no_grad():
+                exact = getattr(model, entrance(model))(*call.given, **call.named, return_dict=False)[0]
+                run = self.engine.run(model, call, self.level, self.weights)
+        finally:
+            model.__class__ = driven_class(self.plain)
+        error = float((run(call.tensors) - exact).norm() / exact.norm().clamp_min(1e-30))
+        if not error <= self.bound:
+            say_once(
+                f"{self.engine.name} computes {self.plain.__name__} with a relative L2 of {error:.1e} to torch, more "
+                f"than {self.bound:.0e}, so torch computes calls of this shape."
+            )
+            return None
+        self.error = max(self.error, error)
+        return run
+
+
+def _state(model: nn.Module) -> tuple[Any, ...]:
+    """Other weights, or the same changed in place, have another state."""
+    return tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters())
+
+
+def _fits(model: nn.Module, call: GivenCall) -> bool:
+    """Is this a call for a graph: on the processor, no gradient, nothing watching from inside?"""
+    tensors = call.tensors
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (*tensors, *model.parameters())):
+        return False
+    others = [one for one in (*call.given, *call.named.values()) if isinstance(one, (dict, list, tuple))]
+    return not others and all(one.device.type == "cpu" and one.dtype != torch.bfloat16 for one in tensors)
+
+
+def _by_engine(method: str) -> Callable[..., Any]:
+    def run(self: Any, *given: Any, return_dict: bool = True, **named: Any) -> Any:
+        drive: Drive = self._drive
+        call, runner = GivenCall(given, named), None
+        if _fits(self, call):
+            if drive.state == _state(self):
+                runner = drive.graph(self, call)
+            else:
+                say_once(
+                    f"The weights of {drive.plain.__name__} have changed since it was accelerated: torch computes."
+                )
+        if runner is None:
+            return getattr(drive.plain, method)(self, *given, **named, return_dict=return_dict)
+        result = runner(call.tensors)
+        return drive.output(result) if return_dict else (result,)
+
+    return run
+
+
+_CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
+
+
+def driven_class(plain: type[nn.Module]) -> type[nn.Module]:
+    """The class of a model that an engine computes: under the same name, so that files and messages stay."""
+    if plain not in _CLASSES:
+        method = "decode" if hasattr(plain, "decode") else "forward"
+        inside = {method: _by_engine(method), "__module__": plain.__module__, "__qualname__": plain.__qualname__}
+        _CLASSES[plain] = type(plain.__name__, (plain,), inside)
+    return _CLASSES[plain]
+
+
+def drive(model: nn.Module, engine: Engine, level: str, call: Call, bound: float | None = None) -> Drive:
+    """Let an engine compute a model, after one call has shown that it does so as exactly as it has to."""
+    engine.check(level)
+    with torch.no_grad(), recording(model) as calls:
+        call(model)
+    given, result = calls[0]
+    if not isinstance(result, Output) or len(result.keys()) != 1:
+        raise UnsupportedError(f"{type(model).__name__} gives more than one tensor, which an engine cannot.")
+    most = FLOOR if level == EXACT else BOUND if bound is None else bound
+    plain = type(model)
+    made = Drive(engine, level, most, plain, type(result), weights_digest(model), _state(model))
+    model.__dict__["_drive"] = made
+    try:
+        exact = made.graph(model, given) is not None
+    except BaseException:
+        undrive(model)
+        raise
+    if not exact:
+        undrive(model)
+        raise UnsupportedError(f"{engine.name} does not compute {plain.__name__} as exactly as {level!r} asks for.")
+    return made
+
+
+def undrive(model: nn.Module) -> None:
+    """Torch computes it again."""
+    made = model.__dict__.pop("_drive", None)
+    if made is not None:
+        model.__class__ = made.plain

@@ -1,0 +1,150 @@
+"""Engines of others that can compute a model's graph, and where what they have made is kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import __version__
+from ..errors import BackendError, UnsupportedError
+from ..files import atomic_folder
+from .accelerated import EXACT, HIGH
+from .graphs import GivenCall, Graph
+
+Tensor = torch.Tensor
+Runner = Callable[[tuple[Tensor, ...]], Tensor]
+CACHE = "LOCKSTEP_ENGINES"  # a folder of one's own for what engines have made
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to compute a graph; `build(graph, call, level, folder)` keeps in `folder` what takes long to make."""
+
+    name: str
+    package: str
+    levels: tuple[str, ...]
+    build: Callable[[Graph, GivenCall, str, Path], Runner]
+
+    def missing(self) -> str | None:
+        """Why it cannot be used here, or None."""
+        if importlib.util.find_spec(self.package) is None:
+            return f"the package {self.package!r} is not installed (pip install 'lockstep-diffusion[engines]')"
+        return None
+
+    def check(self, level: str) -> None:
+        """Refuse what it cannot do."""
+        reason = self.missing()
+        if reason is not None:
+            raise BackendError(f"Engine {self.name!r} cannot be used: {reason}.")
+        if level not in self.levels:
+            raise UnsupportedError(f"Engine {self.name!r} has the levels {', '.join(self.levels)}, not {level!r}.")
+
+    def run(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> Runner:
+        """The graph of a call, compiled."""
+        return self.build(Graph(model, call), call, level, cache_folder() / self._key(model, call, level, weights))
+
+    def _key(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> str:
+        """One name for all that a compiled graph depends on."""
+        versions = [importlib.metadata.version(self.package), torch.__version__, __version__]
+        facts = [self.name, level, *versions, torch.backends.cpu.get_cpu_capability(), weights]
+        config = {key: repr(value) for key, value in dict(getattr(model, "config", {})).items()}
+        text = json.dumps([*facts, type(model).__name__, config, repr(call.shape)], sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def cache_folder() -> Path:
+    """Where compiled graphs are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(CACHE) or Path(home) / "lockstep" / "engines")
+
+
+def weights_digest(model: nn.Module) -> str:
+    """One name for a model's weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _made(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """A file that is made once; a run that is interrupted leaves nothing behind."""
+    if not (folder / name).exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(folder) as temporary:
+            make(temporary / name)
+    return folder / name
+
+
+def _openvino(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+    """OpenVINO, by a trace; "high" lets it compute in bf16."""
+    import openvino
+
+    def make(path: Path) -> None:
+        shapes = [list(one.shape) for one in call.tensors]
+        converted = openvino.convert_model(graph, example_input=call.tensors, input=shapes)
+        openvino.save_model(converted, path, compress_to_fp16=False)
+
+    core = openvino.Core()
+    hint = "f32" if level == EXACT else "bf16"
+    options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY"}
+    options["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
+    compiled = core.compile_model(core.read_model(_made(folder, "model.xml", make)), "CPU", options)
+
+    def run(tensors: tuple[Tensor, ...]) -> Tensor:
+        request = compiled.create_infer_request()  # one for each call: threads do not share it
+        return torch.from_numpy(next(iter(request.infer([one.numpy() for one in tensors]).values())).copy())
+
+    return run
+
+
+def _onnxruntime(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+    """onnxruntime, by an ONNX file."""
+    import onnxruntime
+
+    def make(path: Path) -> None:
+        by_trace = importlib.util.find_spec("onnxscript") is None
+        torch.onnx.export(graph, call.tensors, str(path), dynamo=not by_trace)
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    path = str(_made(folder, "model.onnx", make))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+
+    def run(tensors: tuple[Tensor, ...]) -> Tensor:
+        feed = {name: one.numpy() for name, one in zip(names, tensors, strict=True)}
+        return torch.from_numpy(session.run(None, feed)[0])
+
+    return run
+
+
+def _inductor(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+    """torch.compile, which keeps what it has made in a cache of its own."""
+    compiled = torch.compile(graph, dynamic=False)
+
+    def run(tensors: tuple[Tensor, ...]) -> Tensor:
+        with torch.no_grad():
+            return compiled(*tensors)
+
+    return run
+
+
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine("openvino", "openvino", (EXACT, HIGH), _openvino),
+        Engine("onnxruntime", "onnxruntime", (EXACT,), _onnxruntime),
+        Engine("inductor", "torch", (EXACT,), _inductor),
+    )
+}

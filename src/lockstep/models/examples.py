@@ -1,0 +1,90 @@
+"""A small call of a model with noise in place of what it usually sees, made from its config: to measure it by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+Tensor = torch.Tensor
+Call = Callable[[nn.Module], Tensor]
+Config = Mapping[str, Any]
+Noise = Callable[..., Tensor]
+
+WORDS = 77
+
+
+def example_call(model: nn.Module, size: int | None = None, batch: int = 1) -> Call | None:
+    """A call of a model of this class, on latents of `size`; None where the class is not known here."""
+    make = EXAMPLES.get(type(model).__name__)
+    if make is None:
+        return None
+    config: Config = model.config  # type: ignore[assignment]
+    random = torch.Generator().manual_seed(0)
+    dtype = next(model.parameters()).dtype
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(batch, *shape, generator=random).to(dtype)
+
+    return make(config, noise, size)
+
+
+def _unet(config: Config, noise: Noise, size: int | None) -> Call:
+    side = size or min(32, config["sample_size"] or 32)
+    width = config["cross_attention_dim"]
+    sample = noise(config["in_channels"], side, side)
+    text = None if width is None else noise(WORDS, width if isinstance(width, int) else width[0])
+    added: dict[str, Tensor] = {}
+    if config["addition_embed_type"] == "text_time":
+        places = 6  # size, crop and wanted size, as SDXL is told them
+        pooled = config["projection_class_embeddings_input_dim"] - places * config["addition_time_embed_dim"]
+        added = {"text_embeds": noise(pooled), "time_ids": torch.full((len(sample), places), 8.0 * side).to(sample)}
+    return lambda model: model(sample, torch.tensor(501), text, added_cond_kwargs=added or None).sample
+
+
+def _autoencoder(config: Config, noise: Noise, size: int | None) -> Call:
+    latents = noise(config["latent_channels"], size or 16, size or 16)
+    return lambda model: model.decode(latents).sample  # type: ignore[operator]
+
+
+def _flux(config: Config, noise: Noise, size: int | None) -> Call:
+    side = size or 16
+    picture, text = noise(side * side, config["in_channels"]), noise(WORDS, config["joint_attention_dim"])
+    pooled = noise(config["pooled_projection_dim"])
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    places = torch.stack([torch.zeros_like(rows), rows, columns], -1).flatten(0, 1).to(picture)
+    time = torch.full((len(picture),), 0.5).to(picture)
+    guidance = torch.full((len(picture),), 3.5).to(picture) if config["guidance_embeds"] else None
+    ids = {"img_ids": places, "txt_ids": torch.zeros(WORDS, 3).to(picture)}
+    return lambda model: model(picture, text, pooled, time, guidance=guidance, **ids).sample
+
+
+def _sd3(config: Config, noise: Noise, size: int | None) -> Call:
+    side = size or min(32, config["sample_size"])
+    latents, text = noise(config["in_channels"], side, side), noise(WORDS, config["joint_attention_dim"])
+    pooled, time = noise(config["pooled_projection_dim"]), torch.full((len(latents),), 501.0)
+    return lambda model: model(latents, text, pooled, time).sample
+
+
+def _wan(config: Config, noise: Noise, size: int | None) -> Call:
+    video = noise(config["in_channels"], 2, size or 16, size or 16)
+    text, time = noise(WORDS, config["text_dim"]), torch.full((len(video),), 501)
+    return lambda model: model(video, time, text).sample
+
+
+def _clip_text(config: Config, noise: Noise, size: int | None) -> Call:
+    length = min(WORDS, config["max_position_embeddings"])
+    words = (noise(length).float().abs() * 1e4).long() % config["vocab_size"]
+    return lambda model: model(words).last_hidden_state
+
+
+EXAMPLES: dict[str, Callable[[Config, Noise, int | None], Call]] = {
+    "UNet2DConditionModel": _unet,
+    "AutoencoderKL": _autoencoder,
+    "FluxTransformer2DModel": _flux,
+    "SD3Transformer2DModel": _sd3,
+    "WanTransformer3DModel": _wan,
+    "CLIPTextModel": _clip_text,
+}

@@ -1,0 +1,99 @@
+"""Layers of token sequences by our own kernels: norms with what modulates them, projections with their GELU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ..kernels import calls, found, operators
+from .fast_layers import Fast, FastLinear, Prepared
+from .layers import TanhGELU
+from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero, finite_in_half, modulate
+from .transformers.transformer_flux import FluxSingleTransformerBlock
+from .transformers.transformer_wan import FP32LayerNorm
+
+Tensor = torch.Tensor
+
+
+class FastLayerNorm(Fast, nn.LayerNorm):
+    """A norm of tokens; scaled and shifted for each sample where asked for."""
+
+    def forward(self, input: Tensor, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """`changes` are a shift and a scale, (batch, width) each."""
+        fits = len(self.normalized_shape) == 1 and self.takes(input, self.weight, self.bias, *(changes or ()))
+        if not fits or self.normalized_shape[0] % found().lanes:
+            result = super().forward(input)
+            return result if changes is None else modulate(result, *changes)
+        if changes is None or self.weight is not None:
+            result = operators.row_norm(input, self.weight, self.bias, self.eps, True)
+            return result if changes is None else modulate(result, *changes)
+        shift, scale = changes
+        return operators.row_norm(input, 1 + scale, shift, self.eps, True)
+
+
+class FastFP32LayerNorm(FastLayerNorm, FP32LayerNorm):
+    """The same for the norm that is computed in fp32 always."""
+
+
+class FastRMSNorm(Fast, nn.RMSNorm):
+    """A norm of tokens or heads by their size alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        plain = len(self.normalized_shape) == 1 and self.eps is not None
+        if not plain or not self.takes(x, self.weight) or self.normalized_shape[0] % found().lanes:
+            return super().forward(x)
+        return operators.row_norm(x, self.weight, None, self.eps, False)
+
+
+class FastAdaLayerNormZero(AdaLayerNormZero):
+    """A norm that is modulated while it is written."""
+
+    def forward(self, x: Tensor, emb_BD: Tensor) -> tuple[Tensor, ...]:
+        shift, scale, *rest = self.linear(self.silu(emb_BD)).chunk(self.parts, dim=1)
+        return self.norm(x, (shift, scale)), *rest
+
+
+class FastAdaLayerNormContinuous(AdaLayerNormContinuous):
+    """The same, where the scale comes first."""
+
+    def forward(self, x: Tensor, emb_BD: Tensor) -> Tensor:
+        scale, shift = self.linear(self.silu(emb_BD).to(x.dtype)).chunk(2, dim=1)
+        return self.norm(x, (shift, scale))
+
+
+class FastTanhGELU(Prepared, TanhGELU):
+    """A projection that is bent before anything is written."""
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self.proj.weight,)
+
+    def prepare(self) -> Any:
+        return calls.pack_linear(found(), self.proj.weight, self.in_bf16)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        plain = type(self.proj) is nn.Linear  # and no adapter around it
+        if not plain or not self.takes(hidden_states, self.proj.weight):
+            return super().forward(hidden_states)
+        return operators.linear(hidden_states, self.prepared(), self.proj.bias, None, self.proj.out_features, gelu=True)
+
+
+class FastFluxSingleTransformerBlock(FluxSingleTransformerBlock):
+    """A block of one stream whose projection is bent before it is written."""
+
+    def forward(
+        self, hidden_states: Tensor, encoder_hidden_states: Tensor, temb: Tensor, image_rotary_emb: Any,
+        joint_attention_kwargs: dict[str, Any] | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        tokens = torch.cat([encoder_hidden_states, hidden_states], dim=1)
+        normed, gate = self.norm(tokens, temb)
+        mixed = self.attn(normed, image_rotary_emb=image_rotary_emb, **(joint_attention_kwargs or {}))
+        if isinstance(self.proj_mlp, FastLinear):
+            wide = self.proj_mlp(normed, gelu=True)
+        else:  # an adapter is around it
+            wide = F.gelu(self.proj_mlp(normed), approximate="tanh")
+        tokens = tokens + gate[:, None] * self.proj_out(torch.cat([mixed, wide], dim=2))
+        text, picture = finite_in_half(tokens).split([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
+        return text, picture

@@ -1,0 +1,51 @@
+"""`lockstep bench`: sides in turn, absent ones told, growth, JSON and a picture."""
+
+import json
+
+import pytest
+from PIL import Image
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # peers' own
+
+
+def test_sides_in_turn_with_ratios_errors_and_a_plot(lockstep, tmp_path):
+    picture = tmp_path / "bars.png"
+    only = "diffusers; lockstep; lockstep, exact; lockstep, high"
+    code, out, err = lockstep("bench", "--size", "8", "--rounds", "1", "--only", only, "--plot", str(picture), "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    sides = {side["name"]: side for side in found["tables"][0]["sides"]}
+    assert set(sides) == set(only.split("; "))
+    assert found["tables"][0]["reference"] == "diffusers"
+    assert sides["diffusers"]["ratio"] == 1
+    assert sides["lockstep"]["error"] < 1e-5
+    assert sides["lockstep"]["ratio"] > 0
+    for side in sides.values():
+        assert (side["absent"] is None) == (len(side["seconds"]) == 1)
+    assert "native bf16" in found["machine"]
+    assert Image.open(picture).size[0] == 960
+
+
+def test_growth_of_one_axis(lockstep, tmp_path):
+    picture = tmp_path / "lines.png"
+    words = ("--growth", "batch=1:2", "--size", "8", "--rounds", "1")
+    code, out, err = lockstep("bench", *words, "--plot", str(picture), "--json")
+    assert code == 0, err
+    (table,) = json.loads(out)["tables"]
+    assert table["what"] == "batch"
+    assert table["values"] == [1, 2]
+    assert all(len(points) == 2 for points in table["seconds"].values())
+    assert Image.open(picture).size[0] == 960
+
+
+def test_wrong_words_are_told(lockstep, tmp_path):
+    for words, said in (
+        (["--growth", "size=0"], "whole numbers above 0"),
+        (["--growth", "colour"], "axis of growth"),
+        (["--only", "tensorrt", "--size", "8"], "openvino"),
+        (["--plot", str(tmp_path / "x.jpg")], "PNG"),
+        (["--part", "ears"], "unet"),
+    ):
+        code, _, err = lockstep("bench", *words)
+        assert code == 2
+        assert said in err
