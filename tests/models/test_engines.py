@@ -5,7 +5,7 @@ import torch
 
 from lockstep import UNet2DConditionModel
 from lockstep.errors import BackendError, UnknownNameError, UnsupportedError
-from lockstep.models import driven, engines, tuning
+from lockstep.models import engines, tuning
 from lockstep.models.examples import example_call
 
 UNET = {

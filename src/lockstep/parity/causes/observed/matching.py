@@ -216,7 +216,8 @@ def alike(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
 def _same_sorted(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
     if a.numel() != b.numel() or a.is_complex() or b.is_complex() or a.dtype is torch.bool or b.dtype is torch.bool:
         return False
-    return _near(*(x.double().reshape(-1).sort().values for x in (a, b)), tolerance)
+    left, right = (x.double().reshape(-1).sort().values for x in (a, b))
+    return _near(left, right, tolerance)
 
 
 def _near(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
