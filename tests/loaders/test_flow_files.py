@@ -478,6 +478,9 @@ def test_versions_of_ltx_video_in_one_file(tmp_path, version):
     save_file(tensors, tmp_path / "ltx-video.safetensors")
     found = detect(read_header(tmp_path / "ltx-video.safetensors"))
     assert (found.require().family, found.missing) == ("ltx", ["text_encoder"])
+    assert found.require().variant == {"0.9.0": "2B", "0.9.1": "2B 0.9.1", "0.9.5": "2B 0.9.5 or later"}[version]
+    shifted = SingleFile(tmp_path / "ltx-video.safetensors").scheduler_config()["use_dynamic_shifting"]
+    assert shifted == (version != "0.9.5")
     whole = lockstep.DiffusionPipeline.from_pretrained(folder)
     rest = {name: whole.components[name] for name in ("tokenizer", "text_encoder")}
     single = lockstep.LTXPipeline.from_single_file(tmp_path / "ltx-video.safetensors", config=folder, **rest)

@@ -71,7 +71,7 @@ SD3: Variants = (
 )
 LTX: Variants = (
     ("13B", ("transformer_blocks.47.scale_shift_table",)),
-    ("2B 0.9.5 or later", (("encoder.conv_out.conv.weight", 1, 2048),)),
+    ("2B 0.9.5 or later", ("encoder.down_blocks.1.conv.conv.weight",)),
     ("2B 0.9.1", ("decoder.last_scale_shift_table",)),
     ("2B", ()),
 )
