@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import attention as attention
     from . import blocks as blocks
+    from . import capacity as capacity
     from . import configuration as configuration
     from . import errors as errors
     from . import extensions as extensions

@@ -15,6 +15,7 @@ from ..errors import LockstepError
 from .batch import app as batch
 from .bench import EXAMPLES as BENCH_EXAMPLES
 from .bench import bench
+from .capacity import app as capacity
 from .check import EXAMPLES as CHECK_EXAMPLES
 from .check import check
 from .client import app as client
@@ -87,6 +88,7 @@ app.command(epilog=SERVE_EXAMPLES)(serve)
 app.command(epilog=CHECK_EXAMPLES)(check)
 app.command(epilog=PORT_EXAMPLES)(port)
 app.add_typer(batch)
+app.add_typer(capacity)
 app.add_typer(client)
 app.add_typer(new)
 app.add_typer(parity)
