@@ -53,7 +53,7 @@ def families() -> dict[str, list[Check]]:
     from loaders import test_video_maps_against_diffusers as video
     from pipelines import test_ip_adapters as ip
     from pipelines import test_t2i_adapters as t2i
-    from pipelines import tiny_adapters
+    from pipelines import tiny_adapters, tiny_ltx_video
 
     torch.set_num_threads(1)
     adapters = [in_folder(t2i.test_single_files, kind, "original") for kind in t2i.SINGLE]
@@ -76,6 +76,9 @@ def families() -> dict[str, list[Check]]:
         "Stable Diffusion 3": [lambda kind=kind: maps.test_stable_diffusion_3(kind) for kind in maps.SD3_KINDS],  # type: ignore[misc]
         "Wan": [lambda kind=kind: video.test_transformers(kind) for kind in ("text", "image", "first and last")],  # type: ignore[misc]
         "VAE of Wan": [video.test_autoencoder_of_2_1, video.test_autoencoder_of_2_2],
+        "Z-Image": [maps.test_z_image],
+        "LTX-Video": [video.test_transformer_of_ltx_video],
+        "VAE of LTX-Video": [lambda v=v: video.test_autoencoders_of_ltx_video(v) for v in tiny_ltx_video.VAES],  # type: ignore[misc]
     }
 
 

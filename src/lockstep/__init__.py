@@ -20,6 +20,7 @@ _DEFINES = {
     "configuration": ["ConfigMixin", "FrozenDict", "register_to_config"],
     "attention": ["AttentionModuleMixin", "attention_backend", "dispatch_attention_fn"],
     "images": ["IPAdapterMaskProcessor"],
+    "parallel": ["ParallelConfig"],
     "tokenizers": ["CLIPTokenizer", "Qwen2Tokenizer", "T5Tokenizer"],
     "models.modeling": ["ModelMixin"],
     "models.unets.unet_2d_condition": ["UNet2DConditionModel"],
@@ -28,6 +29,7 @@ _DEFINES = {
     "models.transformers.transformer_flux": ["FluxTransformer2DModel"],
     "models.transformers.transformer_sd3": ["SD3Transformer2DModel"],
     "models.transformers.transformer_z_image": ["ZImageTransformer2DModel"],
+    "models.transformers.transformer_ltx_video": ["LTXVideoTransformer3DModel"],
     "models.controlnets.controlnet": ["ControlNetModel"],
     "models.controlnets.controlnet_flux": ["FluxControlNetModel", "FluxMultiControlNetModel"],
     "models.controlnets.controlnet_sd3": ["SD3ControlNetModel", "SD3MultiControlNetModel"],
@@ -36,6 +38,7 @@ _DEFINES = {
     "models.adapters.multi": ["MultiAdapter"],
     "models.autoencoders.autoencoder_kl": ["AutoencoderKL"],
     "models.autoencoders.autoencoder_kl_wan": ["AutoencoderKLWan"],
+    "models.autoencoders.autoencoder_kl_ltx_video": ["AutoencoderKLLTXVideo"],
     "models.autoencoders.autoencoder_tiny": ["AutoencoderTiny"],
     "models.text_encoders.clip": ["CLIPTextModel", "CLIPTextModelWithProjection"],
     "models.vision.clip_vision": ["CLIPVisionModel", "CLIPVisionModelWithProjection"],
@@ -120,6 +123,7 @@ _DEFINES = {
         "FluxControlNetInpaintPipeline",
         "ZImageImg2ImgPipeline",
         "ZImageInpaintPipeline",
+        "LTXImageToVideoPipeline",
         "AutoPipelineForText2Image",
         "AutoPipelineForImage2Image",
         "AutoPipelineForInpainting",
@@ -145,6 +149,8 @@ _DEFINES = {
     "pipelines.wan.pipeline": ["WanPipeline"],
     "pipelines.z_image.blocks": ["ZImageBlocks"],
     "pipelines.z_image.pipeline": ["ZImagePipeline"],
+    "pipelines.ltx_video.blocks": ["LTXVideoBlocks"],
+    "pipelines.ltx_video.pipeline": ["LTXPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

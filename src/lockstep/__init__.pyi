@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from . import models as models
     from . import notes as notes
     from . import outputs as outputs
+    from . import parallel as parallel
     from . import parity as parity
     from . import pipelines as pipelines
     from . import places as places
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForInpainting as AutoPipelineForInpainting
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
+    from .models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo as AutoencoderKLLTXVideo
     from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
@@ -104,6 +106,10 @@ if TYPE_CHECKING:
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.published import LTXImageToVideoPipeline as LTXImageToVideoPipeline
+    from .pipelines.ltx_video.pipeline import LTXPipeline as LTXPipeline
+    from .pipelines.ltx_video.blocks import LTXVideoBlocks as LTXVideoBlocks
+    from .models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel as LTXVideoTransformer3DModel
     from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
     from .pipelines.published import LatentConsistencyModelPipeline as LatentConsistencyModelPipeline
@@ -118,6 +124,7 @@ if TYPE_CHECKING:
     from .models.controlnets.multi import MultiControlNetModel as MultiControlNetModel
     from .blocks import OutputParam as OutputParam
     from .schedulers import PNDMScheduler as PNDMScheduler
+    from .parallel import ParallelConfig as ParallelConfig
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .tokenizers import Qwen2Tokenizer as Qwen2Tokenizer
@@ -190,12 +197,12 @@ __version__: str
 __all__ = [
     "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
     "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
-    "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor", "CLIPTextModel",
-    "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel", "CLIPVisionModelWithProjection",
-    "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance", "ClassifierFreeZeroStarGuidance",
-    "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec", "ComponentsManager",
-    "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel", "DDIMInverseScheduler",
-    "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler",
+    "AutoencoderKLLTXVideo", "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor",
+    "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel",
+    "CLIPVisionModelWithProjection", "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance",
+    "ClassifierFreeZeroStarGuidance", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec",
+    "ComponentsManager", "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel",
+    "DDIMInverseScheduler", "DDIMScheduler", "DDPMScheduler", "DEISMultistepScheduler", "DPMSolverMultistepScheduler",
     "DPMSolverSDEScheduler", "DPMSolverSinglestepScheduler", "DepthToImageBlocks", "DiffusionPipeline",
     "EDMDPMSolverMultistepScheduler", "EDMEulerScheduler", "EulerAncestralDiscreteScheduler",
     "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler",
@@ -206,13 +213,14 @@ __all__ = [
     "HeliosPyramidBlocks", "HeliosPyramidPipeline", "HeliosScheduler", "HeliosTransformer3DModel",
     "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
     "InstructPix2PixXLBlocks", "InterruptedRun", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
-    "LCMScheduler", "LMSDiscreteScheduler", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
+    "LCMScheduler", "LMSDiscreteScheduler", "LTXImageToVideoPipeline", "LTXPipeline", "LTXVideoBlocks",
+    "LTXVideoTransformer3DModel", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
-    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "PerturbedAttentionGuidance", "PipelineState",
-    "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel", "SD3MultiControlNetModel",
-    "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks", "SkipLayerGuidance",
-    "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
+    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "ParallelConfig", "PerturbedAttentionGuidance",
+    "PipelineState", "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel",
+    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
+    "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
     "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
     "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",

@@ -18,6 +18,7 @@ LockstepError
 ├── InjectionError         a checkpoint would leave a consumed value neither injected nor proven equal
 ├── NonFiniteError         a block produced NaN or Inf                                   (also ArithmeticError)
 ├── InterruptedRun         a run was stopped from outside
+├── RankError              a rank of a parallel run died, or differs from the others     (also RuntimeError)
 ├── WriteError             a file cannot be written: disk full, read-only, in the way    (also OSError)
 └── ReplayError            a picture cannot be made again from its manifest
 
@@ -106,6 +107,10 @@ class NonFiniteError(LockstepError, ArithmeticError):
 
 class InterruptedRun(LockstepError):
     """A run was stopped from outside."""
+
+
+class RankError(LockstepError, RuntimeError):
+    """A rank of a parallel run died, did not come, or differs from the others."""
 
 
 class WriteError(LockstepError, OSError):

@@ -9,7 +9,7 @@ from PIL import Image
 
 import lockstep
 from blocks import tiny
-from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam
+from lockstep.blocks import InputParam, ModularPipelineBlocks, OutputParam, manifest
 from lockstep.blocks.manifest import encode, hash_weights, read_manifest
 from lockstep.errors import FileFormatError, InputError
 
@@ -62,6 +62,18 @@ def test_a_changed_weight_changes_the_hash():
         model.out.weight[0, 0, 0, 0] += 1e-6
     assert hash_weights(model) != before
     assert hash_weights(tiny.models()["decoder"].bfloat16()) != before
+
+
+def test_weights_are_hashed_again_only_where_they_were_changed(monkeypatch):
+    model, read = tiny.models()["decoder"], []
+    monkeypatch.setattr(manifest, "_bytes", lambda tensor: read.append(tensor) or tensor.numpy().tobytes())
+    seen = [hash_weights(model), hash_weights(model)]
+    assert seen[0] == seen[1]
+    assert len(read) == len(model.state_dict())
+    model.out.weight.data.add_(1)  # which torch does not count
+    assert hash_weights(model) != seen[0]
+    model.out.bias = torch.nn.Parameter(model.out.bias.detach() + 1)
+    assert hash_weights(model) not in seen
 
 
 def test_large_values_are_named_by_their_hash():

@@ -89,6 +89,7 @@ FAILURES = [
     (["parity", "weights", "nowhere", "nowhere"], ExitCode.NOT_LOADED),
     (["parity", "frames", "nowhere.png", "nowhere.png"], ExitCode.NOT_LOADED),
     (["parity", "mutate", "nowhere.py:build", "--fault", "norm_eps"], ExitCode.NOT_LOADED),
+    (["parity", "merge", "nowhere.trace", "-o", "one.trace"], ExitCode.NOT_LOADED),
     (["parity", "mutate", "nowhere.py:build", "--fault", "norm_epss"], ExitCode.WRONG_USE),
 ]
 

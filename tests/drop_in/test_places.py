@@ -102,6 +102,7 @@ def test_a_picture_from_a_file_as_the_reference_loads_it(tmp_path):
     ours, theirs = (library.utils.load_image(str(tmp_path / "a.png")) for library in (lockstep, diffusers))
     assert ours.size == (8, 12)
     assert np.array_equal(ours, theirs)
+    assert ours.filename == str(tmp_path / "a.png"), "so that a manifest can name it"
     grey = lockstep.utils.load_image(picture(), lambda image: image.convert("L"))
     assert grey.mode == "L"
     with pytest.raises(InputError, match="wants a path"):

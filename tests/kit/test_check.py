@@ -1,14 +1,17 @@
 """`lockstep check`: a family as the kit writes it passes, and every rule finds a planted break at its line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from kit.scaffold import edited, importable, written
 from lockstep.cli.exit_codes import ExitCode
 from lockstep.errors import NotFoundError
+from lockstep.kit.checks import reading
 from lockstep.kit.checks.checklist import check_family, rules
 from lockstep.kit.checks.source import family_in
+from lockstep.kit.new.homes import house_from
 from lockstep.kit.results import save_result
 
 STAGES = {"encode": "PASS", "decode": "PASS", "denoise": "PASS"}
@@ -138,3 +141,25 @@ def test_the_command_leaves_with_its_code_and_lists_findings_as_json(home, locks
 def test_what_is_not_there_is_told_with_where_it_was_looked_for(home):
     with pytest.raises(NotFoundError, match=r"transformer_dawn\.py"):
         family_in("dawn", home)
+
+
+def test_start_values_and_folders_that_end_with_their_block_are_no_findings(home):
+    family = family_in("dusk", home)
+    layer = "        self.modulation = nn.Linear(width, 6 * width)\n"
+    table = f"{layer}        self.table = nn.Parameter(torch.randn(3, width))\n"
+    with edited(home.file("model", "dusk"), (layer, table)):
+        assert not list(reading.draws_follow_the_generator(family_in("dusk", home)))
+    folder = "with tempfile.TemporaryDirectory() as folder:\n    KEPT = folder\n"
+    with edited(home.file("reference", "dusk"), ("CONFIG = {", f"{folder}CONFIG = {{")):
+        assert not list(reading.nothing_lies_in_a_temporary_folder(family_in("dusk", home)))
+    with edited(home.file("reference", "dusk"), ("CONFIG = {", "KEPT = tempfile.mkdtemp()\nCONFIG = {")):
+        assert list(reading.nothing_lies_in_a_temporary_folder(family_in("dusk", home)))
+    assert not list(reading.draws_follow_the_generator(family))
+
+
+@pytest.mark.parametrize("name", ["z_image", "ltx_video"])
+def test_families_of_the_house_keep_the_rules_that_their_files_tell(name):
+    """All but the age of their proofs, which `lockstep check` tells."""
+    house = house_from(Path(__file__).parent)
+    found = check_family(family_in(name, house), run=False)
+    assert [one for rule, of_rule in found.items() for one in of_rule if rule != "the proof is fresh"] == []

@@ -132,12 +132,19 @@ def test_what_is_missing_is_listed_in_the_order_of_building(home, lockstep, tmp_
         code, out, _ = lockstep("port", sides(home, "noon", "_pipeline", "build")[0], "-o", tmp_path / "out", "--json")
     assert code == ExitCode.DIFFERENT
     found = json.loads(out)
-    assert [(one["group"], one["path"]) for one in found["missing"]] == [
-        ("decoders", "vae"),
-        ("encoders", "text_encoder"),
-        ("loop", "transformer"),
+    listed = [(one["group"], one["path"]) for one in found["missing"]]
+    assert list(dict.fromkeys(group for group, _ in listed)) == ["decoders", "encoders", "loop"]
+    assert [path for group, path in listed if group == "loop"] == [
+        f"transformer.{part}" for part in ("words", "patch", "time", "layers", "norm", "head")
     ]
-    assert found["missing"][2]["inside"] > 10
+    layers = next(one for one in found["missing"] if one["path"] == "transformer.layers")
+    assert (layers["kind"], layers["inside"] > 5) == ("2 × Layer", True)
+    assert layers["made_of"]
+    decoders = [path for group, path in listed if group == "decoders"]
+    assert {"vae.decoder.conv_in", "vae.decoder.mid_block", "vae.decoder.up_blocks", "vae.decoder.conv_out"} <= set(
+        decoders
+    )
+    assert decoders.index("vae.decoder.mid_block") < decoders.index("vae.decoder.up_blocks")
 
 
 HALF = '''

@@ -23,19 +23,21 @@ from lockstep.loaders.single_file import SingleFile
 from lockstep.models.text_encoders.qwen3_map import qwen3_llama_rows
 from lockstep.models.text_encoders.t5_map import llama_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_video, tiny_z_image
+from pipelines import tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image
 
 SAVE = {
     "flux": tiny_flow.save_flux,
     "sd3": tiny_flow.save_sd3,
     "wan": tiny_video.save_wan,
     "z_image": tiny_z_image.save_z_image,
+    "ltx": tiny_ltx_video.save_ltx,
 }
 CALLS = {
     "flux": {"height": 16, "width": 16},
     "sd3": {"height": 16, "width": 16},
     "wan": {"height": 16, "width": 16, "num_frames": 5},
     "z_image": {"height": 16, "width": 16},
+    "ltx": {"height": 32, "width": 32, "num_frames": 9},
 }
 NAMES = {
     "flux": {
@@ -58,6 +60,12 @@ NAMES = {
         "model.diffusion_model.noise_refiner.0.attention.qkv.weight",
         "vae.decoder.mid.attn_1.q.weight",
         "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight",
+    },
+    "ltx": {
+        "model.diffusion_model.transformer_blocks.0.attn1.q_norm.weight",
+        "vae.decoder.up_blocks.0.res_blocks.0.conv1.conv.weight",
+        "vae.per_channel_statistics.std-of-means",
+        "text_encoders.t5xxl.transformer.encoder.block.0.layer.0.SelfAttention.q.weight",
     },
 }
 
@@ -139,11 +147,16 @@ def test_stable_diffusion_3_without_t5(tmp_path):
     alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "sd3")
 
 
-@pytest.mark.parametrize("kind", ["sd3", "wan", "z_image"])
+@pytest.mark.parametrize("kind", ["sd3", "wan", "z_image", "ltx"])
 def test_the_reference_loads_the_transformer(tmp_path, kind):
     folder = SAVE[kind](tmp_path / "folder")
     convert(folder, tmp_path / "model.safetensors")
-    name = {"sd3": "SD3Transformer2DModel", "wan": "WanTransformer3DModel", "z_image": "ZImageTransformer2DModel"}[kind]
+    name = {
+        "sd3": "SD3Transformer2DModel",
+        "wan": "WanTransformer3DModel",
+        "z_image": "ZImageTransformer2DModel",
+        "ltx": "LTXVideoTransformer3DModel",
+    }[kind]
     theirs = getattr(diffusers, name).from_single_file(
         str(tmp_path / "model.safetensors"), config=str(folder), subfolder="transformer", local_files_only=True
     )
@@ -359,3 +372,56 @@ def test_a_relative_of_z_image_is_told_apart(tmp_path):
     save_file(extra, tmp_path / "older.safetensors")
     single = lockstep.DiffusionPipeline.from_single_file(tmp_path / "older.safetensors", config=folder)
     alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "z_image")
+
+
+# ---- LTX-Video ----
+
+
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("version", list(tiny_ltx_video.VAES))
+def test_autoencoders_of_ltx_video_alone(tmp_path, version, header):
+    model = tiny_ltx_video.autoencoder(version)
+    model.save_pretrained(tmp_path / "folder")
+    convert(tmp_path / "folder", tmp_path / "one.safetensors")
+    if not header:
+        tensors = load_file(tmp_path / "one.safetensors")
+        unread = {f"per_channel_statistics.{name}": torch.ones(8) for name in ("channel", "mean-of-stds")}
+        save_file(
+            {f"vae.{name}": tensor for name, tensor in {**tensors, **unread}.items()}, tmp_path / "one.safetensors"
+        )
+    assert detect(read_header(tmp_path / "one.safetensors")).require().family == "ltx_vae"
+    again = lockstep.AutoencoderKLLTXVideo.from_single_file(tmp_path / "one.safetensors")
+    same(again.state_dict(), model.state_dict())
+    assert {key: again.config[key] for key in tiny_ltx_video.VAES[version]} == {
+        key: list(value) if isinstance(value, tuple) else value for key, value in tiny_ltx_video.VAES[version].items()
+    }
+
+
+@pytest.mark.parametrize("version", list(tiny_ltx_video.VAES))
+def test_versions_of_ltx_video_in_one_file(tmp_path, version):
+    """As the makers publish them: transformer and autoencoder, without T5 and without configs."""
+    folder = tiny_ltx_video.save_ltx(tmp_path / "folder", version)
+    convert(folder, tmp_path / "whole.safetensors")
+    tensors = {n: t for n, t in load_file(tmp_path / "whole.safetensors").items() if not n.startswith("text_encoders.")}
+    save_file(tensors, tmp_path / "ltx-video.safetensors")
+    found = detect(read_header(tmp_path / "ltx-video.safetensors"))
+    assert (found.require().family, found.missing) == ("ltx", ["text_encoder"])
+    whole = lockstep.DiffusionPipeline.from_pretrained(folder)
+    rest = {name: whole.components[name] for name in ("tokenizer", "text_encoder")}
+    single = lockstep.LTXPipeline.from_single_file(tmp_path / "ltx-video.safetensors", config=folder, **rest)
+    alike(single, whole, "ltx")
+    kind = lockstep.LTXImageToVideoPipeline
+    assert type(kind.from_single_file(tmp_path / "ltx-video.safetensors", config=folder, **rest)) is kind
+
+
+def test_the_relative_that_makes_sound_is_told_apart(tmp_path):
+    folder = tiny_ltx_video.save_ltx(tmp_path / "folder")
+    convert(folder, tmp_path / "model.safetensors")
+    tensors = load_file(tmp_path / "model.safetensors")
+    more = {
+        "audio_patchify_proj.weight": torch.ones(2, 2),
+        "av_ca_a2v_gate_adaln_single.linear.weight": torch.ones(2, 2),
+    }
+    save_file({**tensors, **{f"model.diffusion_model.{n}": t for n, t in more.items()}}, tmp_path / "two.safetensors")
+    with pytest.raises(UnsupportedError, match="LTX-2"):
+        SingleFile(tmp_path / "two.safetensors")

@@ -11,19 +11,21 @@ from helpers import assert_close
 from lockstep.errors import UnknownNameError, WeightsError
 from lockstep.loaders.weight_map import WeightMap
 from lockstep.models.transformers.transformer_flux_map import flux_rows
+from lockstep.models.transformers.transformer_ltx_video_map import ltx_rows
 from lockstep.models.transformers.transformer_sd3_map import sd3_rows
 from lockstep.models.transformers.transformer_wan_map import wan_rows
 from lockstep.models.transformers.transformer_z_image_map import z_image_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_video, tiny_z_image
+from pipelines import tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image
 
 RANK = 3
-ROWS = {"flux": flux_rows, "sd3": sd3_rows, "wan": wan_rows, "z_image": z_image_rows}
+ROWS = {"flux": flux_rows, "sd3": sd3_rows, "wan": wan_rows, "z_image": z_image_rows, "ltx": ltx_rows}
 PIPELINES = {
     "flux": lambda: lockstep.FluxPipeline(**tiny_flow.flux_parts()),
     "sd3": lambda: lockstep.StableDiffusion3Pipeline(**tiny_flow.sd3_parts()),
     "wan": lambda: lockstep.WanImageToVideoPipeline(**tiny_video.parts("image")),
     "z_image": lambda: lockstep.ZImagePipeline(**tiny_z_image.z_image_parts()),
+    "ltx": lambda: lockstep.LTXPipeline(**tiny_ltx_video.ltx_parts()),
 }
 LAYERS = {  # in the makers' names
     "flux": ("double_blocks.0.img_attn.qkv", "double_blocks.1.txt_attn.proj", "double_blocks.0.img_mod.lin", "img_in",
@@ -39,6 +41,9 @@ LAYERS = {  # in the makers' names
     "z_image": ("layers.0.attention.qkv", "noise_refiner.0.attention.out", "context_refiner.0.feed_forward.w2",
                 "layers.1.adaLN_modulation.0", "x_embedder", "final_layer.linear", "cap_embedder.1",
                 "t_embedder.mlp.2"),
+    "ltx": ("transformer_blocks.0.attn1.to_q", "transformer_blocks.1.attn2.to_out.0",
+            "transformer_blocks.0.ff.net.0.proj", "patchify_proj", "adaln_single.linear",
+            "adaln_single.emb.timestep_embedder.linear_1", "proj_out", "caption_projection.linear_2"),
 }  # fmt: skip
 KINDS = list(ROWS)
 
@@ -162,6 +167,7 @@ def test_files_of_diffusers(pipes, tmp_path, kind):
         "sd3": ("transformer_blocks.0.attn2.to_q", "transformer_blocks.1.ff_context.net.2", "norm_out.linear"),
         "wan": ("blocks.0.attn1.to_out.0", "blocks.1.attn2.add_k_proj", "condition_embedder.time_proj"),
         "z_image": ("layers.0.attention.to_q", "context_refiner.0.feed_forward.w1", "all_final_layer.2-1.linear"),
+        "ltx": ("transformer_blocks.0.attn1.to_q", "time_embed.linear", "proj_in"),
     }[kind]
     layers = pairs({name: tuple(pipes[kind].transformer.get_submodule(name).weight.shape) for name in names})
     tensors = {
@@ -188,6 +194,26 @@ def test_files_for_z_image_as_the_reference_reads_them(tmp_path, dialect):
             parts = ("lora_A.default", "lora_B.default") if "adapter" in dialect else ("lora_A", "lora_B")
         tensors |= {f"{flat}.{part}.weight": t for part, t in zip(parts, two, strict=True)}
     save_file(tensors, tmp_path / "one.safetensors")
+    added = loaded(ours, tmp_path / "one.safetensors")
+    before = {name: theirs.transformer.get_submodule(name).weight.clone() for name in names}
+    theirs.load_lora_weights(tmp_path / "one.safetensors")
+    theirs.fuse_lora()
+    theirs.unload_lora_weights()
+    same(added, {name: theirs.transformer.get_submodule(name).weight - before[name] for name in names}, 1e-4)
+
+
+@pytest.mark.parametrize("prefix", ["transformer", "diffusion_model"])
+def test_files_for_ltx_video_as_the_reference_reads_them(tmp_path, prefix):
+    folder = tiny_ltx_video.save_ltx(tmp_path / "model")
+    ours, theirs = (library.LTXPipeline.from_pretrained(folder) for library in (lockstep, diffusers))
+    ends = ("attn1.to_q", "attn1.to_out.0", "attn2.to_k", "ff.net.0.proj", "ff.net.2")
+    names = [f"transformer_blocks.{block}.{end}" for block in (0, 1) for end in ends]
+    layers = pairs({name: ours.transformer.get_submodule(name).weight.shape for name in names})
+    parts = ("lora_A", "lora_B")
+    save_file(
+        {f"{prefix}.{n}.{part}.weight": t for n, two in layers.items() for part, t in zip(parts, two, strict=True)},
+        tmp_path / "one.safetensors",
+    )
     added = loaded(ours, tmp_path / "one.safetensors")
     before = {name: theirs.transformer.get_submodule(name).weight.clone() for name in names}
     theirs.load_lora_weights(tmp_path / "one.safetensors")

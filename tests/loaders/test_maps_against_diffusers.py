@@ -17,8 +17,10 @@ from lockstep.models.controlnets.controlnet_map import controlnet_rows
 from lockstep.models.text_encoders.clip_map import clip_rows, open_clip_rows
 from lockstep.models.transformers.transformer_flux_map import flux_rows
 from lockstep.models.transformers.transformer_sd3_map import sd3_rows
+from lockstep.models.transformers.transformer_z_image_map import z_image_rows
 from lockstep.models.unets.unet_2d_condition_map import unet_rows
 from lockstep.models.weights import in_memory
+from pipelines import tiny_z_image
 
 NOWHERE = Path("nowhere")
 DOWN = ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",)
@@ -240,3 +242,15 @@ def test_a_published_layout_in_one_file_is_recognised(tmp_path):
         save_file({name: tensor.contiguous() for name, tensor in random(model).state_dict().items()}, path)
         options = {"axes_dims_rope": (2, 2, 4)} if "axes_dims_rope" in model.config else {"sample_size": 8}
         same(type(model).from_single_file(path, **options).state_dict(), model.state_dict())
+
+
+def test_z_image():
+    model = lockstep.ZImageTransformer2DModel(**tiny_z_image.TRANSFORMER)
+    original = there_and_back(model, z_image_rows(model.config))
+    whole = {f"model.diffusion_model.{name}": tensor for name, tensor in original.items()}
+    whole["model.diffusion_model.norm_final.weight"] = torch.ones(24)  # of older files, and read by nobody
+    ours = WeightMap(z_image_rows(model.config)).to_ours(
+        in_memory({name.removeprefix("model.diffusion_model."): tensor for name, tensor in whole.items()}, NOWHERE)
+    )
+    same(values(ours), model.state_dict())
+    same(reference.convert_z_image_transformer_checkpoint_to_diffusers(whole), model.state_dict())

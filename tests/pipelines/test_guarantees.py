@@ -16,7 +16,7 @@ import lockstep as library
 from helpers import assert_close, install_entry_point
 from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
-from pipelines import tiny, tiny_flow, tiny_video, tiny_z_image, toy_family
+from pipelines import tiny, tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image, toy_family
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,12 @@ FAMILIES = {
         tiny_video.save_wan,
         library.WanPipeline, "transformer", "blocks.0.attn1.to_q", "FlowMatchEulerDiscreteScheduler",
         latents="[1, 4, 21, 60, 104]", length={**BRIEF, "num_frames": 5}, **VIDEO,
+    ),
+    "ltx": Family(
+        lambda folder: tiny_ltx_video.save_ltx(folder, "0.9.5"),
+        library.LTXPipeline, "transformer", "transformer_blocks.0.attn1.to_q", "FlowMatchEulerDiscreteScheduler",
+        latents="[1, 7392, 8]", length={**BRIEF, "num_frames": 9}, side=32, indices=(0, 1), partly=False,
+        workflows=("text2video", "image2video"), per_prompt="num_videos_per_prompt", file="cat",
     ),
     "helios": Family(
         save_helios, library.HeliosPipeline, "transformer", "blocks.0.attn1.to_q", None, indices=(0, 1, 0, 1),
@@ -347,7 +353,8 @@ def test_latents_load_no_autoencoder_and_ready_embeddings_no_text_encoder(pipe, 
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
     assert torch.equal(lazy(**family.latent, seed=1)[0], pipe(**family.latent, seed=1)[0])
     assert lazy.components["vae"] is None
-    embeds = [param.name for param in pipe.inputs if param.name.endswith(("prompt_embeds", "prompt_embeds_mask"))]
+    names = [pipe.face.renamed.get(param.name, param.name) for param in pipe.inputs]
+    embeds = [name for name in names if name.endswith(("prompt_embeds", "prompt_embeds_mask"))]
     ready = pipe("a cat", output=embeds, **{name: family.length[name] for name in BRIEF if name in family.length})
     lazy = library.DiffusionPipeline.from_pretrained(home, load=False)
     made = lazy(**ready, **{name: value for name, value in family.latent.items() if name != "prompt"}, seed=1)[0]

@@ -16,14 +16,17 @@ from lockstep.blocks.index import read_index
 from lockstep.errors import InputError, UnsupportedError
 from lockstep.pipelines.pipeline import pipeline_class
 from lockstep.pipelines.published.table import AUTO, PUBLISHED, WHOLE
-from pipelines import tiny, tiny_adapters, tiny_flow, tiny_video, tiny_z_image
+from pipelines import tiny, tiny_adapters, tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image
 from pipelines.test_against_diffusers import mask, picture
 
 WORKFLOW = {"text2image": (), "image2image": ("image",), "inpainting": ("image", "mask_image")}
 SMALL = {"conditioning_embedding_out_channels": (8, 16)}
-NAMES = [name for name in (*WHOLE, *PUBLISHED) if not name.startswith("Wan")]
-# their videos are proven in test_wan_against_diffusers.py and test_helios_against_diffusers.py
-VIDEO = [f"{name}Pipeline" for name in ("Wan", "WanImageToVideo", "WanVideoToVideo", "Helios", "HeliosPyramid")]
+NAMES = [name for name in (*WHOLE, *PUBLISHED) if not name.startswith(("Wan", "LTX"))]
+# their videos are proven in tests of their own
+VIDEO = [
+    f"{name}Pipeline"
+    for name in ("Wan", "WanImageToVideo", "WanVideoToVideo", "Helios", "HeliosPyramid", "LTX", "LTXImageToVideo")
+]
 FLOW = ("dev", "fill", "kontext", "sd3", "z_image")  # folders of the families of flow matching
 PAINTER = "StableDiffusion3ControlNetInpaintingPipeline"  # the ControlNet is given the mask, no other block
 TASK_OF = {name: task for task, (name, _, _) in tiny.ONE_TASK.items()}
@@ -59,6 +62,7 @@ def folders(tmp_path_factory):
     made |= {kind: tiny_flow.save_flux(root / kind, kind) for kind in ("dev", "fill", "kontext")}
     made["sd3"] = tiny_flow.save_sd3(root / "sd3")
     made["z_image"] = tiny_z_image.save_z_image(root / "z_image")
+    made["ltx"] = tiny_ltx_video.save_ltx(root / "ltx")
     made |= {kind: tiny_video.save_wan(root / kind, kind) for kind in ("text", "image")}
     made["helios"] = tiny_video.save_helios(root / "helios", {"stages": 1, "stage_range": [0, 1]}, {}, 0.25)
     made["pyramid"] = tiny_video.save_helios(root / "pyramid", {}, {}, 0.25)
@@ -79,6 +83,8 @@ def kind_of(name):
         return "fill" if "Fill" in name else "kontext" if "Kontext" in name else "dev"
     if "ZImage" in name:
         return "z_image"
+    if "LTX" in name:
+        return "ltx"
     if "Diffusion3" in name:
         return "sd3"
     if "Wan" in name:

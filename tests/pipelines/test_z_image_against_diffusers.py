@@ -9,6 +9,7 @@ import torch
 import lockstep
 from helpers import assert_close
 from lockstep.errors import InputError
+from lockstep.pipelines.z_image import blocks, denoise
 from pipelines import tiny_z_image
 from pipelines.test_flow_against_diffusers import compare, mask, picture
 
@@ -164,3 +165,33 @@ def test_latents_stay_fp32_in_half_precision(folders):
         )
     assert made[0].dtype == made[1].dtype == torch.float32
     assert_close(made[0], made[1], 0.02)
+
+
+@pytest.mark.parametrize("kind", ["turbo", "dynamic"])
+def test_the_grid_is_theirs_to_the_last_bit(folders, kind):
+    """The model is told 1000 - t: near the noise a last bit of t is many of that."""
+    grids = []
+    for steps in (6, 9, 28):
+        stop = {"checkpoints": {"preloop": lockstep.Checkpoint(stop=True)}}
+        for side, more in zip(load(folders[kind]), (stop, {"output_type": "latent"}), strict=True):
+            arguments = {**arguments_for((16, 16), 1, guidance_scale=0.0), "num_inference_steps": steps, **more}
+            found = EachItsOwn(side)(**arguments)
+            grids.append(found.state.timesteps if side.__module__.startswith("lockstep") else side.scheduler.timesteps)
+    for ours, theirs in zip(grids[::2], grids[1::2], strict=True):
+        assert torch.equal(ours, theirs)
+
+
+PLANTED = {
+    "the time runs backwards": (denoise, "way", lambda t: t.float() / 1000),
+    "the prediction keeps its sign": (denoise.PredictZImage, "denoise", lambda *given: -predicted(*given)),
+    "guidance is never bounded": (denoise, "length", lambda prediction: prediction.new_ones(len(prediction), 1, 1, 1)),
+    "another grid": (blocks.SpacedInFp32, "spaced", lambda self, steps: torch.linspace(1.0, 0.1, steps).tolist()),
+}
+predicted = denoise.PredictZImage.denoise
+
+
+@pytest.mark.parametrize("error", list(PLANTED))
+def test_a_planted_error_is_seen(folders, monkeypatch, error):
+    monkeypatch.setattr(*PLANTED[error])
+    with pytest.raises(AssertionError, match=r"latents after step \d|timesteps differ"):
+        compared(load(folders["turbo"]), arguments_for((16, 16), 1, **GUIDANCE["bounded"]))

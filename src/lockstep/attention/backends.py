@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend
 from ..errors import BackendError, UnknownNameError
 from ..extensions import brought, brought_names
 from . import kernels
-from .kernels import AttentionCall, records_gradient
+from .kernels import AttentionCall, WithLse, records_gradient
 
 Tensor = torch.Tensor
 HALF = frozenset({torch.float16, torch.bfloat16})
@@ -38,6 +38,7 @@ class AttentionBackend:
     takes_other_value_width: bool = True
     takes_causal_rectangle: bool = True  # causal with more keys than queries, or fewer
     also: Callable[[AttentionCall], str | None] | None = None  # a further reason to refuse a call
+    run_with_lse: WithLse | None = None  # what a ring over several ranks merges by
 
     def missing(self) -> str | None:
         """Why this backend cannot run on this machine at all, or None."""
@@ -141,9 +142,16 @@ def _known(name: str) -> AttentionBackend | None:
     return None if found is None else register_backend(found)
 
 
-register_backend(AttentionBackend("native", kernels.run_native, "torch's own choice of kernel"))
 register_backend(
-    AttentionBackend(kernels.OWN, kernels.run_own, "our own kernel for the processor where it fits, torch's elsewhere")
+    AttentionBackend("native", kernels.run_native, "torch's own choice of kernel", run_with_lse=kernels.native_with_lse)
+)
+register_backend(
+    AttentionBackend(
+        kernels.OWN,
+        kernels.run_own,
+        "our own kernel for the processor where it fits, torch's elsewhere",
+        run_with_lse=kernels.native_with_lse,
+    )
 )
 register_backend(
     AttentionBackend(
@@ -151,7 +159,12 @@ register_backend(
     )
 )
 register_backend(
-    AttentionBackend("native_math", kernels.run_math, "the definition, with all scores in memory"),
+    AttentionBackend(
+        "native_math",
+        kernels.run_math,
+        "the definition, with all scores in memory",
+        run_with_lse=kernels.math_with_lse,
+    ),
     aliases=("_native_math",),
 )
 register_backend(
@@ -164,6 +177,7 @@ register_backend(
         takes_gqa=False,
         takes_other_value_width=False,
         also=native_flash_refuses,
+        run_with_lse=kernels.native_with_lse,
     ),
     aliases=("_native_flash",),
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
 from ..errors import BackendError, InputError
-from .backends import get_backend
+from .backends import AttentionBackend, get_backend
 from .kernels import AttentionCall
+from .parallel import SequenceParallel, attend
 
 Tensor = torch.Tensor
 
@@ -58,16 +60,14 @@ def dispatch_attention_fn(
     enable_gqa: bool = False,
     *,
     backend: str | None = None,
-    parallel_config: object | None = None,
+    parallel_config: SequenceParallel | None = None,
 ) -> Tensor:
     """Scaled dot-product attention of (batch, tokens, heads, head width) tensors, by the backend that applies here."""
-    if parallel_config is not None:
-        raise BackendError("Attention over several devices (parallel_config) is not available. Leave it out.")
     check_tensors(query, key, value, enable_gqa)
     if not 0.0 <= dropout_p < 1.0:
         raise InputError(f"Attention wants dropout_p from 0 up to but not 1, got {dropout_p}.")
     if attn_mask is not None:
-        check_mask(attn_mask, query, key, is_causal)
+        check_mask(attn_mask, query, key, is_causal, whole=parallel_config is None)
         attn_mask = attn_mask[(None,) * (4 - attn_mask.ndim)]
         if attn_mask.is_floating_point():  # under autocast a model's bias may be wider than its projections
             attn_mask = attn_mask.to(query.dtype)
@@ -76,11 +76,22 @@ def dispatch_attention_fn(
         replaced = _CHOSEN.replacement(call)
         if replaced is not None:
             return replaced
-    name = backend or _CHOSEN.name or "native"
-    chosen = get_backend(name)
+    chosen = get_backend(backend or _CHOSEN.name or "native")
+    if parallel_config is None:
+        return run_checked(chosen, call)
+    if not isinstance(parallel_config, SequenceParallel):
+        raise BackendError(
+            f"parallel_config is a SequenceParallel, which enable_parallelism sets on processors, got "
+            f"{type(parallel_config).__name__}."
+        )
+    return attend(call, parallel_config, partial(run_checked, chosen), chosen.run_with_lse)
+
+
+def run_checked(chosen: AttentionBackend, call: AttentionCall) -> Tensor:
+    """The call by this backend, unless it cannot do it."""
     reason = chosen.unsuited(call)
     if reason is not None:
-        raise BackendError(f"Attention backend {name!r} cannot do this call: {reason}. Choose another backend.")
+        raise BackendError(f"Attention backend {chosen.name!r} cannot do this call: {reason}. Choose another backend.")
     return chosen.run(call)
 
 
@@ -111,8 +122,11 @@ def check_tensors(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
         raise InputError(f"Attention wants one device, got {query.device}, {key.device} and {value.device}.")
 
 
-def check_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool) -> None:
-    """A mask is bool (true: keep) or a bias, and broadcasts to (batch, heads, query tokens, key tokens)."""
+def check_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool, *, whole: bool = True) -> None:
+    """A mask is bool (true: keep) or a bias, and broadcasts to (batch, heads, query tokens, key tokens).
+
+    Where tokens are shared out among ranks (`whole` off), their numbers are checked by who knows all of them.
+    """
     if is_causal:
         raise InputError("Attention takes a mask or is_causal=True, not both. Put the causal part into the mask.")
     if not isinstance(mask, Tensor) or mask.device != query.device:
@@ -122,7 +136,10 @@ def check_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool) -> Non
         raise InputError(f"Attention wants a mask of bool or floating point, got {mask.dtype}. Use mask.bool().")
     wanted, sizes = (query.shape[0], query.shape[2], query.shape[1], key.shape[1]), tuple(mask.shape)
     offset = 4 - len(sizes)
-    if offset < 0 or any(size not in (1, wanted[offset + axis]) for axis, size in enumerate(sizes)):
+    checked = range(4 if whole else 2)
+    if offset < 0 or any(
+        size not in (1, wanted[offset + axis]) for axis, size in enumerate(sizes) if offset + axis in checked
+    ):
         raise InputError(
             f"Attention wants a mask that broadcasts to {wanted} (batch, heads, query tokens, key tokens), got {sizes}."
         )

@@ -53,6 +53,9 @@ class AttentionCall:
         return torch.zeros_like(mask, dtype=self.query.dtype).masked_fill(~mask, float("-inf"))
 
 
+WithLse = Callable[[AttentionCall], tuple[Tensor, Tensor]]  # the mix, BSHD, and the log-sum-exp of the scores, BSH
+
+
 def records_gradient(*tensors: Tensor | None) -> bool:
     """Whether autograd follows any of these."""
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
@@ -113,6 +116,36 @@ def run_math(call: AttentionCall) -> Tensor:
         enable_gqa=call.enable_gqa,
     )
     return mixed.transpose(1, 2)
+
+
+def math_with_lse(call: AttentionCall) -> tuple[Tensor, Tensor]:
+    """The definition in fp32, BSHD, and the log-sum-exp of the scores, BSH; a query that sees nothing gets zeros."""
+    compute = torch.promote_types(call.query.dtype, torch.float32)
+    query, key, value = (one.to(compute) for one in call.heads_first())
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:
+        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
+    scale = query.shape[3] ** -0.5 if call.scale is None else call.scale
+    with torch.autocast(query.device.type, enabled=False):
+        scores = (query * scale) @ key.transpose(2, 3)
+        bias = call.bias()
+        scores = scores if bias is None else scores + bias
+        mixed = torch.ops.aten._safe_softmax(scores, -1) @ value
+        lse = scores.logsumexp(dim=-1)
+    return mixed.transpose(1, 2), lse.transpose(1, 2)
+
+
+def native_with_lse(call: AttentionCall) -> tuple[Tensor, Tensor]:
+    """The same by torch's flash kernels where they compute it."""
+    width, device = call.query.shape[3], call.query.device.type
+    plain = call.attn_mask is None and not call.enable_gqa and call.value.shape[3] == width
+    if plain and device == "cpu" and not hides_nan(call):
+        mixed, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*call.heads_first(), scale=call.scale)
+    elif plain and device == "cuda" and call.query.dtype in (torch.float16, torch.bfloat16):
+        mixed, lse = torch.ops.aten._scaled_dot_product_flash_attention(*call.heads_first(), scale=call.scale)[:2]
+    else:
+        return math_with_lse(call)
+    return mixed.transpose(1, 2).to(lse.dtype), lse.transpose(1, 2)
 
 
 def run_native_flash(call: AttentionCall) -> Tensor:

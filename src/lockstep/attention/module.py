@@ -13,13 +13,14 @@ from torch import nn
 
 from ..errors import InputError, UnsupportedError
 from .backends import get_backend
+from .parallel import SequenceParallel
 
 
 class ProcessorMixin:
     """What a processor hands on to `dispatch_attention_fn`: the backend of its module, how tokens are shared out."""
 
     _attention_backend: str | None = None
-    _parallel_config: object | None = None
+    _parallel_config: SequenceParallel | None = None
 
 
 class AttentionModuleMixin:
@@ -71,6 +72,12 @@ class AttentionModuleMixin:
         if not isinstance(self.processor, nn.Module):
             self.processor = copy.copy(self.processor)  # one processor object may serve several modules
         self.processor._attention_backend = name
+
+    def set_parallel_config(self, config: SequenceParallel | None) -> None:
+        """Share this module's tokens out among ranks; None is one process again."""
+        if not isinstance(self.processor, nn.Module):
+            self.processor = copy.copy(self.processor)
+        self.processor._parallel_config = config  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def fuse_projections(self) -> None:

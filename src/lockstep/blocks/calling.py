@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .assembly import Assembly
 from .components import RunComponents
 from .params import describe_value
 from .plan import Plan, check_blocks, check_call, check_names, make_plan
-from .randomness import choose_seed, generators_for, seeds_per_sample
+from .randomness import generators_for, seeds_per_sample
 from .run import Run, RunOptions
 
 PLAIN_OPTIONS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
     components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples, given)
     check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
-    seeds = _give_generators(plan, values, options, samples)
+    seeds = _give_generators(plan, values, options, samples, pipe.choose_seed)
     return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))
 
 
@@ -133,7 +133,9 @@ def _check_callback(callback: Any) -> None:
         pass  # a builtin that tells no signature
 
 
-def _give_generators(plan: Plan, values: dict[str, Any], options: RunOptions, samples: int) -> list[int] | None:
+def _give_generators(
+    plan: Plan, values: dict[str, Any], options: RunOptions, samples: int, choose_seed: Callable[[], int]
+) -> list[int] | None:
     """Put this run's generators into its values; the seeds, where it has seeds."""
     given, draws = values.get("generator"), "generator" in plan.inputs
     if options.seed is not None:

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -25,7 +26,10 @@ FIELDS: dict[str, Any] = {
     "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
     "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str], "foretold_steps": list[int],
+    "parallel": dict[str, int],
 }  # fmt: skip
+SAMPLED = 8  # numbers of a tensor that are looked at before its hash is believed
+_HASHED: WeakKeyDictionary[torch.nn.Module, tuple[list[tuple[Any, ...]], str]] = WeakKeyDictionary()
 NEEDED = ("inputs", "components", "model", "seed", "workflow")
 ENTRIES: dict[str, dict[str, Any]] = {
     "adapters": {"file": str, "sha256": str, "strength": float, "name": str},
@@ -96,6 +100,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
+        **({"parallel": degrees} if (degrees := pipe.parallel_degrees()) else {}),
         "workflow": run.workflow,
         "inputs": {
             name: encode(value) for name, value in run.state.values.items() if name != "generator" or not run.seeds
@@ -212,12 +217,30 @@ def _bytes(tensor: torch.Tensor) -> Any:
 
 
 def hash_weights(model: torch.nn.Module) -> str:
-    """SHA-256 over the names, dtypes, shapes and values of all tensors."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}|{tensor.dtype}|{list(tensor.shape)}|".encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
+    """SHA-256 over the names, dtypes, shapes and values of all tensors, computed again only where one was changed; of a
+    model whose weights ranks have shared out, as they were before."""
+    if (before := model.__dict__.get("_weights_sha256")) is not None:
+        return str(before)
+    tensors = sorted(model.state_dict().items())
+    marks = [_mark(name, tensor) for name, tensor in tensors]
+    known = _HASHED.get(model)
+    if known is None or known[0] != marks:
+        digest = hashlib.sha256()
+        for name, tensor in tensors:
+            digest.update(f"{name}|{tensor.dtype}|{list(tensor.shape)}|".encode())
+            digest.update(_bytes(tensor))
+        known = _HASHED[model] = (marks, digest.hexdigest())
+    return known[1]
+
+
+def _mark(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What tells a tensor that was changed: its place, torch's count of writes, and some of its numbers, for writes
+    that torch does not count (`.data`, arrays that share the memory)."""
+    if tensor.is_inference():
+        return (name, object())  # whose writes nobody counts: hashed every time
+    numbers = tensor.detach().reshape(-1)
+    some = numbers[:: max(1, numbers.numel() // SAMPLED)].contiguous().view(torch.uint8).cpu().numpy().tobytes()
+    return name, tensor.data_ptr(), tensor._version, tensor.dtype, tensor.shape, some
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:

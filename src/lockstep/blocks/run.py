@@ -65,7 +65,7 @@ class Run:
         self.stopped_at: str | None = None
         self.output: PipelineOutput | None = None
         self._result = [param.name for param in pipe.result_params()]
-        self._record = describe_run(self)
+        self.record = describe_run(self)
         self._interrupted = threading.Event()
         self.leaves_loops = False  # what is left of the loops is skipped; the blocks after them run
         self._started = False
@@ -103,13 +103,14 @@ class Run:
             self.stopped_at = str(stop)
         finally:
             self.pipe.run_ends(self)
+        self.pipe.ranks_agree_after(self)
         self.output = self._collect()
         yield self._tell(Event("output", value=self.output))
 
     def _collect(self) -> PipelineOutput:
         models = {name: self.pipe.all_components.get(name) for name in self.plan.components}
         modules = {name: model for name, model in models.items() if isinstance(model, torch.nn.Module)}
-        manifest = Manifest({**self._record, **describe_grid(self)}, modules)
+        manifest = Manifest({**self.record, **describe_grid(self)}, modules)
         return PipelineOutput(
             {name: self.state.get(name) for name in self._result}, manifest, self.state, self.stopped_at
         )

@@ -48,6 +48,7 @@ KINDS: tuple[tuple[type[errors.LockstepError], ExitCode], ...] = (
     (errors.NonFiniteError, ExitCode.NOT_FINITE),
     (errors.LoadError, ExitCode.NOT_LOADED),
     (errors.MachineError, ExitCode.UNSUPPORTED),
+    (errors.RankError, ExitCode.UNSUPPORTED),
     (errors.BackendError, ExitCode.UNSUPPORTED),
     (errors.UnsupportedError, ExitCode.UNSUPPORTED),
     (errors.WriteError, ExitCode.UNSUPPORTED),

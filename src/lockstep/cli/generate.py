@@ -13,6 +13,7 @@ from ..errors import InputError, LockstepError
 from .console import err, out, print_json
 from .options import AllowPickle, Family, Json, Overwrite, PredictionType, Quiet, Variant
 from .pipelines import DEFAULT_MODEL, described, file_options, loaded
+from .ranks import Parallel, spread, start_ranks
 from .targets import Targets
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ Examples:
   lockstep generate "a dog, clay style" --lora ./my-style:0.8
 
   lockstep generate --from prompts.txt -o sheet/ --json
+
+  lockstep generate "a house" --model ./flux --parallel ulysses=2
 
   lockstep generate "waves" --model ./my-video-model --video start.mp4 -o waves.mp4 --fps 24
 """
@@ -149,6 +152,7 @@ def generate(
     ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
+    parallel: Parallel = None,
     speed: Annotated[
         str,
         typer.Option(
@@ -175,6 +179,7 @@ def generate(
     json: Json = False,
 ) -> None:
     """Make pictures or videos from words; the manifest inside each file lets `lockstep replay` make it again."""
+    start_ranks(parallel)
     of_file = file_options(family, prediction_type, allow_pickle)
     pipe = described(model, **of_file)
     kind = result_kind(pipe)
@@ -195,6 +200,7 @@ def generate(
         embeddings=embedding or (), controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (),
         variant=variant, speed=speed, **of_file,
     )  # fmt: skip
+    writes = spread(pipe, parallel)
     ready = time.perf_counter()
     if quiet or json:
         pipe.set_progress_bar_config(disable=True)
@@ -203,7 +209,10 @@ def generate(
     for text in prompts or NO_PROMPT:
         given = {"prompt": text, "seed": seed, "workflow": workflow, kind.count_input: count if count > 1 else None}
         result = pipe(**inputs, **_without_none(given))
-        made += save(result, targets, text, shown, options, sheets)  # at once: what is done stays, whatever comes
+        if writes:
+            made += save(result, targets, text, shown, options, sheets)  # at once: what is done stays, whatever comes
+    if not writes:
+        return
     times = {"load_seconds": ready - started, "run_seconds": time.perf_counter() - ready}
     if json:
         print_json({f"{kind.name}s": made, **{name: round(value, 3) for name, value in times.items()}})

@@ -114,7 +114,9 @@ def _tell(proposal: Proposal, rules: Path, missing: list[Module], comparison: An
             out.print(told, markup=False, highlight=False, soft_wrap=True)
     out.print(f"[bold]modules[/]  {len(missing) or 'none'} missing", highlight=False)
     for module in missing:
-        size = f"{module.parameters} numbers" + (f", {module.inside} modules inside" if module.inside else "")
+        inside = f", {module.inside} module{'s' * (module.inside > 1)} inside" if module.inside else ""
+        size = f"{module.parameters} numbers{inside}"
+        size += f": {', '.join(module.made_of)}" if module.made_of else ""
         told = f"         {module.group}: {module.path} ({module.kind}, {size})"
         out.print(told, markup=False, highlight=False, soft_wrap=True)
     if comparison is not None:

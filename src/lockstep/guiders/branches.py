@@ -1,17 +1,26 @@
-"""Runs the branches of a step through the denoiser: as one batch where the guider allows it, else one by one."""
+"""Runs the branches of a step through the denoiser: spread over ranks where there are several, as one batch where the
+guider allows it, else one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from .guidance import BaseGuidance
 
 Predict = Callable[[dict[str, torch.Tensor], int], torch.Tensor]
+
+
+class SpreadsBranches(Protocol):
+    """What `enable_parallelism` puts on a denoiser whose branches are predicted on several ranks."""
+
+    def predict(
+        self, guider: BaseGuidance, batches: list[SimpleNamespace], denoiser: Any, predict: Predict
+    ) -> None: ...
 
 
 def predict_branches(
@@ -23,7 +32,10 @@ def predict_branches(
     batched: bool = True,
 ) -> None:
     """Set `noise_pred` on every branch; `predict(inputs, repeats)` runs the denoiser on `repeats` branches at once."""
-    if batched and guider.batchable and len(batches) > 1 and _one_shape(guider, batches):
+    spread: SpreadsBranches | None = getattr(denoiser, "_branch_ranks", None)
+    if spread is not None:
+        spread.predict(guider, batches, denoiser, predict)
+    elif batched and guider.batchable and len(batches) > 1 and _one_shape(guider, batches):
         _predict_together(guider, batches, denoiser, predict)
     else:
         _predict_one_by_one(guider, batches, denoiser, predict)
@@ -34,7 +46,7 @@ def _predict_together(guider: BaseGuidance, batches: list[SimpleNamespace], deno
         guider.prepare_models(denoiser)
     try:
         rows = batches[::-1]  # the published order of a guided batch: without the prompt first, with it last
-        inputs = [_inputs(guider, batch) for batch in rows]
+        inputs = [branch_inputs(guider, batch) for batch in rows]
         joined = {key: torch.cat([one[key] for one in inputs]) for key in inputs[0]}
         names = "+".join(getattr(batch, guider._identifier_key) for batch in batches)
         with _context(denoiser, names):
@@ -49,19 +61,25 @@ def _predict_one_by_one(guider: BaseGuidance, batches: list[SimpleNamespace], de
     for batch in batches:
         guider.prepare_models(denoiser)
         try:
-            with _context(denoiser, getattr(batch, guider._identifier_key)):
-                batch.noise_pred = predict(_inputs(guider, batch), 1)
+            with branch_context(guider, batch, denoiser):
+                batch.noise_pred = predict(branch_inputs(guider, batch), 1)
         finally:
             guider.cleanup_models(denoiser)
 
 
-def _inputs(guider: BaseGuidance, batch: SimpleNamespace) -> dict[str, torch.Tensor]:
+def branch_inputs(guider: BaseGuidance, batch: SimpleNamespace) -> dict[str, torch.Tensor]:
+    """What the denoiser is told of a branch."""
     return {key: value for key, value in vars(batch).items() if key not in (guider._identifier_key, "noise_pred")}
 
 
 def _one_shape(guider: BaseGuidance, batches: list[SimpleNamespace]) -> bool:
-    shapes = [{key: value.shape for key, value in _inputs(guider, batch).items()} for batch in batches]
+    shapes = [{key: value.shape for key, value in branch_inputs(guider, batch).items()} for batch in batches]
     return all(shape == shapes[0] for shape in shapes)
+
+
+def branch_context(guider: BaseGuidance, batch: SimpleNamespace, denoiser: Any) -> Any:
+    """Names the branch whose prediction runs inside."""
+    return _context(denoiser, getattr(batch, guider._identifier_key))
 
 
 def _context(denoiser: Any, name: str) -> Any:

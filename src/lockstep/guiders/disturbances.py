@@ -143,6 +143,11 @@ class Disturbances:
                 raise _nothing_in(block, "attention module with a projection 'to_q'")
             for module in block.modules():
                 if _is_self_attention(module):
+                    if getattr(module.processor, "_parallel_config", None) is not None:
+                        raise InputError(
+                            "Queries are blurred over the whole picture, and its tokens lie on several ranks (ulysses, "
+                            "ring). Use cfg alone with this guider."
+                        )
                     if not isinstance(getattr(module, "to_q", None), nn.Module):
                         raise InputError(
                             "Queries can be blurred only where they have a projection of their own: unfuse first."

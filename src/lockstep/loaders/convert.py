@@ -14,6 +14,7 @@ import torch
 from .. import files
 from ..errors import InputError, LoadError, UnsupportedError, WeightsError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
+from ..models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo
 from ..models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
@@ -22,6 +23,7 @@ from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjecti
 from ..models.text_encoders.qwen3 import Qwen3Model
 from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
+from ..models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.transformers.transformer_wan import WanTransformer3DModel
 from ..models.transformers.transformer_z_image import ZImageTransformer2DModel
@@ -54,6 +56,8 @@ MODELS: dict[str, type[ModelMixin]] = {
         UMT5EncoderModel,
         ZImageTransformer2DModel,
         Qwen3Model,
+        LTXVideoTransformer3DModel,
+        AutoencoderKLLTXVideo,
     )
 }
 LONE = {
@@ -71,12 +75,15 @@ LONE = {
     "UMT5EncoderModel": ("umt5", "published", ""),
     "ZImageTransformer2DModel": ("z_image", "original", ""),
     "Qwen3Model": ("qwen3", "published", "model."),
+    "LTXVideoTransformer3DModel": ("ltx", "original", ""),
+    "AutoencoderKLLTXVideo": ("ltx_vae", "original", ""),
 }
 FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines are written in
     "FluxTransformer2DModel": "flux",
     "SD3Transformer2DModel": "sd3",
     "WanTransformer3DModel": "wan",
     "ZImageTransformer2DModel": "z_image",
+    "LTXVideoTransformer3DModel": "ltx",
 }
 SHARD_SIZE = "10GB"
 MAX_SMALL_FILE = 16 * 2**20

@@ -18,6 +18,7 @@ from ..errors import WeightsError
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.text_encoders.clip_map import open_clip_rows
 from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_ltx_video_map import ltx_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.transformers.transformer_wan_map import wan_rows
 from ..models.transformers.transformer_z_image_map import z_image_rows
@@ -92,6 +93,7 @@ ORIGINAL_ROWS: dict[str, Any] = {
     "SD3Transformer2DModel": sd3_rows,
     "WanTransformer3DModel": wan_rows,
     "ZImageTransformer2DModel": z_image_rows,
+    "LTXVideoTransformer3DModel": ltx_rows,
 }
 OLDER = (  # names from the time when attention processors held the LoRA; the first four are XLabs's for FLUX
     (r"double_blocks\.(\d+)\.processor\.(qkv|proj)_lora1$", r"double_blocks.\1.img_attn.\2"),

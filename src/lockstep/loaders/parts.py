@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import implied, implied_transformers
+from . import implied, implied_ltx_video, implied_transformers
 from .tell_tales import BUFFERS, EMA, OTHER_PARTS
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -66,6 +66,13 @@ KINDS = (
         "layers.0.attention.to_q.weight",
         implied_transformers.z_image_config,
     ),
+    *either("ltx", "patchify_proj.weight", "transformer_blocks.0.attn1.norm_q.weight", implied_ltx_video.ltx_config),
+    *either(
+        "ltx_vae",
+        "decoder.up_blocks.0.res_blocks.0.conv1.conv.weight",
+        "decoder.mid_block.resnets.0.conv1.conv.weight",
+        implied_ltx_video.ltx_autoencoder_config,
+    ),
     *either(
         "wan_vae",
         "decoder.middle.0.residual.0.gamma",
@@ -111,15 +118,17 @@ TITLES = {
     "umt5": "UMT5 text encoder",
     "z_image": "Z-Image transformer",
     "qwen3": "Qwen3 text encoder",
+    "ltx": "LTX-Video transformer",
+    "ltx_vae": "LTX-Video autoencoder",
 }
 ROLES = {  # what a pipeline calls a part; itself where nothing stands here
-    **dict.fromkeys(("flux", "sd3", "wan", "z_image"), "transformer"),
-    "wan_vae": "vae",
+    **dict.fromkeys(("flux", "sd3", "wan", "z_image", "ltx"), "transformer"),
+    **dict.fromkeys(("wan_vae", "ltx_vae"), "vae"),
     **dict.fromkeys(("text", "t5", "umt5", "qwen3"), "text_encoder"),
 }
 DENOISERS = ("unet", "transformer")
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
-TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "wan_vae", "t5", "umt5", "qwen3")
+TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "ltx", "wan_vae", "ltx_vae", "t5", "umt5", "qwen3")
 
 
 @dataclass

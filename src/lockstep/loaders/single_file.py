@@ -17,6 +17,7 @@ import torch
 from .. import files
 from ..errors import ConfigError, FileFormatError, LoadError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
+from ..models.autoencoders.autoencoder_kl_ltx_video_map import ltx_autoencoder_rows
 from ..models.autoencoders.autoencoder_kl_map import autoencoder_rows
 from ..models.autoencoders.autoencoder_kl_wan_map import wan_autoencoder_rows
 from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
@@ -26,6 +27,7 @@ from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
 from ..models.text_encoders.qwen3_map import qwen3_llama_rows
 from ..models.text_encoders.t5_map import llama_rows
 from ..models.transformers.transformer_flux_map import flux_rows
+from ..models.transformers.transformer_ltx_video_map import ltx_rows
 from ..models.transformers.transformer_sd3_map import sd3_rows
 from ..models.transformers.transformer_wan_map import wan_rows
 from ..models.transformers.transformer_z_image_map import z_image_rows
@@ -48,6 +50,7 @@ CLASSES = {  # kind of a part -> its class, where the family does not say anothe
     "controlnet": "ControlNetModel",
     "vae": "AutoencoderKL",
     "wan_vae": "AutoencoderKLWan",
+    "ltx_vae": "AutoencoderKLLTXVideo",
     "text": "CLIPTextModel",
     "t5": "T5EncoderModel",
     "umt5": "UMT5EncoderModel",
@@ -56,6 +59,7 @@ CLASSES = {  # kind of a part -> its class, where the family does not say anothe
     "sd3": "SD3Transformer2DModel",
     "wan": "WanTransformer3DModel",
     "z_image": "ZImageTransformer2DModel",
+    "ltx": "LTXVideoTransformer3DModel",
     "qwen3": "Qwen3Model",
     "t2i_adapter": "T2IAdapter",
 }
@@ -355,6 +359,8 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("sd3", "original"): sd3_rows,
         ("wan", "original"): wan_rows,
         ("z_image", "original"): z_image_rows,
+        ("ltx", "original"): ltx_rows,
+        ("ltx_vae", "original"): ltx_autoencoder_rows,
         ("qwen3", "llama"): qwen3_llama_rows,
         ("wan_vae", "original"): wan_autoencoder_rows,
         ("t5", "llama"): llama_rows,

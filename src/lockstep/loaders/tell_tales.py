@@ -69,6 +69,12 @@ SD3: Variants = (
     ("3.5 medium", ("joint_blocks.0.x_block.attn2.qkv.weight",)),
     ("3 medium", ()),
 )
+LTX: Variants = (
+    ("13B", ("transformer_blocks.47.scale_shift_table",)),
+    ("2B 0.9.5 or later", (("encoder.conv_out.conv.weight", 1, 2048),)),
+    ("2B 0.9.1", ("decoder.last_scale_shift_table",)),
+    ("2B", ()),
+)
 
 FAMILIES = (
     TellTale(
@@ -82,7 +88,18 @@ FAMILIES = (
         "LTX-Video",
         ("adaln_single.emb.timestep_embedder.linear_1.bias", "patchify_proj.weight"),
         ("pos_embed.proj.weight",),
-        (("13B", ("transformer_blocks.47.scale_shift_table",)), ("2B", ())),
+        LTX,
+    ),
+    TellTale(
+        "ltx",
+        "LTX-Video",
+        (
+            "time_embed.emb.timestep_embedder.linear_1.bias",
+            "transformer_blocks.0.attn1.norm_q.weight",
+            "proj_in.weight",
+        ),
+        ("audio_proj_in.weight", "pos_embed.proj.weight"),
+        LTX,
     ),
     TellTale("flux2", "FLUX.2", ("single_stream_modulation.lin.weight",)),
     TellTale("flux3", "FLUX.3", ("early_stream_modulations.image.lin.weight",)),
@@ -199,6 +216,12 @@ FAMILIES = (
     ),
     TellTale(
         "ltx_vae", "VAE of LTX-Video", ("decoder.up_blocks.0.res_blocks.0.conv1.conv.weight",), kind="autoencoder"
+    ),
+    TellTale(
+        "ltx_vae",
+        "VAE of LTX-Video",
+        ("decoder.mid_block.resnets.0.conv1.conv.weight", "latents_std"),
+        kind="autoencoder",
     ),
     TellTale("hunyuan_vae", "VAE of HunyuanVideo", ("decoder.conv_in.conv.weight",), kind="autoencoder"),
     TellTale("mochi_vae", "VAE of Mochi", ("blocks.2.blocks.3.stack.5.weight",), kind="autoencoder"),

@@ -28,14 +28,20 @@ Frames: TypeAlias = "Sequence[Picture] | Sequence[np.ndarray] | np.ndarray"
 
 def load_image(image: str | Path | Picture, convert_method: Callable[[Picture], Picture] | None = None) -> Picture:
     """A picture from a path or an http address, upright and in RGB (or as `convert_method` makes it)."""
+    place = None
     if isinstance(image, (str, Path)) and str(image).startswith(("http://", "https://")):
         image = opened_bytes(fetched(str(image)), str(image))
     elif isinstance(image, (str, Path)):
-        image = opened(Path(image))
+        image, place = opened(Path(image)), str(image)
     if not isinstance(image, Image.Image):
         raise InputError(f"load_image wants a path, an http address or a PIL image, got {type(image).__name__}.")
     upright = ImageOps.exif_transpose(image)
-    return upright.convert("RGB") if convert_method is None else convert_method(upright)
+    if convert_method is not None:
+        return convert_method(upright)
+    picture = upright.convert("RGB")
+    if place is not None and not upright.has_transparency_data:  # which a replay would read otherwise
+        picture.filename = place  # type: ignore[attr-defined]  # a manifest tells where a picture came from
+    return picture
 
 
 @overload

@@ -93,6 +93,18 @@ class TimestepEmbedding(nn.Module):
         return sample if self.post_act is None else self.post_act(sample)
 
 
+class EmbeddedTimestep(nn.Module):
+    """Timesteps as vectors: sinusoids, in the dtype of what they go to, and two linear layers (arXiv:2310.00426)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.time_proj = Timesteps(256, flip_sin_to_cos=True, downscale_freq_shift=0)
+        self.timestep_embedder = TimestepEmbedding(256, width)
+
+    def forward(self, timesteps: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.timestep_embedder(self.time_proj(timesteps).to(dtype))
+
+
 class GEGLU(nn.Module):
     """Half of a projection gated by the exact GELU of the other half (arXiv:2002.05202)."""
 

@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from .. import files
+from ..attention import SequencePlan
 from ..configuration import ConfigMixin, FrozenDict, check_types, config_defaults, config_types, naming_config
 from ..errors import (
     ConfigError,
@@ -91,6 +92,7 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
     _supports_gradient_checkpointing: ClassVar[bool] = False
     _keep_in_fp32_modules: ClassVar[None] = None
     _computes_in: torch.dtype | None = None  # where weights are kept in another dtype
+    sequence_plan: ClassVar[SequencePlan | None] = None  # how its tokens are shared out among ranks
     loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
@@ -292,6 +294,10 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
             say_once("save_pretrained leaves LoRA layers out: they are saved by save_lora_adapter.")
             own = {name: tensor for name, tensor in tensors.items() if not re.search(r"\.lora_\w+\.", name)}
             tensors = {name.replace(".base_layer.", "."): tensor for name, tensor in own.items()}
+        if any(hasattr(tensor, "full_tensor") for tensor in tensors.values()):
+            raise WeightsError(
+                f"The weights of {type(self).__name__} lie on several ranks (fsdp), no one has all of them to save."
+            )
         meta = [name for name, tensor in tensors.items() if tensor.is_meta]
         if meta:
             raise WeightsError(
@@ -316,9 +322,15 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the floating-point parameters, or where they are cast for it, the one that they compute in."""
-        named = [(name, p.dtype) for name, p in self.named_parameters() if p.is_floating_point()]
-        free = (dtype for name, dtype in named if not any(re.search(p, name) for p in self.keep_in_fp32))
-        return self._computes_in or next(free, named[0][1] if named else torch.get_default_dtype())
+        if self._computes_in:
+            return self._computes_in
+        kept = None
+        for name, parameter in self.named_parameters():  # asked for at every step: the first that is free answers
+            if parameter.is_floating_point():
+                if not any(re.search(pattern, name) for pattern in self.keep_in_fp32):
+                    return parameter.dtype
+                kept = kept or parameter.dtype
+        return kept or torch.get_default_dtype()
 
     @property
     def device(self) -> torch.device:

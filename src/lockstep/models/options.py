@@ -27,7 +27,7 @@ NOT_HERE = {
     "quantization_config": "weights are computed in floating point",
     "ignore_mismatched_sizes": "weights that do not fit are always refused",
     "output_loading_info": "a model that was loaded has no missing and no further tensors",
-    "parallel_config": "a model is on one device",
+    "parallel_config": "a loaded pipeline is spread over ranks by pipe.enable_parallelism(ParallelConfig(…))",
 }
 LOADING_ARGUMENTS = (
     *["subfolder", "variant", "dtype", "torch_dtype", "device", "device_map", "use_safetensors", "allow_pickle"],

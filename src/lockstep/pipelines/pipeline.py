@@ -43,6 +43,7 @@ from .image_prompts import ImagePromptMixin
 from .inventory import InventoryMixin
 from .loading import check_known, dtype_for, understood
 from .offload import Offload
+from .ranks import RanksMixin
 from .single_file import open_index, take_file_options
 from .speed import SpeedMixin
 from .switches import SwitchesMixin
@@ -75,7 +76,7 @@ class _DerivedCall:
 
 
 class DiffusionPipeline(
-    LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, SpeedMixin, SwitchesMixin, HandworkMixin
+    LoraMixin, WordsMixin, ImagePromptMixin, InventoryMixin, RanksMixin, SpeedMixin, SwitchesMixin, HandworkMixin
 ):
     """Blocks and their components, callable. Weights are shared by all runs; whatever changes belongs to one run."""
 
@@ -170,6 +171,7 @@ class DiffusionPipeline(
         return len(runs)
 
     def run_begins(self, run: Run) -> None:
+        self.ranks_agree(run)
         with self._lock:
             self.use_lora_scale(run.state.values)
             self._runs.add(run)

@@ -13,6 +13,7 @@ from ..errors import InputError
 from .app import create_guarded
 from .settings import Settings
 
+BACKLOG = 512  # connections that wait to be taken
 GRACE = 5  # seconds that open requests get when the server is to end
 
 
@@ -23,6 +24,7 @@ def bound(settings: Settings) -> tuple[socket.socket, Settings]:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host.strip("[]"), settings.port))
+        listening.listen(BACKLOG)  # who comes as soon as the address is told waits, and is not turned away
     except OSError as problem:
         listening.close()
         raise InputError(

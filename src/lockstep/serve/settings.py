@@ -70,6 +70,11 @@ class Settings:
             raise InputError("A token wants 16 characters or more; --token auto makes a good one.")
 
     @property
+    def most_rows(self) -> int:
+        """Of one run: twice a batch where the queue is long; a server without batches makes each picture alone."""
+        return 2 * self.batch if self.batch > 1 else 1
+
+    @property
     def hosts(self) -> set[str]:
         """The names under which this server may be asked for."""
         own = () if self.host in ("0.0.0.0", "::", "") else (self.host,)

@@ -148,7 +148,7 @@ class WorkerProcess:
         )  # fmt: skip
         given = self.shop.settings
         sources = {"models": dict(given.models), "controlnets": dict(given.controlnets), "loras": dict(given.loras)}
-        limits = {"most_rows": given.batch * 2, "budget": given.memory}
+        limits = {"most_rows": given.most_rows, "budget": given.memory}
         place = {"inputs": str(self.shop.folder.inputs), "device": self.device, "dtype": given.dtype}
         self._send({**sources, **limits, **place})
 
@@ -203,9 +203,10 @@ class WorkerProcess:
     async def _feed(self) -> None:
         """Give it the next batch whenever it has none. A claim that has begun is not forgotten, whatever comes."""
         size, shop = self.shop.settings.batch, self.shop
+        many = LONG_QUEUE * size if size > 1 else 0
         while True:
             await self._idle.wait()
-            self._claiming = asyncio.ensure_future(shop.database(shop.queue.claim, size, LONG_QUEUE * size))
+            self._claiming = asyncio.ensure_future(shop.database(shop.queue.claim, size, many))
             jobs = await asyncio.shield(self._claiming)
             self.running, self._claiming = {job.id: job for job in jobs}, None
             if not jobs:

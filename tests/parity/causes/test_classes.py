@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,7 @@ from torch import nn
 
 from lockstep import parity as px
 from lockstep.parity.causes.diagnosis import Live, diagnose
+from lockstep.parity.causes.token_tests import token_findings
 from lockstep.parity.comparison.results import Standing
 
 
@@ -135,7 +137,8 @@ def test_another_number_is_no_other_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "name", "words"), [(BentTwice, "call_twice", "twice in a row"), (Straight, "left_out", "left out")]
+    ("other", "name", "words"),
+    [(BentTwice, "call_twice", "twice in a row"), (Straight, "left_out", "`linspace(1, 0.1, 2)` instead of")],
 )
 def test_a_row_of_operations_done_twice_or_not_at_all(tmp_path, other, name, words):
     is_named(of_pipelines(tmp_path, Pipeline(), Pipeline(other()), **FEW), name, words)
@@ -435,3 +438,17 @@ class PlainTwice(Plain):
 def test_a_shift_done_twice_that_no_torch_operation_shows(tmp_path):
     result = of_pipelines(tmp_path, Pipeline(Plain()), Pipeline(PlainTwice()), **FEW)
     is_named(result, "constant", "2.25 (its square: done twice) instead of 1.5 as `scheduler._bend`")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "name"),
+    [
+        ([[0, 0, 0, 7, 1, 9], [0, 7, 4, 5, 2, 9]], "padding_side"),
+        ([[7, 1, 9, 0], [7, 4, 5, 9]], "max_length"),
+        ([[9, 7, 1, 0, 0, 0], [9, 7, 4, 5, 2, 0]], ""),  # another order of the same ids
+        ([[7, 3, 9, 0], [7, 4, 5, 2]], ""),  # shorter, and of another prompt
+    ],
+)
+def test_rows_of_ids_are_filled_on_the_other_side_or_cut(theirs, name):
+    ours = np.array([[7, 1, 9, 0, 0, 0], [7, 4, 5, 2, 9, 0]])
+    assert [found.name for found in token_findings(ours, np.array(theirs))] == ([name] if name else [])

@@ -141,7 +141,7 @@ class Port(nn.Module):
         vector = self.time_in(sinusoid(timestep if self.fault == "time" else timestep * 1000))
         if self.fault != "no guidance":
             vector = vector + self.guidance_in(sinusoid(guidance if self.fault == "guidance" else guidance * 1000))
-        angles = angles_of(WORDS + TOKENS)
+        angles = angles_of(WORDS + TOKENS, 1000.0 if self.fault == "theta" else 100.0)
         cos, sin = angles.cos(), angles.sin()
         table = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -1)
         bias = kept[:, None, None] if self.fault == "mask" else ((1 - kept) * -10000.0)[:, None, None]
@@ -164,11 +164,12 @@ def test_the_repaired_port_agrees(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "at", "words"),
     [
-        ("halves", "blocks.0", "cat(["),
+        ("halves", "blocks.0", "halves instead of interleaved pairs"),
+        ("theta", "blocks.0", "1000 instead of 100 in `rpow`"),
         ("norm over heads", "blocks.0", "instead of"),
         ("time", "model/mul", "`timestep` instead of `(timestep * 1000)`"),
         ("guidance", "model/mul", "`guidance` instead of `(guidance * 1000)`"),
-        ("no guidance", "model", "(guidance * 1000)"),
+        ("no guidance", "model", "`time(…)` instead of `(time(…) + "),
         ("mask", "blocks.0", "kept"),
         ("gate", "blocks.0", "instead of"),
     ],

@@ -14,7 +14,8 @@ from rich.console import Console
 from lockstep import parity as px
 from lockstep.parity import report as reports
 from lockstep.parity.causes.diagnosis import diagnose
-from lockstep.parity.causes.hypotheses.code_numbers import is_unheard_of, number_edits
+from lockstep.parity.causes.hypotheses.code_numbers import number_edits, numbers_in_code
+from lockstep.parity.causes.numbers import SideNumbers
 from lockstep.parity.comparison.results import Standing
 from lockstep.parity.floors.measure import is_exact
 from parity import tiny
@@ -191,5 +192,5 @@ class Many:
 
 def test_a_number_that_the_other_side_has_nowhere_is_no_cause():
     edits = {edit.parameter: edit for edit in number_edits({"scheduler": Few()})}
-    assert is_unheard_of(edits[150], {"scheduler": Many()})
-    assert not is_unheard_of(edits[5.0], {"scheduler": types.SimpleNamespace(factor=5.0)})
+    theirs = SideNumbers([5.0, 0.2, *numbers_in_code(Many())])
+    assert [theirs.lack(edits[number]) for number in (150, 1.5, 1.0, 5.0)] == [True, True, True, False]

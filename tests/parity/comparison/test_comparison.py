@@ -387,3 +387,26 @@ def test_a_difference_with_a_direction_is_no_rounding(tmp_path):
     noisy = compare(traces["a"], traces["c"], floor=measured)
     assert noisy.verdict == "PASS"
     assert noisy.node("-|model.0|out").error > 0.5 * other.first.error
+
+
+class Places(nn.Module):
+    """A table without weights."""
+
+    def __init__(self, theta, axes):
+        super().__init__()
+        self.theta, self.axes = theta, axes
+
+    def forward(self, x):
+        return x * self.theta ** -torch.linspace(0, 1, sum(self.axes))
+
+
+def test_settings_of_a_module_without_weights_are_compared_under_another_name(tmp_path):
+    layer = nn.Linear(6, 6)
+    for side, (name, theta) in {"a": ("table", 100.0), "b": ("places", 1000.0)}.items():
+        model = nn.Sequential()
+        model.add_module(name, Places(theta, (2, 4)))
+        model.add_module("layer", layer)
+        with torch.no_grad(), record(model, tmp_path / f"{side}.trace", name="model"):
+            model(torch.ones(2, 6))
+    result = compare(tmp_path / "a.trace", tmp_path / "b.trace")
+    assert result.attributes == [{"path": "model.table", "name": "theta", "a": 100.0, "b": 1000.0}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import compare, config, faults, files, nodes, stages
+from . import compare, config, faults, files, nodes, ranks, stages
 from .options import MEANING, guarded
 
 app = typer.Typer(
@@ -12,6 +12,6 @@ app = typer.Typer(
     help="Prove that two implementations are the same, or show the first difference and its cause.",
 )  # fmt: skip
 
-for module in (compare, stages, nodes, config, files, faults):
+for module in (compare, stages, nodes, config, files, faults, ranks):
     for command, epilog in module.COMMANDS:
         app.command(epilog=epilog)(guarded(command))

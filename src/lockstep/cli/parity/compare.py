@@ -39,6 +39,8 @@ from .options import (
     there,
 )  # fmt: skip
 from .proofs import compared, is_trace, measure_floor, name_causes, proof, proof_with_trace, run_of
+from .ranks import OneByOne, Parallel, own_trace
+from .recorded import tell_recorded
 from .runs import RunRecipe, both, load
 
 
@@ -60,16 +62,22 @@ def record(
     inputs: Annotated[
         Path | None, typer.Option(help="Of a MODEL.onnx: a .safetensors or .npz file with its inputs by name.")
     ] = None,
+    parallel: Parallel = None, one_by_one: OneByOne = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Run a model once and write down everything it computes, without editing it."""
     if model.endswith(".onnx"):
         return _record_onnx(Path(model), inputs, output, json)
-    run = RunRecipe(model, library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level)
+    if parallel is not None:  # between modules ranks do what one process does not; shares are joined as a whole
+        output, level, keep = own_trace(output), "module", keep or ["full"]
+    run = RunRecipe(
+        model, library, prompt, negative_prompt, seed, steps, guidance_scale, height, width, dtype, level,
+        parallel=parallel, one_by_one=one_by_one,
+    )  # fmt: skip
     rules = keep_rules(keep or [])
     err.print(f"[dim]loading {run.label}[/]", highlight=False)
     recorder = load(run).record(output, keep=rules, stop_at=stop_at)
-    _tell_recorded(output, recorder.stopped, json)
+    tell_recorded(output, recorder.stopped, json)
 
 
 def _record_onnx(model: Path, inputs: Path | None, output: Path, json: bool) -> None:
@@ -78,32 +86,7 @@ def _record_onnx(model: Path, inputs: Path | None, output: Path, json: bool) -> 
     if inputs is None:
         raise InputError(f"{model} needs --inputs FILE.safetensors or FILE.npz, with the inputs of the graph by name.")
     record_onnx(model, read_arrays(inputs), output)
-    _tell_recorded(output, None, json)
-
-
-def _tell_recorded(output: Path, stopped: str | None, json: bool) -> None:
-    from ...parity import Trace
-
-    trace = Trace.open(output)
-    facts: dict[str, Any] = {
-        "trace": str(output),
-        "values": len(trace.entries),
-        "parameters": len(trace.params),
-        "steps": len(trace.steps),
-        "bytes": sum(f.stat().st_size for f in output.iterdir()),
-        "stopped_at": stopped,
-    }
-    if json:
-        print_json(facts)
-        return
-    size = sum(f.stat().st_size for f in output.iterdir()) / 1e6
-    out.print(
-        f"[bold green]{output}[/]: {facts['values']} values, {facts['parameters']} parameters, {size:.1f} MB",
-        highlight=False,
-    )
-    err.print(
-        f"[dim]Next: lockstep parity floor {output}   ·   lockstep parity diff {output} OTHER.trace[/]", highlight=False
-    )
+    tell_recorded(output, None, json)
 
 
 def keep_rules(words: list[str]) -> str | dict[str, str]:
@@ -274,6 +257,7 @@ COMMANDS = [
             "record ./stable-diffusion-v1-5 -o cand.trace --prompt 'a cat' --seed 7 --keep 'unet.mid_block.*=full'",
             "record my_port.py:build -o cand.trace",
             "record my_port.onnx --inputs inputs.safetensors -o cand.trace",
+            "record ./wan -o run.trace --parallel cfg=2    (by torchrun --nproc-per-node 2 -m lockstep …)",
         ),
     ),
     (floor, examples("floor ref.trace", "floor ref.trace --runs fp64,ulp,ulp,sdpa:math,threads:1,batch")),

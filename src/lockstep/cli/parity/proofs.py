@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
+from rich.text import Text
 
 from ...errors import InputError
 from ..console import err
@@ -66,6 +67,8 @@ def name_causes(
     from ...parity.causes.diagnosis import Live, diagnose
 
     live = [Live(s.target, s.call, s.name, s.begun) if s is not None else None for s in (reference, candidate)]
+    if comparison.first is not None and any(live):  # what is known stands there before the search, however long that is
+        err.print(Text(f"{_first_words(comparison)}; looking for the cause (Ctrl-C ends that)"), soft_wrap=True)
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
     with err.status("looking for the cause") as status:
@@ -81,6 +84,10 @@ def name_causes(
         diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
     if comparison.search is not None and comparison.search.interrupted:
         err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
+
+
+def _first_words(comparison: Any) -> str:
+    return f"{comparison.verdict.value}: first difference: {comparison.first.describe()}"
 
 
 def _in_one_order(comparison: Any, map: Path | None) -> tuple[Any, Any]:

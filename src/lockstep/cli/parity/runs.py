@@ -41,6 +41,8 @@ class RunRecipe:
     level: str = "module+ops"
     fault: str | None = None  # a fault planted on purpose (`lockstep parity mutate`) …
     fault_at: str = "*"  # … in the middle one of the modules that fit
+    parallel: str | None = None  # over which ranks, as `cfg=2,ulysses=2`
+    one_by_one: bool = False  # branches of the guidance by themselves, not as a batch
 
     @property
     def is_function(self) -> bool:
@@ -145,6 +147,8 @@ def _pipeline_side(run: RunRecipe) -> Side:
         raise InputError(f"--library is one of {', '.join(LIBRARIES)}, got {run.library!r}.")
     if run.dtype not in DTYPES:
         raise InputError(f"--dtype is one of {', '.join(DTYPES)}, got {run.dtype!r}.")
+    if (run.parallel or run.one_by_one) and run.library != "lockstep":
+        raise InputError(f"--parallel and --one-by-one are for --library lockstep, got {run.library!r}.")
     pipe = _lockstep_pipeline(run) if run.library == "lockstep" else _reference_pipeline(run)
     with suppress(AttributeError):
         pipe.set_progress_bar_config(disable=True)
@@ -165,14 +169,19 @@ def _arguments(run: RunRecipe) -> dict[str, Any]:
         "num_inference_steps": run.steps,
         "generator": torch.Generator().manual_seed(run.seed),
         "output_type": "pt",
+        **({"batch_guidance": False} if run.one_by_one else {}),
         **{name: value for name, value in optional.items() if value is not None},
     }
 
 
 def _lockstep_pipeline(run: RunRecipe) -> Any:
+    from ...parallel import ParallelConfig
     from ...pipelines.pipeline import DiffusionPipeline
 
-    return DiffusionPipeline.from_pretrained(run.model, dtype=run.dtype)
+    pipe = DiffusionPipeline.from_pretrained(run.model, dtype=run.dtype)
+    if run.parallel is not None:
+        pipe.enable_parallelism(ParallelConfig.from_text(run.parallel))
+    return pipe
 
 
 def _reference_pipeline(run: RunRecipe) -> Any:

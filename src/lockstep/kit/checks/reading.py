@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from .finding import Finding
-from .source import Family, Function, bases, called, dotted
+from .source import Family, Function, Source, bases, called, dotted
 
 Rule = Callable[[Family], Iterator[Finding]]
 MODULES = {"Module", "ModelMixin", "TokenModel"}  # bases whose children have layers
@@ -65,7 +65,11 @@ def attention_is_dispatched(family: Family) -> Iterator[Finding]:
             call = next((m for m in kind.body if isinstance(m, Function) and m.name == "__call__"), None)
             if not kind.name.endswith(("Processor", "Processor2_0")) or call is None:
                 continue
-            if not any(called(one).endswith("dispatch_attention_fn") for one in _calls(call)):
+            own = {f"self.{m.name}" for m in kind.body if isinstance(m, Function)}
+            names = [called(one) for one in _calls(call)]
+            of_base = any(base.endswith("Processor") for base in bases(kind))  # whose method may dispatch
+            handed_on = of_base and any(name.startswith("self.") and name not in own for name in names)
+            if not handed_on and not any(name.endswith("dispatch_attention_fn") for name in names):
                 yield Finding(
                     source.path, kind.lineno, f"{kind.name} does not call dispatch_attention_fn",
                     "hand query, key and value (BLHK) to it, with backend=self._attention_backend",
@@ -92,8 +96,9 @@ def processors_are_declared(family: Family) -> Iterator[Finding]:
 def draws_follow_the_generator(family: Family) -> Iterator[Finding]:
     """Random numbers come from the generator of the call, never from the global state."""
     for source in family.code:
+        starts = _start_values(source)
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.Call):
+            if not isinstance(node, ast.Call) or node in starts:
                 continue
             room, _, name = called(node).rpartition(".")
             told = {keyword.arg for keyword in node.keywords}
@@ -131,8 +136,11 @@ def nothing_lies_in_a_temporary_folder(family: Family) -> Iterator[Finding]:
     """Converted weights and proofs lie where a restart leaves them."""
     remedy = "keep weights in a folder of the project, or read them from the original file"
     nodes = [(source.path, node) for source in [*family.code, *family.tests] for node in ast.walk(source.tree)]
+    ends = {
+        item.context_expr for _, node in nodes if isinstance(node, ast.With) for item in node.items
+    }  # with the block
     for path, node in nodes:
-        if _is_temporary(node):
+        if _is_temporary(node) and node not in ends:
             told = f"`{ast.unparse(node)}` is in a folder that a restart empties"
             yield Finding(path, getattr(node, "lineno", 1), told, remedy, pitfall=10)
 
@@ -147,6 +155,12 @@ def pipelines_stand_alone(family: Family) -> Iterator[Finding]:
                     source.path, kind.lineno, f"{kind.name} is made from {base}, another family's pipeline",
                     "inherit from PicturePipeline and share blocks instead",
                 )  # fmt: skip
+
+
+def _start_values(source: Source) -> set[ast.Call]:
+    """What `__init__` of a module draws: start values of weights, which training or a file replaces."""
+    starts = (function for kind, function in source.functions() if kind is not None and function.name == "__init__")
+    return {call for function in starts for call in _calls(function)}
 
 
 def _is_temporary(node: ast.AST) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...parity import Trace, align_traces
 
 ORDER = ("decoders", "encoders", "before the loop", "loop", "model")  # easiest first; a model alone has no loop
+LIST = "ModuleList"
 
 
 @dataclass(frozen=True)
@@ -19,47 +21,79 @@ class Module:
     kind: str
     inside: int  # modules with weights in it, which are missing with it
     parameters: int
+    made_of: list[str] = field(default_factory=list)  # its own parts by name; of a list of blocks those of one block
 
 
 def missing_modules(reference: Trace, port: Trace | None) -> list[Module]:
     """The modules with weights that have no partner, put together where all of a part is missing.
 
-    By the order of building, and then of running.
+    What holds a list of blocks (a model, its decoder) is no such part: what it is made of is listed, and then itself
+    where it has tensors of its own. By the order of building, and then of running.
     """
     partners = set() if port is None else set(align_traces(reference, port).modules)
     ran, behind = _first_calls(reference)
     owners = dict.fromkeys(name.rpartition(".")[0] for name in reference.params)
     lacking = [path for path in owners if path in ran and path not in partners]
     there = [path for path in owners if path in ran and path in partners]
-    parts = list(dict.fromkeys(_outermost(path, there) for path in lacking))
-    kinds = {
-        path: str(facts.get("class", "") if isinstance(facts, dict) else facts) for path, facts in _modules(reference)
-    }
+    kinds = dict(_kinds(reference))
+    bodies = _bodies(kinds) | {path.partition(".")[0] for path in owners if "." in path}
+    parts = list(dict.fromkeys(_outermost(path, there, bodies) for path in lacking))
     looping = any(step != "-" for step in ran.values())
-    found = [
-        Module(
-            _group(path, ran[path], path.partition(".")[0] in behind) if looping else "model",
-            path,
-            kinds.get(path, "").rpartition(".")[2],
-            sum(one.startswith(f"{path}.") for one in lacking),
-            sum(_count(entry.shape) for name, entry in reference.params.items() if name.startswith(f"{path}.")),
-        )
-        for path in parts
-    ]
-    order = list(ran)
-    return sorted(found, key=lambda one: (ORDER.index(one.group), order.index(one.path)))
+    found = []
+    for path in parts:
+        group = _group(path, ran[path], path.partition(".")[0] in behind) if looping else "model"
+        own = [path] if path in bodies else [one for one in owners if _below(one, path)]
+        numbers = (math.prod(e.shape) for name, e in reference.params.items() if name.rpartition(".")[0] in own)
+        inside = sum(one != path for one in own if one in lacking)
+        found.append(Module(group, path, _kind(path, kinds), inside, sum(numbers), _made_of(path, kinds, own)))
+    order = {path: place for place, path in enumerate(ran)}
+    ends = {body: max(order[one] for one in ran if _below(one, body)) + 0.5 for body in bodies if body in ran}
+    return sorted(found, key=lambda one: (ORDER.index(one.group), ends.get(one.path, order[one.path])))
 
 
-def _outermost(path: str, there: list[str]) -> str:
-    """The largest part around a module in which nothing is there yet."""
+def _outermost(path: str, there: list[str], bodies: set[str]) -> str:
+    """The largest part around a module in which nothing is there yet, smaller than a body of blocks."""
     parts = path.split(".")
     around = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    return next(one for one in around if not any(f"{other}.".startswith(f"{one}.") for other in there))
+    free = [one for one in around if one not in bodies and not any(_below(other, one) for other in there)]
+    return free[0] if free else path
 
 
-def _modules(trace: Trace) -> Iterable[tuple[str, object]]:
+def _bodies(kinds: dict[str, str]) -> set[str]:
+    """What holds a list of blocks, and what is around it; a part beside such a list (a middle block) is none."""
+    lists = [path.split(".") for path, kind in kinds.items() if kind == LIST]
+    holders = {".".join(parts[:-1]) for parts in lists}
+    around = {".".join(parts[:count]) for parts in lists for count in range(1, len(parts))}
+    return {path for path in around if not any(path.startswith(f"{holder}.") for holder in holders)}
+
+
+def _below(path: str, part: str) -> bool:
+    return path == part or path.startswith(f"{part}.")
+
+
+def _kinds(trace: Trace) -> Iterable[tuple[str, str]]:
+    """Path -> the class of each module, without the module that it is defined in."""
     found = trace.meta.get("modules") or {}
-    return found.items() if isinstance(found, dict) else ()
+    for path, facts in found.items() if isinstance(found, dict) else ():
+        yield path, str(facts.get("class", "") if isinstance(facts, dict) else facts).rpartition(".")[2]
+
+
+def _children(path: str, kinds: dict[str, str]) -> list[str]:
+    return [one for one in kinds if one.rpartition(".")[0] == path]
+
+
+def _kind(path: str, kinds: dict[str, str]) -> str:
+    """The class; of a list of blocks of one class, how many of which."""
+    kind, held = kinds.get(path, ""), {kinds[one] for one in _children(path, kinds)}
+    return f"{len(_children(path, kinds))} × {held.pop()}" if kind == LIST and len(held) == 1 else kind
+
+
+def _made_of(path: str, kinds: dict[str, str], owners: list[str]) -> list[str]:
+    """The parts with weights of a module, or of the first block of a list."""
+    blocks = _children(path, kinds) if kinds.get(path) == LIST else []
+    children = _children(blocks[0] if blocks else path, kinds)
+    names = [one.rpartition(".")[2] for one in children if any(_below(owner, one) for owner in owners)]
+    return [name for name in names if not name.isdigit()]
 
 
 def _first_calls(trace: Trace) -> tuple[dict[str, str], set[str]]:
@@ -85,10 +119,3 @@ def _group(path: str, step: str, behind: bool) -> str:
     if behind:
         return "decoders"
     return "encoders" if "encoder" in path.lower() or "vae" in path.lower() else "before the loop"
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total

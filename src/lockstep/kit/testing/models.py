@@ -29,6 +29,8 @@ from ...errors import (
 from ...models.modeling import ModelMixin
 from .closeness import TOLERANCE, assert_close, randomized
 
+ROUNDING = 1e-5  # of the largest gradient of a model, in fp32
+
 
 class BaseModelTesterConfig:
     """What the mixins need to know of a model."""
@@ -83,13 +85,15 @@ class ModelTesterMixin(BaseModelTesterConfig):
             weights = torch.linspace(-1, 1, output.numel()).view_as(output)
             (output * weights).sum().backward()
         theirs = self.to_ours({name: p.grad for name, p in reference.named_parameters() if p.grad is not None})
+        # a bias that moves all keys of a softmax alike changes nothing: what is left of its gradient is rounding
+        rounding = ROUNDING * max(float(gradient.norm()) for gradient in theirs.values())
         compared = 0
         for name, parameter in model.named_parameters():
             if parameter.grad is None:
                 continue
             if self.gradient_is_zero(name):
                 assert float(parameter.grad.abs().max()) < 1e-4, f"gradient of {name}"
-            else:
+            elif any(float(gradient.norm()) > rounding for gradient in (parameter.grad, theirs[name])):
                 assert_close(parameter.grad, theirs[name], 1e-4, f"gradient of {name}")
                 compared += 1
         assert compared > 0

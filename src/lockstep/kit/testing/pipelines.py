@@ -36,6 +36,8 @@ class PipelineTesterMixin:
 
     pipeline_class: ClassVar[type[DiffusionPipeline]]
     denoiser: ClassVar[str] = "transformer"
+    from_text: ClassVar[str] = "text2image"  # the workflow that is given a text alone
+    per_prompt: ClassVar[str] = "num_images_per_prompt"
 
     def pipeline(self) -> DiffusionPipeline:
         """A tiny pipeline."""
@@ -44,7 +46,7 @@ class PipelineTesterMixin:
     def arguments(self, workflow: str) -> dict[str, Any]:
         """Arguments of a small call of one of its workflows."""
         given: dict[str, Any] = {"prompt": "a red cat", **LATENT}
-        if workflow != "text2image":
+        if workflow != self.from_text:
             given |= {"image": _picture(), "strength": 0.75}
         if workflow == "inpainting":
             given["mask_image"] = _picture().convert("L")
@@ -54,9 +56,8 @@ class PipelineTesterMixin:
     def workflows(self) -> list[str]:
         return list(self.pipeline().blocks.workflows)
 
-    def run(self, pipe: DiffusionPipeline, workflow: str = "text2image", **changes: Any) -> torch.Tensor:
-        made = pipe(**{**self.arguments(workflow), "seed": 3, **changes})
-        latents: torch.Tensor = made.images
+    def run(self, pipe: DiffusionPipeline, workflow: str | None = None, **changes: Any) -> torch.Tensor:
+        latents: torch.Tensor = pipe(**{**self.arguments(workflow or self.from_text), "seed": 3, **changes})[0]
         return latents
 
     def test_every_workflow_is_reproducible_and_named(self) -> None:
@@ -64,9 +65,9 @@ class PipelineTesterMixin:
         for workflow in self.workflows:
             made = pipe(**self.arguments(workflow), seed=3)
             assert made.manifest["workflow"] == workflow
-            assert torch.isfinite(made.images).all()
-            assert torch.equal(self.run(pipe, workflow), made.images), f"{workflow} differs with the same seed"
-            assert not torch.equal(self.run(pipe, workflow, seed=4), made.images), f"{workflow} ignores the seed"
+            assert torch.isfinite(made[0]).all()
+            assert torch.equal(self.run(pipe, workflow), made[0]), f"{workflow} differs with the same seed"
+            assert not torch.equal(self.run(pipe, workflow, seed=4), made[0]), f"{workflow} ignores the seed"
 
     def test_the_global_random_numbers_play_no_part(self) -> None:
         pipe = self.pipeline()
@@ -78,7 +79,7 @@ class PipelineTesterMixin:
 
     def test_picture_k_of_a_batch_is_the_picture_of_its_seed_alone(self) -> None:
         pipe = self.pipeline()
-        batch = self.run(pipe, num_images_per_prompt=2, seed=10)
+        batch: torch.Tensor = pipe(**{**self.arguments(self.from_text), self.per_prompt: 2, "seed": 10})[0]
         for k in range(2):
             assert torch.allclose(batch[k], self.run(pipe, seed=10 + k)[0], atol=1e-4), f"picture {k} of the batch"
 
@@ -94,14 +95,14 @@ class PipelineTesterMixin:
         pipe, whole = self.pipeline(), self.run(self.pipeline())
         for name in ("preloop", "after_step_1", "post_loop"):
             saved = Checkpoint(save=True, stop=True)
-            pipe(**self.arguments("text2image"), seed=3, checkpoints={name: saved})
+            pipe(**self.arguments(self.from_text), seed=3, checkpoints={name: saved})
             again = Checkpoint(load=True, data=saved.data, components=saved.components)
             if name != "after_step_1":  # a run begins with its first step
                 assert torch.equal(self.run(pipe, checkpoints={name: again}), whole), name
 
     def test_an_incomplete_injection_is_refused(self) -> None:
         pipe, saved = self.pipeline(), Checkpoint(save=True, stop=True)
-        pipe(**self.arguments("text2image"), seed=3, checkpoints={"preloop": saved})
+        pipe(**self.arguments(self.from_text), seed=3, checkpoints={"preloop": saved})
         part = Checkpoint(load=True, data={"latents": saved.data["latents"]})
         with pytest.raises(InjectionError, match="neither injected nor proven equal"):
             self.run(pipe, checkpoints={"preloop": part})
@@ -124,9 +125,9 @@ class PipelineTesterMixin:
     def test_a_wrong_call_is_refused_before_anything_is_computed(self) -> None:
         pipe = self.pipeline()
         with pytest.raises(UnknownNameError, match="did you mean"):
-            pipe(**self.arguments("text2image"), num_inference_step=3)
+            pipe(**self.arguments(self.from_text), num_inference_step=3)
         with pytest.raises(LockstepError, match="multiple of"):
-            pipe(**{**self.arguments("text2image"), "height": SIDE + 1})
+            pipe(**{**self.arguments(self.from_text), "height": self.arguments(self.from_text)["height"] + 1})
 
     def test_it_shows_itself(self) -> None:
         pipe = self.pipeline()

@@ -395,7 +395,7 @@ class AutoencoderKL(ModelMixin, AutoencoderMixin, ConfigMixin):
         blend = int(size_out * self.tile_overlap_factor)
         stride = int(size_in * (1 - self.tile_overlap_factor))
         tiles = Tiles((size_in, size_in), (stride, stride), (size_out - blend, size_out - blend), (blend, blend))
-        return in_tiles(lambda tile, _: run(tile), whole, tiles)
+        return in_tiles(lambda tile, _: run(tile), whole, tiles, self._tile_ranks)
 
 
 def _as_matrix(name: str, tensor: StoredTensor) -> StoredTensor:

@@ -35,7 +35,8 @@ from .autoencoder_kl_wan_blocks import (
     cube,
     point,
 )
-from .parts import AutoencoderMixin, DecoderOutput, Tiles, check_layout, in_tiles, reconstructed
+from .parts import DecoderOutput, Tiles, check_layout, in_tiles, patchify, reconstructed, unpatchify
+from .video_tiles import TiledVideoMixin
 
 LATENTS_MEAN = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
@@ -122,7 +123,7 @@ class WanDecoder3d(nn.Module):
         return self.conv_out(self.nonlinearity(self.norm_out(hidden)), memory), memory.after
 
 
-class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
+class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignore[override]
     """Videos in [-1, 1] to latents and back; four frames and 8 x 8 (2.2: 16 x 16) pixels are one latent."""
 
     _supports_gradient_checkpointing = True
@@ -161,6 +162,10 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
     def latent_channels(self) -> int:
         return self.config.z_dim
 
+    @property
+    def tile_patch(self) -> int:
+        return self.config.patch_size or 1
+
     def normalize_latents(self, latents: Tensor) -> Tensor:
         mean, scale = self._statistics(latents)
         return (latents - mean) * scale
@@ -176,30 +181,6 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
             for values in (self.config.latents_mean, self.config.latents_std)
         )
         return mean, 1.0 / std
-
-    def enable_tiling(  # type: ignore[override]
-        self,
-        tile_sample_min_height: int | None = None,
-        tile_sample_min_width: int | None = None,
-        tile_sample_stride_height: int | None = None,
-        tile_sample_stride_width: int | None = None,
-    ) -> None:
-        """Encode and decode in overlapping tiles (sizes and strides in pixels) that are blended together."""
-        for side, size, stride in (
-            ("height", tile_sample_min_height, tile_sample_stride_height),
-            ("width", tile_sample_min_width, tile_sample_stride_width),
-        ):
-            size = size or getattr(self, f"tile_sample_min_{side}")
-            stride = stride or min(getattr(self, f"tile_sample_stride_{side}"), size)
-            factor = self.spatial_scale_factor
-            if size % factor or stride % factor or not factor <= stride <= size:
-                raise InputError(
-                    f"A tile's {side} and stride are multiples of {factor} pixels, the stride no longer than the tile; "
-                    f"got {size} and {stride}."
-                )
-            setattr(self, f"tile_sample_min_{side}", size)
-            setattr(self, f"tile_sample_stride_{side}", stride)
-        self.use_tiling = True
 
     @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
@@ -245,7 +226,7 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
             return made
 
         for part in parts:
-            yield in_tiles(run_tile, part, tiles)
+            yield in_tiles(run_tile, part, tiles, self._tile_ranks)
 
     def _encode_part(self, pixels: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         moments, after = checkpointed(self, self.encoder, pixels, kept)
@@ -253,28 +234,6 @@ class AutoencoderKLWan(ModelMixin, AutoencoderMixin, ConfigMixin):
 
     def _decode_part(self, latents: Tensor, kept: Kept) -> tuple[Tensor, list[Tensor]]:
         return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)
-
-    def _encoder_tiles(self, height: int, width: int) -> Tiles:
-        """In the pixels that the encoder sees, after patches were made of them."""
-        factor = self.spatial_scale_factor // (self.config.patch_size or 1)
-        size, stride = self._tile_sizes(height, width)
-        kept = stride[0] // factor, stride[1] // factor
-        return Tiles(size, stride, kept, (size[0] // factor - kept[0], size[1] // factor - kept[1]))
-
-    def _decoder_tiles(self, height: int, width: int) -> Tiles:
-        """In latents; what comes out is not yet unpatched."""
-        factor, patch = self.spatial_scale_factor, self.config.patch_size or 1
-        size, stride = self._tile_sizes(height * factor, width * factor)
-        kept = stride[0] // patch, stride[1] // patch
-        blend = size[0] // patch - kept[0], size[1] // patch - kept[1]
-        return Tiles((size[0] // factor, size[1] // factor), (stride[0] // factor, stride[1] // factor), kept, blend)
-
-    def _tile_sizes(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Size and stride in pixels; one tile for everything where there is no need for more."""
-        size = self.tile_sample_min_height, self.tile_sample_min_width
-        if not self.use_tiling or (height <= size[0] and width <= size[1]):
-            return (height, width), (height, width)
-        return size, (self.tile_sample_stride_height, self.tile_sample_stride_width)
 
     def _check_video(self, x: Tensor) -> None:
         channels = self.config.in_channels // (self.config.patch_size or 1) ** 2
@@ -302,17 +261,6 @@ def check_something(task: str, video: Tensor) -> None:
         raise InputError(
             f"AutoencoderKLWan.{task} wants at least one of each axis, got {tuple(video.shape)}: no {empty[0]}."
         )
-
-
-def patchify(x: Tensor, size: int) -> Tensor:
-    """Squares of pixels as channels; columns change slower than rows in them."""
-    cells = x.unflatten(4, (-1, size)).unflatten(3, (-1, size))
-    return cells.permute(0, 1, 6, 4, 2, 3, 5).flatten(1, 3)
-
-
-def unpatchify(x: Tensor, size: int) -> Tensor:
-    """The squares laid out again."""
-    return x.unflatten(1, (-1, size, size)).permute(0, 1, 4, 5, 3, 6, 2).flatten(5, 6).flatten(3, 4)
 
 
 def _check_config(config: Mapping[str, Any]) -> None:

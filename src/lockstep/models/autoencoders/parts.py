@@ -113,14 +113,27 @@ class Tiles:
     blend: tuple[int, int]
 
 
-def in_tiles(run: Callable[[Tensor, tuple[int, int]], Tensor], whole: Tensor, tiles: Tiles) -> Tensor:
+Place = tuple[int, int]  # top and left of a tile
+Spread = Callable[[Sequence[Place], Callable[[Place], Tensor]], dict[Place, Tensor]]  # places computed on several ranks
+
+
+def in_tiles(
+    run: Callable[[Tensor, Place], Tensor], whole: Tensor, tiles: Tiles, spread: Spread | None = None
+) -> Tensor:
     """`run(tile, place)` on each tile; it is blended with the one above, then with the one to its left."""
+
+    def computed(place: Place) -> Tensor:
+        top, left = place
+        return run(whole[..., top : top + tiles.size[0], left : left + tiles.size[1]], place)
+
+    tops, lefts = (range(0, size, stride) for size, stride in zip(whole.shape[-2:], tiles.stride, strict=True))
+    made = {} if spread is None else spread([(top, left) for top in tops for left in lefts], computed)
     rows: list[Tensor] = []
     above: list[Tensor] = []
-    for top in range(0, whole.shape[-2], tiles.stride[0]):
+    for top in tops:
         row: list[Tensor] = []
-        for column, left in enumerate(range(0, whole.shape[-1], tiles.stride[1])):
-            tile = run(whole[..., top : top + tiles.size[0], left : left + tiles.size[1]], (top, left))
+        for column, left in enumerate(lefts):
+            tile = made.pop((top, left)) if (top, left) in made else computed((top, left))
             if above:
                 tile = blend(above[column], tile, tiles.blend[0], dim=-2)
             if row:
@@ -135,10 +148,21 @@ def blend(before: Tensor, after: Tensor, extent: int, dim: int) -> Tensor:
     """`after`, with its first positions along a dimension fading in from the last ones of `before`."""
     extent = min(before.shape[dim], after.shape[dim], extent)
     fade_in = torch.arange(extent, dtype=torch.float64) / max(extent, 1)  # not every device has float64
-    fade_in = fade_in.unsqueeze(-1) if dim == -2 else fade_in
+    fade_in = fade_in.view(extent, *(1,) * (-1 - dim))  # dimensions are counted from the last
     old = before.narrow(dim, before.shape[dim] - extent, extent) * (1 - fade_in).to(after)
     new = after.narrow(dim, 0, extent) * fade_in.to(after)
     return torch.cat([old + new, after.narrow(dim, extent, after.shape[dim] - extent)], dim=dim)
+
+
+def patchify(x: Tensor, size: int) -> Tensor:
+    """Squares of pixels of a video as channels; columns change slower than rows in them."""
+    cells = x.unflatten(4, (-1, size)).unflatten(3, (-1, size))
+    return cells.permute(0, 1, 6, 4, 2, 3, 5).flatten(1, 3)
+
+
+def unpatchify(x: Tensor, size: int) -> Tensor:
+    """The squares laid out again."""
+    return x.unflatten(1, (-1, size, size)).permute(0, 1, 4, 5, 3, 6, 2).flatten(5, 6).flatten(3, 4)
 
 
 class AutoencoderMixin:
@@ -146,6 +170,7 @@ class AutoencoderMixin:
 
     use_slicing: bool = False
     use_tiling: bool = False
+    _tile_ranks: Spread | None = None  # where the tiles are computed on several ranks
     tile_sample_min_size: int
     tile_latent_min_size: int
     tile_overlap_factor: float

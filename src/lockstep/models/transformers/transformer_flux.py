@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -174,6 +175,18 @@ class FluxTransformer2DModel(FluxConditions, ConfigMixin):
     fused_layers = (
         ("{}.attn.to_qkv", ("{}.attn.to_q", "{}.attn.to_k", "{}.attn.to_v")),
         ("{}.attn.to_added_qkv", ("{}.attn.add_q_proj", "{}.attn.add_k_proj", "{}.attn.add_v_proj")),
+    )
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("", "hidden_states", "picture"),
+            Cut("", "img_ids", "picture", axis=-2),
+            Cut("", "encoder_hidden_states", "text"),
+            Cut("", "txt_ids", "text", axis=-2),
+            Cut("", "controlnet_block_samples", "picture"),
+            Cut("", "controlnet_single_block_samples", "picture"),
+        ),
+        gather=(Cut("proj_out", 0, "picture"),),
+        attends={"*": ("text", "picture")},
     )
     trained_size = 128  # of the latents along a side; the published configs do not say it
     packed_side = 2  # of the square of latents that is one token

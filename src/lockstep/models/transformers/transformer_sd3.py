@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -131,6 +132,16 @@ class SD3Conditions(TokenModel):
 
 class SD3Transformer2DModel(SD3Conditions, ConfigMixin):
     """Predicts the flow from noisy latents, a time and a text."""
+
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("pos_embed", 0, "picture"),
+            Cut("", "encoder_hidden_states", "text"),
+            Cut("", "block_controlnet_hidden_states", "picture"),
+        ),
+        gather=(Cut("proj_out", 0, "picture"),),
+        attends={"*.attn2": ("picture",), "*": ("picture", "text")},
+    )
 
     @property
     def largest_size(self) -> int:

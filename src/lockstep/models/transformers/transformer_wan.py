@@ -14,7 +14,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import AttentionModuleMixin, FusedLinear, ProcessorMixin, PublishedAttention, dispatch_attention_fn
+from ...attention import (
+    AttentionModuleMixin,
+    Cut,
+    FusedLinear,
+    ProcessorMixin,
+    PublishedAttention,
+    SequencePlan,
+    dispatch_attention_fn,
+)
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...notes import say_once
@@ -52,11 +60,12 @@ class WanAttnProcessor(ProcessorMixin):
         backend = self._attention_backend
         if rotary_emb is not None:
             query, key = rotate(query, rotary_emb, backend), rotate(key, rotary_emb, backend)
-        mixed = dispatch_attention_fn(query, key, value, attn_mask=attention_mask, backend=backend).flatten(2)
+        attend = partial(dispatch_attention_fn, backend=backend, parallel_config=self._parallel_config)
+        mixed = attend(query, key, value, attn_mask=attention_mask).flatten(2)
         if image is not None and image.shape[1] and attn.add_k_proj is not None and attn.add_v_proj is not None:
             key = attn.norm_added_k(attn.add_k_proj(image)).unflatten(2, (attn.heads, -1))
             value = attn.add_v_proj(image).unflatten(2, (attn.heads, -1))
-            mixed = mixed + dispatch_attention_fn(query, key, value, backend=backend).flatten(2)
+            mixed = mixed + attend(query, key, value).flatten(2)
         return attn.to_out[0](mixed)
 
 
@@ -194,6 +203,15 @@ class WanTransformer3DModel(ModelMixin, ConfigMixin):
     gradient_checkpointing = False
     keep_in_fp32 = (r"time_embedder\.", r"scale_shift_table$", r"\.norm[123]\.")
     ignored_tensors = (r"\.norm_added_q\.",)  # published, and never used
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("blocks.0", "video", "video"),
+            Cut("blocks.*", "rotary_emb", "video", axis=0),
+            Cut("blocks.*", "temb_BS6D", "video"),
+        ),
+        gather=(Cut("norm_out", "input", "video"),),
+        attends={"*": ("video",)},
+    )
 
     @register_to_config
     def __init__(

@@ -28,7 +28,8 @@ LIMIT = 4  # causes looked for, one behind the other
 EVALUATIONS = 3000  # runs of the suspect part, a part of millions of weights counted as several
 FEW = 300  # where the recorded values say what is the matter, or it was seen in the steps of both sides
 GENERIC = ("wrong_operand", "random_offset")  # "some other value": true of many faults
-TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index")  # recorded, and more than that
+# Recorded, and more than that.
+TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index", "padding_side", "max_length")
 # What a value is, not why; and tokens in another order may be the port's good right.
 DESCRIBING = (
     "wrong_operand", "left_out", "half_swap", "reversed", "shifted", "axes_swapped", "interleave", "channel_order",

@@ -33,8 +33,9 @@ PARAMETERS = {
     "stack": ("tensors", "dim"),
     "repeat_interleave": ("input", "repeats", "dim"),
 }
-# Edited though they are not recorded: positions and masks start at a constant, and a dropout may be left on.
-_FACTORIES = {"arange", "linspace", "dropout"}
+# Edited though they are not recorded: positions and masks start at a constant, a dropout may be left on, and what is
+# written into a part of a tensor is what the tensor is made of.
+_FACTORIES = {"arange", "linspace", "dropout", "setitem"}
 
 
 _OPERANDS = frozenset(["input", "query", "key", "value", "tensors", "weight"])
@@ -164,6 +165,14 @@ class Edit:
 
     def label(self) -> str:
         return f"{self.name}: {self.detail}"
+
+    def places(self) -> frozenset[str]:
+        """What is changed, by name."""
+        found: set[str] = set()
+        for change in self.changes:
+            sites = getattr(change, "sites", None)
+            found |= {str(site) for site in sites} if sites else {str(getattr(change, "path", change))}
+        return frozenset(found)
 
 
 class EditFrames:

@@ -9,7 +9,6 @@ from typing import Any
 from ..comparison.results import Comparison, NodeResult
 from .edits import Edit
 from .goals import goal_of
-from .hypotheses.code_numbers import is_unheard_of
 from .observed.difference import Observed
 from .probe import SPECIFIC, Trial
 from .whole_run import Closing
@@ -60,15 +59,24 @@ def _measured(comparison: Comparison) -> NodeResult | None:
 def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -> Judgement | None:
     """What was seen in the steps of both sides, if with it the whole run agrees, or goes on to another difference."""
     found: Judgement | None = None
+    for edit in [edit for edit in (seen.edit, seen.wider) if edit is not None] if seen is not None else ():
+        judgement = _judged_edit(search, edit, comparison)
+        if judgement is not None and judgement.stands:
+            return judgement
+        found = found or judgement
+    return found
+
+
+def _judged_edit(search: Any, edit: Edit, comparison: Comparison) -> Judgement | None:
+    found: Judgement | None = None
     before = comparison.first.order if comparison.first is not None else -1
-    for closing in search.whole.closings(seen.edit, search.held, None, comparison) if seen is not None else ():
-        assert seen is not None
-        trial = trial_of(search, seen.edit, comparison, closing)
+    for closing in search.whole.closings(edit, search.held, None, comparison):
+        trial = trial_of(search, edit, comparison, closing)
         if trial is None:
             continue
         if closing.closes and trial.accepted:  # names that are moved about may hide a value that is still wrong
             return Judgement(trial, closing, True)
-        further = closing.reach > before and trial.accepted and _leaves(seen.edit.owner, closing)
+        further = closing.reach > before and trial.accepted and _leaves(edit.owner, closing)
         if found is None or (further and found.closing is not None and closing.reach > found.closing.reach):
             found = Judgement(trial, closing, further) if trial.accepted else found
     return found
@@ -122,7 +130,7 @@ def _says_more(edit: Edit, seen: Observed) -> bool:
     here = seen.places | {seen.edit.owner}
     # two long expressions say less than a number that a person may have written
     most = GENERIC_RANK if seen.edit.rank >= GENERIC_RANK else SPECIFIC
-    likely = edit.rank <= most and edit.name not in _STORIES and bool(places(edit) & here)
+    likely = edit.rank <= most and edit.name not in _STORIES and bool(edit.places() & here)
     return edit.rank < SPECIFIC or likely
 
 
@@ -134,16 +142,12 @@ def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judge
         return Judgement(None, nearest=best[0] if best else None)
     tested: list[tuple[Trial, Closing | None]] = []
     for trial in _different(accepted)[:CLOSED]:
-        if search.across is not None and is_unheard_of(trial.edit, search.across.live.parts.schedulers):
-            continue
         closing = search.whole.best(trial.edit, search.held, trial.probe, comparison)
         tested.append((trial, closing))
         if closing is not None and closing.closes:
             return _closed(search, trial, closing, accepted, comparison)
         if search.late() and closing is not None:
             break
-    if not tested:
-        return Judgement(None, nearest=accepted[0])
     trial, closing = max(tested, key=lambda pair: pair[1].reach if pair[1] is not None else -1)
     moved = closing is not None and _moves_on(trial, closing, comparison)
     return Judgement(trial, closing, moved, [t for t in accepted if t is not trial][:4])
@@ -165,7 +169,7 @@ def _is_rival(other: Trial, chosen: Trial) -> bool:
     return (
         other.edit.name != chosen.edit.name
         and other.edit.rank <= chosen.edit.rank
-        and not places(other.edit) & places(chosen.edit)
+        and not other.edit.places() & chosen.edit.places()
         and chosen.edit.rank >= GENERIC_RANK
         and _ties(other, chosen)
     )
@@ -185,15 +189,6 @@ def _moves_on(trial: Trial, closing: Closing, comparison: Comparison) -> bool:
         return False
     part = trial.part
     return not (first.key.path == part or first.key.path.startswith((f"{part}.", f"{part}/")))
-
-
-def places(edit: Edit) -> frozenset[str]:
-    """What an edit changes, by name."""
-    found: set[str] = set()
-    for change in edit.changes:
-        sites = getattr(change, "sites", None)
-        found |= {str(site) for site in sites} if sites else {str(getattr(change, "path", change))}
-    return frozenset(found)
 
 
 def _different(trials: list[Trial]) -> list[Trial]:

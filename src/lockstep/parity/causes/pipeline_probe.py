@@ -95,6 +95,7 @@ class PipelineProbe(Probe):
         self.live, self.own, self.key, self.goal = live, own, key, goal
         self.path, self.modules = PIPELINE, live.parts.named_modules()
         self.everything, self.owner, self.method, self.checks = self.modules, PIPELINE, "", []
+        self.makers = frozenset()
         self.held, self.trials, self.runs = tuple(held), [], 0
         self.log = log if log is not None else SearchLog()
         self._here = None
@@ -282,6 +283,9 @@ _ALTERNATIVES: dict[str, tuple[Any, ...]] = {
     "shift": (1.0, 3.0),
     "use_dynamic_shifting": (True, False),
     "solver_order": (1, 2, 3),
+    "lower_order_final": (True, False),
+    "euler_at_final": (True, False),
+    "solver_type": ("midpoint", "heun", "bh1", "bh2"),
     "algorithm_type": ("dpmsolver++", "dpmsolver", "sde-dpmsolver++"),
     "num_train_timesteps": (1000, 999),
 }

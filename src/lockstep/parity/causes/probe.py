@@ -61,6 +61,7 @@ class Trial:
     broken: bool = False  # a result that was right before is wrong with it
     checked: bool = False
     fitted: bool = False  # to a number that nobody would write: anything with a free number may come near
+    unheard_of: bool = False  # the other side is said to have a number that it has nowhere
     probe: Any = None  # the part that was run
 
     @property
@@ -71,7 +72,8 @@ class Trial:
     def decisive(self) -> bool:
         """True if no other hypothesis has to be looked at."""
         near = self.exact or self.residual < 0.02 * self.goal.before
-        return self.checked and self.whole and near and (self.residual == 0 or not self.fitted)
+        written = (self.residual == 0 or not self.fitted) and not self.unheard_of
+        return self.checked and self.whole and near and written
 
     @property
     def _floor(self) -> float:
@@ -81,7 +83,8 @@ class Trial:
     def accepted(self) -> bool:
         """Under the threshold, and either a tenth of what it was or down at the floor itself."""
         far = self.residual <= 0.1 * self.goal.before
-        return self.residual <= self.goal.tau and (far or self.residual <= min(2 * self._floor, 0.5 * self.goal.before))
+        near = far or self.residual <= min(2 * self._floor, 0.5 * self.goal.before)
+        return near and self.residual <= self.goal.tau and not self.unheard_of
 
     @property
     def at_the_floor(self) -> bool:
@@ -156,6 +159,7 @@ class Probe:
         log: SearchLog | None = None,
     ) -> None:
         self.path, self.read, self.goal, self.everything = path, read, goal, modules
+        self.makers: frozenset[str] = frozenset()  # modules inside that alone are suspect; none: all that is inside
         self.owner, _, self.method = (path, "", "") if path in modules else path.rpartition(".")
         self.modules = {p: m for p, m in modules.items() if p == self.owner or p.startswith(f"{self.owner}.")}
         self.checks = list(checks)  # (slot, goal) of every result of the probed part

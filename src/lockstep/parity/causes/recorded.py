@@ -13,6 +13,7 @@ from ..trace.container import Array
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import relative_l2, sketch_error
+from .token_tests import token_findings
 from .value_tests import (
     ValueFinding,
     combination,
@@ -194,10 +195,13 @@ def _module_left_out(a: Trace, b: Trace, left: Entry, right: Entry) -> Iterator[
 
 
 def _other_integers(a: Trace, b: Trace, left: Entry, right: Entry) -> list[ValueFinding]:
-    """Token ids and indices: another call's, or simply other ones."""
-    if not left.has_data or not right.has_data or left.shape != right.shape:
+    """Token ids and indices: of rows filled otherwise, another call's, or simply other ones."""
+    if not left.has_data or not right.has_data:
         return []
     x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
+    tokens = list(token_findings(x, y))
+    if tokens or x.shape != y.shape:
+        return tokens
     others = [e for e in a.entries if e.key.is_input and e.key != left.key and not e.is_float and e.has_data]
     twin = next((e for e in others if e.shape == left.shape and np.array_equal(np.asarray(a.array(e)), y)), None)
     if twin is not None:
@@ -365,6 +369,8 @@ _FACTS = {
     "left_out",
     "wrong_operand",
     "input_values",
+    "padding_side",
+    "max_length",
     "pooling_index",
     "posterior_sample",
     "exception",
@@ -399,6 +405,8 @@ def _is_fact(finding: ValueFinding, node: NodeResult) -> bool:
         "schedule_shift",
         "schedule_reversed",
         "input_values",
+        "padding_side",
+        "max_length",
     )
     if finding.name in ("wrong_operand", "left_out") and (node.key.is_operation or node.error is None):
         return False  # a product with one is its other operand, too; another shape is what is to be explained

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -28,6 +29,7 @@ from .hypotheses.catalogue import (
     operand_edits,
     own_frame_edits,
     rotary_edits,
+    together_edits,
 )
 from .hypotheses.chains import chain_edits
 from .hypotheses.code_numbers import number_edits
@@ -36,6 +38,7 @@ from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
 from .judgement import Judgement, chosen_of, judge, judge_observed
 from .live import Live
+from .numbers import SideNumbers, numbers_of
 from .observed.difference import Observed, observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
@@ -98,6 +101,10 @@ class CauseSearch(RecordedCalls):
         self.brief = observed is not None and observed.stands
         self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
         return chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
+
+    @cached_property
+    def numbers(self) -> SideNumbers:
+        return numbers_of(self)
 
     def late(self) -> bool:
         """True when the evaluations are used up."""
@@ -185,6 +192,7 @@ class CauseSearch(RecordedCalls):
             site = focus = Site(path, name, int(index)) if index.isdigit() else None
         elif key.is_input:
             path = self.parent_of(path)
+        yield from self._maker_probes(key, site, goal, comparison, reference)
         while path != "@pipeline":
             if self._callable(path) is not None:
                 yield from self._module_probes(path, key, site, focus, goal, comparison, reference)
@@ -195,6 +203,24 @@ class CauseSearch(RecordedCalls):
                 break  # one level up: a sibling's weights, another input
         if self.live.call is not None:
             yield PipelineProbe(self.live, self.own, key, goal, self.held, self.log), focus, False
+
+    def _maker_probes(
+        self, key: Key, site: Site | None, goal: Goal, comparison: Comparison, reference: Trace
+    ) -> Iterator[tuple[Probe, Site | None, bool]]:
+        """The whole model, where what made a value that the other side has in another form is suspect alone: it was not
+        compared."""
+        root, makers = key.path.partition(".")[0].partition("/")[0], self._makers(comparison)
+        if makers and root in self.modules:
+            for probe, focus, _ in self._module_probes(root, key, site, None, goal, comparison, reference):
+                if probe.goal is goal:
+                    probe.makers = makers
+                    yield probe, focus, False
+
+    def _makers(self, comparison: Comparison) -> frozenset[str]:
+        entries = [self.own.get(pair[self.turned]) for pair in comparison.other_form]
+        made = [self.own.by_seq.get(e.same) for e in entries if e is not None and e.same is not None]
+        paths = {e.key.path.partition("/")[0] for e in made if e is not None and not e.key.is_input}
+        return frozenset(path for path in paths if path in self.modules)
 
     def _module_probes(
         self,
@@ -246,12 +272,19 @@ class CauseSearch(RecordedCalls):
                 for family in families(probe.trials)[:FITTED]:
                     if not self.late():
                         probe.fit(family)
+                self._doubt(probe.trials)
             for trial in sorted((t for t in probe.trials if t.accepted), key=lambda t: t.order)[:CHECKED]:
                 if not trial.checked:
                     probe.check(trial)
             if any(t.decisive for t in probe.trials):
                 break
         self.runs += probe.runs
+
+    def _doubt(self, trials: Iterable[Trial]) -> None:
+        """No number is the cause that the other side has nowhere."""
+        for trial in trials:
+            if self.across is not None and trial.edit.parameter is not None and trial.accepted:
+                trial.unheard_of = self.across.numbers.lack(trial.edit, trial.fitted)
 
     def _try_stage(self, probe: Any, stage: Iterable[Edit]) -> None:
         left, most, wide = TRIALS, math.inf, isinstance(stage, Wide)
@@ -261,6 +294,7 @@ class CauseSearch(RecordedCalls):
             if edit.name == "timestep_dtype" and not _about_time(probe):
                 continue
             trial = probe.attempt(edit)
+            self._doubt([trial] if trial is not None else [])
             if trial is not None and trial.accepted:
                 left = min(left, AFTER_EXACT) if trial.residual == 0 else left
                 most = min(most, self.log.spent + AFTER_FLOOR) if wide and trial.at_the_floor else most
@@ -277,18 +311,26 @@ class CauseSearch(RecordedCalls):
             yield root_edits(probe)
             if self.brief:
                 return
-            yield Wide(deep_edits(self._unwatched(probe), singly=False))
+            yield Wide(deep_edits(self._unwatched(probe, comparison), singly=False))
             yield operand_edits(probe, survey)
+            return
+        if probe.makers:
+            yield attribute_edits(probe, [d for d in differing if d["path"] in probe.makers])
+            if self.brief:
+                return
+            made = Survey({site: example for site, example in survey.sites.items() if site.path in probe.makers})
+            yield chain(own_frame_edits(probe, made, focus, probe.makers), together_edits(made))
             return
         yield attribute_edits(probe, differing)
         yield parameter_edits(probe, self.weights, bool(comparison.weights))
         if deep:
             yield Wide(deep_edits(survey))
             return
+        yield rotary_edits(probe, survey)
         yield chain(module_as_activation(probe), child_edits(probe, survey), repeated_children(probe, survey))
         own = own_frame_edits(probe, survey, focus, self._unseen(survey))
         yield chain(sines_and_cosines(probe, survey), own)
-        yield chain(order_edits(probe, survey), input_edits(probe), rotary_edits(probe, survey))
+        yield chain(order_edits(probe, survey), input_edits(probe))
         yield chain(several_edits(probe, survey), chain_edits(probe, survey), resized_edits(probe, survey))
         if self.brief:
             return
@@ -296,12 +338,13 @@ class CauseSearch(RecordedCalls):
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)
 
-    def _unwatched(self, probe: PipelineProbe) -> Survey:
+    def _unwatched(self, probe: PipelineProbe, comparison: Comparison) -> Survey:
         """Operations inside of models whose results the other side's trace does not show; between models that it does
         show nothing inside of them can be the cause."""
         if probe.key.path in self.modules:
             return probe.everywhere
-        shown = {entry.key.path.partition(".")[0] for entry in self.foreign.entries if not entry.key.is_input}
+        results = [n for n in comparison.nodes if not n.key.is_input and n.other is not None]
+        shown = {str((n.other if self.turned else n.key).path).partition(".")[0] for n in results}
         sites = probe.everywhere.sites
         return Survey({site: example for site, example in sites.items() if site.path.partition(".")[0] not in shown})
 

@@ -67,8 +67,12 @@ def _only_fits(cause: Cause, judgement: Judgement) -> None:
         reason = "the run as a whole stays different with it"
     also = f"; so does {', '.join(others)}" if others else ""
     if judgement.seen is not None and judgement.chosen is not None and judgement.chosen.edit is not judgement.seen.edit:
-        also += f"; seen there: {judgement.seen.edit.detail} in the candidate"
+        also += f"; seen there: {seen_words(judgement.seen.edit)}"
     cause.why = f"cause not proven; this fits the value only ({reason}): {cause.why}{also}"
+
+
+def seen_words(edit: Edit) -> str:
+    return f"{edit.detail} in the candidate" + (f" at {edit.line}" if edit.line else "")
 
 
 def settled(found: list[Cause]) -> list[Cause]:
@@ -96,7 +100,7 @@ def unknown_cause(search: Any, comparison: Comparison, judgement: Judgement) -> 
         )
     seen = judgement.seen or (search.across.seen if search.across is not None else None)
     if seen is not None:
-        why += f"; seen there: {seen.edit.detail} in the candidate, which does not explain the run by itself"
+        why += f"; seen there: {seen_words(seen.edit)}, which does not explain the run by itself"
     evidence = {"accepted": False, "tried": dict(search.log.tried), "runs": search.runs + search.log.runs}
     before = node.error if node.error is not None else float("inf")
     return Cause(

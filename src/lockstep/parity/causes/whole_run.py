@@ -94,7 +94,7 @@ class WholeRun:
         return best
 
     def _closing(self, edit: Edit, held: list[Edit]) -> Iterator[Closing]:
-        label = (*[e.label() for e in held], edit.label())
+        label = (*[e.label() for e in held], edit.label(), *sorted(edit.places()))
         if label not in self._known:
             self.log.say(f"the whole run with {edit.name}")
             again = self.compared_again([*held, edit])

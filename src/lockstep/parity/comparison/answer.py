@@ -23,6 +23,7 @@ from .guards import guard
 from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
 from .results import Comparison, Coverage, NodeResult, Status, Verdict, is_without
+from .settings import differing_attributes
 from .structure import from_arrays, from_sketches
 from .verdict import Thresholds, assign_roles, decide, threshold
 
@@ -114,7 +115,8 @@ def _compare(
 
 def _drop_doubtful(a: Trace, b: Trace, alignment: Alignment, result: Comparison) -> None:
     """Pairs that are none leave the alignment, and what has another form is told."""
-    dropped, told = doubtful(a, b, alignment.pairs, result.nodes)
+    dropped, forms, told = doubtful(a, b, alignment.pairs, result.nodes)
+    result.other_form = [(str(node.key), str(node.other)) for node in forms]
     result.reasons += told
     if dropped:
         pairs = list(zip(alignment.pairs, result.nodes, strict=True))
@@ -158,23 +160,6 @@ def _not_comparable(a: Trace, b: Trace, alignment: Alignment) -> list[str]:
             "no value of the one trace has a partner in the other: give a map file, or check the root names"
         )
     return problems
-
-
-def differing_attributes(a: Trace, b: Trace, alignment: Alignment) -> list[dict[str, Any]]:
-    """Effective settings of partner modules that are not equal."""
-    modules_a, modules_b = a.meta.get("modules"), b.meta.get("modules")
-    if not isinstance(modules_a, dict) or not isinstance(modules_b, dict):
-        return []
-    found = []
-    for path, described in modules_a.items():
-        other = modules_b.get(alignment.modules.get(path, (path, ""))[0])
-        if not isinstance(described, dict) or not isinstance(other, dict):
-            continue
-        left, right = described.get("attrs") or {}, other.get("attrs") or {}
-        for name in sorted(left.keys() & right.keys()):
-            if left[name] != right[name]:
-                found.append({"path": path, "name": name, "a": left[name], "b": right[name]})
-    return found
 
 
 def _coverage(a: Trace, alignment: Alignment) -> Coverage:

@@ -12,18 +12,21 @@ GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
 SAME = 1e-5  # relative: one value, whatever kernel made it
 
 
-def doubtful(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> tuple[set[int], list[str]]:
-    """The numbers of the reference's values whose pairs are to be dropped, and what is to be said of them."""
+def doubtful(
+    a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]
+) -> tuple[set[int], list[NodeResult], list[str]]:
+    """The numbers of the reference's values whose pairs are to be dropped, which of them have another form, and what is
+    to be said of that."""
     forms = [node for node in nodes if _in_another_form(node)]
     dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes)
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if _in_another_form(node)}
     if not forms:
-        return dropped, []
+        return dropped, [], []
     told = (
         f"{len(forms)} values that go into a part have another form in the candidate and were not compared, first "
         f"`{forms[0].key}`: {forms[0].problem}"
     )
-    return dropped, [told]
+    return dropped, forms, [told]
 
 
 def _contradicted(a: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:

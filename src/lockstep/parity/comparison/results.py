@@ -267,6 +267,9 @@ class Comparison:
     attributes: list[dict[str, Any]] = field(default_factory=list)  # effective settings of partner modules that differ
     unmeasured: list[str] = field(default_factory=list)  # candidate keys that only full tensors could compare
     without: list[str] = field(default_factory=list)  # patterns of values that were left out on purpose
+    other_form: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # values of both sides with other axes: not compared
     explained: Comparison | None = None  # the same once more with every proven cause in force; filled by diagnosis
     search: SearchLog | None = None  # how the causes were looked for; filled by diagnosis
 

@@ -114,6 +114,9 @@ class Recorder:
         self._frames.clear()
         self._returned = []
         stopped = isinstance(error, RecordingStopped)
+        ranks: dict[str, Any] = getattr(self._target.pipeline, "describe_ranks", dict)()
+        if ranks:  # with which its trace is put together with those of the others
+            self._writer.meta["ranks"] = ranks
         if stopped:
             self.stopped = str(error)
             self._writer.meta["stopped_at"] = self.stopped

@@ -5,6 +5,7 @@ container.py  the safetensors file, checked before it is believed
 sketch.py     a value in 2 KB, good enough to compare by
 reader.py     `Trace`
 writer.py     `TraceWriter`
+merging.py    the traces of several ranks as one
 """
 
 from .names import Key, Name

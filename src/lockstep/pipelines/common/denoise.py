@@ -152,7 +152,12 @@ class SchedulerStep(ModularPipelineBlocks):
         """What the scheduler's step gives: the latents with less noise, then what else it has."""
         given = {"eta": state.eta, "generator": state.generator, **self.further(state)}
         taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
-        return components.scheduler.step(state.noise_pred, t, state.latents, **taken, return_dict=False)
+        prediction, latents = self.moving(components, state)
+        return components.scheduler.step(prediction, t, latents, **taken, return_dict=False)
+
+    def moving(self, components: Components, state: BlockView) -> tuple[Tensor, Tensor]:
+        """What is predicted, and the latents that it moves; a family that holds some of them leaves these out here."""
+        return state.noise_pred, state.latents
 
     def further(self, state: BlockView) -> dict[str, Any]:
         """What a family's schedulers are told besides, where they take it."""

@@ -39,15 +39,23 @@ class SetFlowTimesteps(SetTimesteps):
         own = not config.get("use_flow_sigmas")  # the solvers that know flow matching by a switch space it themselves
         if self.even_sigmas and own and "sigmas" in taken and told.keys() == {"num_inference_steps"}:
             steps = told["num_inference_steps"]
-            told = {"sigmas": np.linspace(1.0, 1 / steps, steps).tolist()}
+            told = {"sigmas": self.spaced(steps)}
         if config.get("use_dynamic_shifting") and "mu" in taken:
-            told["mu"] = mu_for_tokens(config, num_tokens(components, state)) if state.mu is None else state.mu
+            told["mu"] = mu_for_tokens(config, self.tokens(components, state)) if state.mu is None else state.mu
         elif state.mu is not None:
             raise InputError(
                 "'mu' goes with a scheduler that shifts by the size of the picture (use_dynamic_shifting=True); this "
                 f"{type(scheduler).__name__} does not."
             )
         return told
+
+    def spaced(self, steps: int) -> list[float]:
+        """So many even sigmas; a family that was published with others in their last bits says so here."""
+        return np.linspace(1.0, 1 / steps, steps).tolist()
+
+    def tokens(self, components: Components, state: BlockView) -> int:
+        """How many tokens the denoiser reads, as far as it is known before the run."""
+        return num_tokens(components, state)
 
 
 class SetFlowTimestepsByStrength(SetFlowTimesteps, SetTimestepsByStrength):

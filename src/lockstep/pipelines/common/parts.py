@@ -31,24 +31,27 @@ SCHEDULER = ComponentSpec("scheduler", SchedulerMixin)
 GUIDER = ComponentSpec("guider", ClassifierFreeGuidance, default_creation_method="from_config")
 
 
-def played_by(denoiser: ComponentSpec) -> dict[str, ComponentSpec]:
-    """The roles of a family whose pictures come from the field's autoencoders."""
-    return {
-        "denoiser": denoiser,
-        "autoencoder": ComponentSpec("vae", AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers),
-    }
+PICTURES = AutoencoderKL | AutoencoderTiny | AutoencoderOfOthers
+
+
+def played_by(denoiser: ComponentSpec, autoencoder: Any = PICTURES) -> dict[str, ComponentSpec]:
+    """The roles of a family; its pictures come from the field's autoencoders where it has none of its own."""
+    return {"denoiser": denoiser, "autoencoder": ComponentSpec("vae", autoencoder)}
 
 
 class TransformerBlocks(SequentialPipelineBlocks):
-    """A family whose pictures come from a transformer: `face` is its pipeline's name, `transformer` who denoises."""
+    """A family whose pictures come from a transformer: `face` is its pipeline's name, `transformer` who denoises, and
+    `autoencoder` who makes pixels, where that is one of its own."""
 
     outputs = ["images"]
 
-    def __init_subclass__(cls, face: str = "", transformer: type | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, face: str = "", transformer: type | None = None, autoencoder: Any = PICTURES, **kwargs: Any
+    ) -> None:
         if face:
             cls.pipeline_class_name = face
         if transformer is not None:
-            cls.roles = played_by(ComponentSpec("transformer", transformer))
+            cls.roles = played_by(ComponentSpec("transformer", transformer), autoencoder)
         super().__init_subclass__(**kwargs)
 
 

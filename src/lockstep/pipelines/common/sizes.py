@@ -111,8 +111,13 @@ def latent_channels(denoiser: Any) -> int:
 
 
 def packed(denoiser: Any, latents: Tensor) -> Tensor:
-    """The autoencoder's latents as they are denoised: squares of them as tokens, by channel, row and column."""
+    """The autoencoder's latents as they are denoised: squares of them as tokens, by channel, row and column.
+
+    Where a denoiser reads videos as tokens (`reads_tokens`), each latent is one, frame by frame and row by row.
+    """
     side = packed_side(denoiser)
+    if getattr(denoiser, "reads_tokens", False):
+        return latents.flatten(2).transpose(1, 2)
     if side == 1:
         return latents
     grid = latents.unflatten(3, (-1, side)).unflatten(2, (-1, side))

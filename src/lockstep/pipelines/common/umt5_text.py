@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from ...blocks import BlockView, ComponentSpec, InputParam
-from ...models.text_encoders.t5 import UMT5EncoderModel
+from ...models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ...tokenizers import T5Tokenizer
 from .parts import DENOISER_OUTLINE, GUIDER, Components
 from .prompts import EncodeText, check_shapes, tell_of_cut
@@ -17,16 +17,21 @@ from .prompts import EncodeText, check_shapes, tell_of_cut
 Tensor = torch.Tensor
 
 
+def read_by(encoder: type[T5EncoderModel], guidance_scale: float) -> list[ComponentSpec]:
+    """What encodes (ready embeddings need none of it), and guidance as strong as a family is published with."""
+    return [
+        ComponentSpec("tokenizer", T5Tokenizer, optional=True),
+        ComponentSpec("text_encoder", encoder, optional=True),
+        replace(GUIDER, config={"guidance_scale": guidance_scale}),
+        DENOISER_OUTLINE,
+    ]
+
+
 class EncodeVideoText(EncodeText):
     """Prompts to UMT5's hidden states, one row per video."""
 
     per_prompt = "num_videos_per_prompt"
-    expected_components = [
-        ComponentSpec("tokenizer", T5Tokenizer, optional=True),
-        ComponentSpec("text_encoder", UMT5EncoderModel, optional=True),  # ready embeddings need neither
-        replace(GUIDER, config={"guidance_scale": 5.0}),
-        DENOISER_OUTLINE,
-    ]
+    expected_components = read_by(UMT5EncoderModel, guidance_scale=5.0)
     inputs = [
         *[
             InputParam.template("num_videos_per_prompt") if param.name == "num_images_per_prompt" else param

@@ -26,7 +26,16 @@ from ...notes import say_once
 from .decode import Decode
 from .face import PicturePipeline
 from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER, Components
-from .sizes import check_memory, frames_of, latent_frames, repeated, scale_factor, whole_frames
+from .sizes import (
+    check_memory,
+    frames_of,
+    latent_frames,
+    packed,
+    repeated,
+    scale_factor,
+    token_side,
+    whole_frames,
+)
 from .start import AddNoise, StartFromImage, check_latents
 from .timesteps import SetTimesteps
 
@@ -51,8 +60,8 @@ class VideoComponents(Components):
 
 def video_size(components: Components, state: BlockView, count: int) -> tuple[int, int, int]:
     """So many frames, height and width as can be made: whole latents and patches, rounded down."""
-    time, step = components.autoencoder.temporal_scale_factor, components.denoiser.config.patch_size[1]
-    step *= scale_factor(components)
+    time = components.autoencoder.temporal_scale_factor
+    step = scale_factor(components) * token_side(components.denoiser)
     frames = whole_frames(components, count)
     height, width = (side // step * step for side in (state.height, state.width))
     if (frames, height, width) != (count, state.height, state.width):
@@ -79,12 +88,16 @@ class PrepareVideoLatents(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         self.check_channels(components)
-        shape = latent_shape(components, inputs, components.samples, self.frames(inputs))
+        shape = self.shape(components, inputs, components.samples)
         if 0 in shape:
             raise InputError(f"A video of {inputs.width} x {inputs.height} pixels has no patch of this model.")
         check_memory(components, shape[3], shape[4], frames=shape[2])
         if isinstance(inputs.latents, Tensor):
             check_latents(components, inputs.latents, (len(inputs.latents), *shape[1:]))
+
+    def shape(self, components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
+        """Samples, channels, frames, rows and columns of the latents."""
+        return latent_shape(components, state, samples, self.frames(state))
 
     def frames(self, state: BlockView) -> int:
         """How many frames are made at once."""
@@ -100,11 +113,14 @@ class PrepareVideoLatents(ModularPipelineBlocks):
             )
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        shape = latent_shape(components, state, len(state.prompt_embeds), self.frames(state))
-        given = state.latents
-        noise = randn_tensor(shape, state.generator, components.device, torch.float32) if given is None else given
+        shape, given = self.shape(components, state, len(state.prompt_embeds)), state.latents
+        noise = packed(components.denoiser, self.drawn(components, state, shape)) if given is None else given
         check_latents(components, noise, shape)
         state.latents = noise.to(components.device, torch.float32) * components.scheduler.init_noise_sigma
+
+    def drawn(self, components: Components, state: BlockView, shape: tuple[int, ...]) -> Tensor:
+        """What a run begins with, as the autoencoder has it."""
+        return randn_tensor(shape, state.generator, components.device, torch.float32)
 
 
 class EncodeVideo(ModularPipelineBlocks):
@@ -181,9 +197,9 @@ class DecodeVideo(Decode):
         state.frames = state.latents if state.output_type == "latent" else None
         if state.output_type == "latent":
             return
-        vae, parts = components.autoencoder, list[Any]()
+        parts = list[Any]()
         try:
-            for pixels in vae.decode_stream(vae.denormalize_latents(state.latents.to(vae.dtype))):
+            for pixels in self.decoded(components, state):
                 part = as_frames(pixels, state.output_type)
                 if state.keep_frames:
                     parts.append(part)
@@ -191,6 +207,11 @@ class DecodeVideo(Decode):
         finally:
             if parts:
                 state.frames = joined(parts)
+
+    def decoded(self, components: VideoComponents, state: BlockView) -> Iterator[Tensor]:
+        """The pixels of the videos, a part after the other."""
+        vae = components.autoencoder
+        return vae.decode_stream(vae.denormalize_latents(state.latents.to(vae.dtype)))
 
 
 def video_processor(components: Components) -> VaeImageProcessor:

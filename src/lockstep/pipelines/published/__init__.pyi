@@ -19,6 +19,7 @@ from lockstep.guiders.guidance import BaseGuidance
 from lockstep.models.adapters.multi import MultiAdapter
 from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
+from lockstep.models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo
 from lockstep.models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
@@ -34,6 +35,7 @@ from lockstep.models.text_encoders.qwen3 import Qwen3Model
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.text_encoders.t5 import UMT5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
+from lockstep.models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
 from lockstep.models.transformers.transformer_wan import WanTransformer3DModel
 from lockstep.models.transformers.transformer_z_image import ZImageTransformer2DModel
@@ -48,6 +50,12 @@ from lockstep.pipelines.flux.pipeline import _FluxPilOutput
 from lockstep.pipelines.flux.pipeline import _FluxPtOutput
 from lockstep.pipelines.flux.pipeline import _FluxSharedInputs
 from lockstep.pipelines.flux.pipeline import _FluxSharedParts
+from lockstep.pipelines.ltx_video.pipeline import LTXPipeline
+from lockstep.pipelines.ltx_video.pipeline import _LTXNpOutput
+from lockstep.pipelines.ltx_video.pipeline import _LTXPilOutput
+from lockstep.pipelines.ltx_video.pipeline import _LTXPtOutput
+from lockstep.pipelines.ltx_video.pipeline import _LTXSharedInputs
+from lockstep.pipelines.ltx_video.pipeline import _LTXSharedParts
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
 from lockstep.pipelines.stable_diffusion.depth import DepthEstimator
@@ -1025,6 +1033,34 @@ class ZImageInpaintPipeline(ZImagePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_ZImageInpaintInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_ZImageInpaintInputs]) -> Any: ...
+
+class _LTXImageToVideoInputs(_LTXSharedInputs, total=False):
+    num_videos_per_prompt: int; generator: torch.Generator | Sequence[torch.Generator] | None
+    latents: torch.Tensor | None; workflow: Literal['image2video'] | None
+
+class _LTXImageToVideoParts(_LTXSharedParts, total=False):
+    ...
+
+class _LTXImageToVideoPartsAndHub(_LTXImageToVideoParts, HubArguments, total=False): ...
+
+class LTXImageToVideoPipeline(LTXPipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_LTXImageToVideoParts]) -> None: ...
+    def run(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> Run: ...
+    def stream(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2video'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_LTXImageToVideoPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> _LTXPilOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> _LTXNpOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> _LTXPtOutput: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_LTXImageToVideoInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_LTXImageToVideoInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 512, width: int = 704, num_frames: int = 161, frame_rate: int | float = 25, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 3.0, guidance_rescale: float = 0.0, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_LTXImageToVideoInputs]) -> Any: ...
 
 class _FluxControlNetInputs(_FluxSharedInputs, total=False):
     padding_mask_crop: int | None; num_images_per_prompt: int; workflow: Literal['controlnet_text2image'] | None

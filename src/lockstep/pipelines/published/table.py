@@ -63,6 +63,7 @@ BLOCKS = {  # of each pipeline, by the names that the table below has for them
     "FluxKontextPipeline": {"kontext": "FluxKontextBlocks"},
     "WanPipeline": {"wan": "WanBlocks"},
     "ZImagePipeline": {"z_image": "ZImageBlocks"},
+    "LTXPipeline": {"ltx": "LTXVideoBlocks"},
 }
 FAMILIES = {name: (blocks, pipeline) for pipeline, table in BLOCKS.items() for name, blocks in table.items()}
 CONTROL_IS_IMAGE, ADAPTER_IS_IMAGE = {"image": "control_image"}, {"image": "adapter_image"}
@@ -76,6 +77,10 @@ CONTROL_END = "control_guidance_start control_guidance_end control_mode controln
 FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 ARRAYS = {"output_type": "np"}
+TOKENS_THAT_COUNT = {  # argument -> input
+    "prompt_attention_mask": "prompt_embeds_mask",
+    "negative_prompt_attention_mask": "negative_prompt_embeds_mask",
+}
 Z_IMAGE_END = f"strength height width {SIGMAS} guidance_scale cfg_normalization cfg_truncation negative_prompt"
 
 PUBLISHED: dict[str, Row] = {
@@ -261,6 +266,13 @@ PUBLISHED: dict[str, Row] = {
     "ZImageImg2ImgPipeline": _row("z_image", "image2image", f"prompt image {Z_IMAGE_END}"),
     "ZImageInpaintPipeline": _row(
         "z_image", "inpainting", f"prompt image mask_image masked_image_latents {Z_IMAGE_END}"
+    ),
+    "LTXImageToVideoPipeline": _row(
+        "ltx",
+        "image2video",
+        "image prompt negative_prompt height width num_frames frame_rate num_inference_steps timesteps guidance_scale "
+        "guidance_rescale",
+        renamed=TOKENS_THAT_COUNT,
     ),
     "FluxControlNetPipeline": _row(
         "flux",

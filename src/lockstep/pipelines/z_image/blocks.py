@@ -17,6 +17,25 @@ from .denoise import PredictZImage
 from .encoders import EncodePrompt
 
 
+class SpacedInFp32:
+    """Even sigmas that are spaced in fp32, as published: the model is told 1000 - t, which makes much of last bits."""
+
+    def spaced(self, steps: int) -> list[float]:
+        return torch.linspace(1.0, 1 / steps, steps).tolist()
+
+
+class SetZImageTimesteps(SpacedInFp32, SetEvenTimesteps):
+    """The whole grid."""
+
+
+class SetZImageTimestepsByStrength(SpacedInFp32, SetEvenTimestepsByStrength):
+    """The end of the grid, by strength."""
+
+
+class SetZImageTimestepsForPainting(SpacedInFp32, SetEvenTimestepsForPainting):
+    """The same; painting starts from pure noise unless told otherwise."""
+
+
 class PrepareZImageLatents(PrepareLatents):
     """Noise in fp32, whatever the model computes in."""
 
@@ -31,9 +50,9 @@ class ZImageBlocks(TransformerBlocks, face="ZImagePipeline", transformer=ZImageT
         "text_encoder": EncodePrompt,
         "size": where_given("image", take=TakePictureSize),
         "start": AutoStart.with_parts(
-            inpainting=StartPainting.with_parts(timesteps=SetEvenTimestepsForPainting),
-            image2image=StartFromImage.with_parts(timesteps=SetEvenTimestepsByStrength),
-            text2image=StartFromNoise.with_parts(timesteps=SetEvenTimesteps, latents=PrepareZImageLatents),
+            inpainting=StartPainting.with_parts(timesteps=SetZImageTimestepsForPainting),
+            image2image=StartFromImage.with_parts(timesteps=SetZImageTimestepsByStrength),
+            text2image=StartFromNoise.with_parts(timesteps=SetZImageTimesteps, latents=PrepareZImageLatents),
         ),
         "denoise": DenoiseOrPaint.with_parts(predict=PredictZImage),
         "decode": Decode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -106,6 +106,13 @@ def deep_edits(survey: Survey, singly: bool = True) -> Iterator[Edit]:
             for edit in operation_edits(survey.sites[sites[0]], frozenset(sites)):
                 if edit.rank <= 3 or edit.name == "rounding":
                     yield edit
+
+
+def together_edits(survey: Survey) -> Iterator[Edit]:
+    """Operations of one kind at once, whatever their shapes: a table is made axis by axis."""
+    for sites in alike(survey.sites):
+        if len(sites) > 1:
+            yield from operation_edits(survey.sites[sites[0]], frozenset(sites))
 
 
 def alike(sites: dict[Site, Example]) -> list[list[Site]]:
@@ -387,38 +394,32 @@ def rotary_edits(probe: Probe, survey: Survey) -> Iterator[Edit]:
     width = attention.tensors["query"][-1] if attention is not None else 0
     if width < 4 or width % 2:
         return
-    linears = [s for s in survey.sites if s.op == "linear"]
-    names = {s: s.path.rpartition(".")[2] for s in linears}
-    chosen = [s for s in linears if re.search(r"(^|_)(q|k|query|key|wq|wk)($|_|proj)", names[s])]
-    fused = [s for s in linears if "qkv" in names[s]]
+    names = {path: path.rpartition(".")[2] for path in {s.path: s for s in survey.sites if s.op == "linear"}}
+    norms = [p for p in survey.children if re.search(r"norm_(added_)?[qk]$|(q|k|query|key)_norm$", p)]
+    chosen = norms or [p for p in names if re.search(r"(^|_)(q|k|query|key|wq|wk)($|_|proj)", names[p])]
+    fused = [p for p in names if "qkv" in names[p] and not norms]
     for parts, words in (
         (2, "interleaved pairs instead of halves"),
         (width // 2, "halves instead of interleaved pairs"),
     ):
-        change = _dealt_lanes(width, parts)
-        if len(chosen) >= 2:
-            yield Edit("rope_lanes", f"rotary lanes as {words}", (OperationChange(frozenset(chosen), change),), rank=2)
-        if fused:
-            yield Edit(
-                "rope_lanes",
-                f"rotary lanes as {words}",
-                (OperationChange(frozenset(fused), _first_two_thirds(change)),),
-                rank=2,
-            )
+        deal = _dealt_lanes(width, parts)
+        for paths, change in ((chosen, deal), (fused, _first_two_thirds(deal))):
+            if len(paths) > (paths is chosen):
+                made = tuple(ModuleChange(path, lambda v, a, k, result, c=change: c(result)) for path in paths)
+                yield Edit("rope_lanes", f"rotary lanes as {words}", made, rank=2)
 
 
-def _dealt_lanes(width: int, parts: int) -> Any:
+def _dealt_lanes(width: int, parts: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def deal(x: torch.Tensor) -> torch.Tensor:
         heads = x.unflatten(-1, (-1, width))
         return heads.unflatten(-1, (-1, parts)).transpose(-1, -2).flatten(-2).flatten(-2)
 
-    return lambda call: deal(call.run())
+    return deal
 
 
-def _first_two_thirds(change: Any) -> Any:
-    def apply(call: Call) -> Any:
-        whole = call.run()
+def _first_two_thirds(deal: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    def apply(whole: torch.Tensor) -> torch.Tensor:
         query_key, value = whole.split((2 * whole.shape[-1] // 3, whole.shape[-1] // 3), -1)
-        return torch.cat([change(Call(lambda x: x, (query_key,), {}, "")), value], -1)
+        return torch.cat([deal(query_key), value], -1)
 
     return apply

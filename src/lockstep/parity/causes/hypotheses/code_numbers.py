@@ -3,7 +3,6 @@ power in numpy)."""
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -37,15 +36,7 @@ def number_edits(schedulers: Mapping[str, Any]) -> Iterator[Edit]:
                 yield _edit(part, method, name, number, value)
 
 
-def is_unheard_of(edit: Edit, schedulers: Mapping[str, Any]) -> bool:
-    """True if the other side's schedulers have nowhere the number that the edit says they have."""
-    changes = [change for change in edit.changes if isinstance(change, NumberChange)]
-    claimed = [c.value for c in changes if abs(c.value) > _SMALL and c.value != c.before**2]
-    known = {number for scheduler in schedulers.values() for number in _all_numbers(scheduler)} if claimed else set()
-    return any(not any(math.isclose(value, number, rel_tol=1e-6) for number in known) for value in claimed)
-
-
-def _all_numbers(scheduler: Any) -> Iterator[float]:
+def numbers_in_code(scheduler: Any) -> Iterator[float]:
     """Numbers in attributes, settings and code, in the functions that this calls and in the names that it reads."""
     settings = dict(getattr(scheduler, "config", None) or {})
     yield from (v for v in [*vars(scheduler).values(), *settings.values()] if isinstance(v, (int, float)))

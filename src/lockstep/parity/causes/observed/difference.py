@@ -9,13 +9,16 @@ from ...comparison.results import Comparison, NodeResult
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from .frames import SharedFrame
-from .graph import TooLarge, graph_of
+from .graph import FrameStep, FrameValue, TooLarge, graph_of
 from .matching import Matching, Parting
+from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .words import PlaceWords, words_of
 
+LEVELS = 4  # modules around each other whose code is looked at
 ROUNDS = 4  # exits of one frame that are put right one behind the other
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
+_FROM_OUTSIDE = object()
 
 
 @dataclass
@@ -23,6 +26,7 @@ class Observed:
     """What the candidate computes otherwise, as an edit of the reference; and which of its places differ."""
 
     edit: Edit
+    wider: Edit | None  # the same in the place of more steps
     places: frozenset[str]  # steps of the reference that the candidate does not have
     near: frozenset[str]  # and those that give these what both sides have
 
@@ -35,15 +39,18 @@ def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
     found: Observed | None = None
     with noted(search.log, search.held, "the steps of both sides"):
         try:
-            found = _observed(search, comparison, node)
+            levels = (_observed(search, comparison, node, above) for above in range(LEVELS))
+            found = next((seen for seen in levels if seen is not _FROM_OUTSIDE), None)
         except TooLarge:
             search.log.say("too many numbers to put the steps of both sides side by side")
     return found
 
 
-def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed | None:
+def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int) -> Any:
+    """`_FROM_OUTSIDE` where something goes into the candidate's code that the reference's is not given: put into the
+    reference that would prove itself."""
     assert node.other is not None
-    frames = SharedFrame(search, comparison, node)
+    frames = SharedFrame(search, comparison, node, above)
     ours, theirs = frames.ours, frames.theirs
     theirs_graph = graph_of(search.across, *theirs, open_=frames.open_theirs)
     if theirs_graph is None:
@@ -52,6 +59,7 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed
     if node.error is not None and node.error > 0:
         tolerance = min(tolerance, node.error / 4)
     plans: list[Transplant] = []
+    wider: list[Transplant] = []
     said: list[PlaceWords] = []
     places: set[str] = set()
     near: set[str] = set()
@@ -66,23 +74,63 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult) -> Observed
             break  # what was seen until here stays seen
         matching = Matching(graph, theirs_graph, tolerance, frames.paths.of) if graph is not None else None
         differences = matching.differences() if matching is not None else []
-        if matching is None or not differences:
+        if matching is None or not differences or any(_is_unexplained(matching, d.theirs) for d in differences):
             break
-        said += [words_of(matching, d, search.modules, search.across.modules) for d in differences]
+        inner = [smallest_difference(matching, d, search.across.modules) for d in differences]
+        small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_made(matching, i) else [d])]
+        if any(_comes_from_outside(matching, p.theirs) for p in small):
+            return _FROM_OUTSIDE if not plans else None
+        said += [words_of(matching, d, i, search.modules) for d, i in zip(differences, inner, strict=True)]
         places |= _places(matching, differences)
         near |= _givers(matching, differences)
-        line = line or next((d.theirs.step.line for d in differences if d.theirs.step is not None), "")
-        plans.append(Transplant(matching, differences, search.modules, search.across.modules))
+        line = line or next((p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None), "")
+        if small != differences and not any(_comes_from_outside(matching, d.theirs) for d in differences):
+            wider.append(Transplant(matching, differences, search.modules, search.across.modules))
+        plans.append(Transplant(matching, small, search.modules, search.across.modules))
     wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
     if not plans or wrong == right:  # nothing, or a constant that was made outside of torch: that says nothing
         return None
     name, detail, rank = _together(said)
 
-    def at(path: str) -> Edit:
-        return Edit(name, detail, _changes(plans, path), rank)
+    def made(plans: list[Transplant]) -> Edit:
+        def at(path: str) -> Edit:
+            return Edit(name, detail, _changes(plans, path), rank)
 
-    edit = replace(at(ours[0]), elsewhere=at, owner=ours[0], line=line if not said[0].loaded else "")
-    return Observed(edit, frozenset(places), frozenset(places | near))
+        return replace(at(ours[0]), elsewhere=at, owner=ours[0], line=line if not said[0].loaded else "")
+
+    return Observed(
+        made(plans), made(wider) if wider and len(plans) == 1 else None, frozenset(places), frozenset(places | near)
+    )
+
+
+def _comes_from_outside(matching: Matching, value: FrameValue) -> bool:
+    """True if an argument of the candidate's code goes in that the reference does not have."""
+    taken = [value, *(v for step in matching.until_shared(value) for v in step.operands())]
+    given = [v for v in taken if v.given.startswith("in.") and matching.partner(v) is None]
+    return any(not matching.is_rearranged(v) for v in given)
+
+
+def _is_made(matching: Matching, inner: list[Parting]) -> bool:
+    """True for values that the reference makes and the candidate has nowhere: they are wrong wherever they are used."""
+    return bool(inner) and all(p.ours.step is not None and matching.partner(p.ours) is None for p in inner)
+
+
+def _is_unexplained(matching: Matching, value: FrameValue) -> bool:
+    """True for numbers that nobody was seen to make, or that a module of both sides makes of the same: put into the
+    reference they would prove themselves."""
+    if value.step is None:
+        return not value.given and value.content.numel() > 1
+    called = [step for step in matching.until_shared(value) if isinstance(step.place, str)]
+    return any(_differs_inside(matching, step) for step in called)
+
+
+def _differs_inside(matching: Matching, step: FrameStep) -> bool:
+    """True if the reference calls that module with the same values, and gets something else."""
+    if all(matching.is_leaf(value) for value in step.values):
+        return False
+    alike = [s for s in matching.ours.steps if isinstance(s.place, str) and matching.paths(s.place) == step.place]
+    given = [(s.operands(), step.operands()) for s in alike if len(s.operands()) == len(step.operands())]
+    return any(all(matching.same_numbers(x, y) for x, y in zip(*pair, strict=True)) for pair in given)
 
 
 def _changes(plans: list[Transplant], frame: str) -> tuple[Change, ...]:

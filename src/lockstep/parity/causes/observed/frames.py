@@ -8,20 +8,27 @@ from typing import Any
 
 from ...comparison.results import Comparison, NodeResult
 from ...trace.names import Key
+from ..calls import METHODS
 from ..pipeline_probe import PIPELINE
 
 Frame = tuple[str, int]  # the path of a module, and the how-manieth call of it in the run
 
 
 class SharedFrame:
-    """A module of the reference and its partner; what either has inside and the other does not is open."""
+    """A module of the reference and its partner; what either has inside and the other does not is open.
 
-    def __init__(self, search: Any, comparison: Comparison, node: NodeResult) -> None:
+    With `above` the module so many levels around that one, with everything in between open, too.
+    """
+
+    def __init__(self, search: Any, comparison: Comparison, node: NodeResult, above: int = 0) -> None:
         assert node.other is not None
         partners = _partners(comparison)
         ours, theirs = _code_of(search, node.key), _code_of(search.across, node.other)
-        while ours != PIPELINE and not _is_around(partners.get(ours, ""), theirs):
-            ours = _code_around(search, ours)
+        inner = ours, theirs
+        for level in range(above + 1):
+            ours = _code_around(search, ours) if level else ours
+            while ours != PIPELINE and not _is_around(partners.get(ours, ""), theirs):
+                ours = _code_around(search, ours)
         theirs = PIPELINE if ours == PIPELINE else partners[ours]
         self.ours = (ours, search.call_number(ours, node.key) if ours != PIPELINE else 0)
         self.theirs = (theirs, search.across.call_number(theirs, node.other) if theirs != PIPELINE else 0)
@@ -29,6 +36,11 @@ class SharedFrame:
         shared, fused = _shared(partners, comparison)
         self.open_ours = _open(search.modules, ours, set(shared), fused, search.across.modules, theirs)
         self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
+        if ours == PIPELINE:
+            self.open_ours, self.open_theirs = _methods_alone(search), _methods_alone(search.across)
+        elif above:
+            self.open_ours |= _between(search.modules, ours, inner[0])
+            self.open_theirs |= _between(search.across.modules, theirs, inner[1])
 
 
 class ModulePaths:
@@ -78,6 +90,17 @@ def _shared(partners: dict[str, str], comparison: Comparison) -> tuple[dict[str,
     }
     counts = Counter(partners.values())
     return {a: b for a, b in partners.items() if counts[b] == 1 and a not in fused and b not in fused}, fused
+
+
+def _between(modules: Mapping[str, Any], outer: str, inner: str) -> frozenset[str]:
+    """Modules inside of the one and around the other, with that."""
+    return frozenset(path for path in modules if path.startswith(f"{outer}.") and _is_around(path, inner))
+
+
+def _methods_alone(search: Any) -> frozenset[str]:
+    """Methods of models (`vae.encode`) that only this side calls: the other one calls what is inside of them."""
+    mine, theirs = ({entry.key.path for entry in trace.entries} for trace in (search.own, search.foreign))
+    return frozenset(path for path in mine - theirs if path.rpartition(".")[2] in METHODS and path.count(".") == 1)
 
 
 def _open(

@@ -160,6 +160,13 @@ def _version(tensor: torch.Tensor) -> int:
         return 0 if tensor.is_inference() else int(tensor._version)
 
 
+def with_items(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
+    """A tensor after something was written into a part of it."""
+    tensor = tensor.clone()
+    tensor[index] = value
+    return tensor
+
+
 def _line() -> str:
     """Where the code that is running stands, if that is a file."""
     frame = sys._getframe(2)
@@ -198,8 +205,9 @@ class _FrameWatch:
         own = site.path == frame or (frame == PIPELINE and site.path.startswith("@"))
         if self.active and (own or (site.path in self.open and self.inside)):
             with torch._C.DisableTorchFunction():
+                function, result = (with_items, call.args[0]) if call.op == "setitem" else (call.function, result)
                 args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
-                self.graph.step(site, call.function, args, kwargs, result, _line())
+                self.graph.step(site, function, args, kwargs, result, _line())
 
     def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
         if self.inside and path not in self.open:

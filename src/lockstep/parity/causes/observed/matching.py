@@ -70,10 +70,16 @@ class Matching:
         """True if the partner holds the numbers with heads and tokens the other way round."""
         return self.partner(value) is not None and id(value) in self._turned
 
+    def is_rearranged(self, value: FrameValue) -> bool:
+        """True if the other side has the same numbers in another order or form."""
+        graph = self.theirs if id(value) in self._mine else self.ours
+        with torch._C.DisableTorchFunction():
+            return any(_same_sorted(value.content, other.content, self.tolerance) for other in graph.values)
+
     def same(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return alike(ours.content, theirs.content, self.tolerance)
 
-    def _same_numbers(self, ours: FrameValue, theirs: FrameValue) -> bool:
+    def same_numbers(self, ours: FrameValue, theirs: FrameValue) -> bool:
         """The same, also as another view or with heads and tokens the other way round: that is handed on as well."""
         a, b = ours.content, theirs.content
         if self.same(ours, theirs):
@@ -88,7 +94,7 @@ class Matching:
         """Those behind the first exit at which the two sides differ."""
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
-            if theirs is not None and not self._same_numbers(ours, theirs):
+            if theirs is not None and not self.same_numbers(ours, theirs):
                 if self.partner(ours) is not None:
                     return [Parting(ours, theirs, exit)]
                 found: dict[tuple[int, int], Parting] = {}
@@ -205,6 +211,12 @@ def alike(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
             return _near(a, b, tolerance)
         whole = not (a.is_floating_point() or b.is_floating_point() or a.is_complex() or b.is_complex())
         return whole and torch.equal(a.long(), b.long())
+
+
+def _same_sorted(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
+    if a.numel() != b.numel() or a.is_complex() or b.is_complex() or a.dtype is torch.bool or b.dtype is torch.bool:
+        return False
+    return _near(*(x.double().reshape(-1).sort().values for x in (a, b)), tolerance)
 
 
 def _near(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations, product
 from typing import Any
 
 import torch
@@ -11,30 +13,98 @@ from torch import nn
 from .graph import FrameStep, FrameValue
 from .matching import Matching, Parting, alike
 
-MOST = 240  # results computed
+MOST = 240  # results computed, for single values and for several of one line
 MOST_ELEMENTS = 1 << 22  # of a result that is computed so often
 
+Group = list[FrameValue]  # what one line of code made: one value, or one for each time that it ran
 
-def smallest_difference(
-    matching: Matching, difference: Parting, modules: Mapping[str, nn.Module]
-) -> tuple[FrameValue, FrameValue] | None:
-    """The reference's value and the candidate's; None if it takes more than one, or if that is the whole of it."""
+
+def smallest_difference(matching: Matching, difference: Parting, modules: Mapping[str, nn.Module]) -> list[Parting]:
+    """Both sides' values; none if it takes more than one line, or if that is the whole of it."""
     ours, theirs = difference.ours, difference.theirs
-    if ours.content.numel() > MOST_ELEMENTS or ours.content.shape != theirs.content.shape:
-        return None
-    rights, wrongs = (sorted(_inside(matching, v), key=lambda found: found[0]) for v in (ours, theirs))
+    handed_on = difference.exit is not None
+    if handed_on or ours.content.numel() > MOST_ELEMENTS or ours.content.shape != theirs.content.shape:
+        return []
+    inside = [sorted(_inside(matching, v), key=lambda found: found[0]) for v in (ours, theirs)]
+    rights, wrongs = ([value for _, value in values] for values in inside)
+    single = _healing(matching, modules, difference, product(_single(wrongs), _single(rights)))
+    if single:
+        return single
+    several = list(product(_of_one_line(wrongs), _alike(rights)))
+    several.sort(key=lambda pair: _step_name(pair[0][0]) != _step_name(pair[1][0]))  # the same step with others first
+    return _healing(matching, modules, difference, several)
+
+
+def _healing(
+    matching: Matching, modules: Mapping[str, nn.Module], difference: Parting, pairs: Iterable[tuple[Group, Group]]
+) -> list[Parting]:
     left = MOST
-    for _, wrong in wrongs:
-        for _, right in rights:
-            if right.content.shape != wrong.content.shape or matching.same(right, wrong):
-                continue
-            left -= 1
-            if left < 0:
-                return None
-            result = _Again(matching, modules, wrong, right.content).value(theirs)
-            if result is not None and alike(ours.content, result, matching.tolerance):
-                return right, wrong
-    return None
+    for wrong, right in pairs:
+        contents = _in_place(matching, right, wrong)
+        if contents is None:
+            continue
+        left -= 1
+        if left < 0:
+            break
+        result = _Again(matching, modules, contents).value(difference.theirs)
+        if result is not None and alike(difference.ours.content, result, matching.tolerance):
+            return [Parting(x, y) for x, y in zip(right, wrong, strict=True)]
+    return []
+
+
+def _single(values: list[FrameValue]) -> list[Group]:
+    return [[value] for value in values]
+
+
+def _alike(values: list[FrameValue]) -> list[Group]:
+    """Every two values that are made in the same way, or by two modules."""
+    made = [value for value in values if value.step is not None]
+    pairs = combinations(made, 2)
+    return [sorted(pair, key=_number) for pair in pairs if _way(pair[0]) == _way(pair[1])]
+
+
+def _way(value: FrameValue) -> Any:
+    step = value.step
+    assert step is not None
+    return isinstance(step.place, str) or step.name, value.piece, sorted(value.content.shape)
+
+
+def _step_name(value: FrameValue) -> str:
+    return value.step.name if value.step is not None else ""
+
+
+def _number(value: FrameValue) -> int:
+    return value.step.number if value.step is not None else 0
+
+
+def _of_one_line(values: list[FrameValue]) -> list[Group]:
+    """A helper that is called for the query and for the key is wrong twice."""
+    groups: dict[Any, Group] = defaultdict(list)
+    for value in values:
+        if value.step is not None and value.step.line:
+            shape = sorted(value.content.shape)
+            groups[value.step.line, value.step.name, value.piece, tuple(shape)].append(value)
+    found: list[Group] = []
+    for group in (sorted(members, key=_number) for members in groups.values()):
+        half = len(group) // 2 if len(group) % 2 == 0 else 0  # a line may do the same thing several times
+        found += [[group[i], group[half + i]] for i in range(half)]
+    return found
+
+
+def _in_place(matching: Matching, rights: Group, wrongs: Group) -> dict[int, torch.Tensor] | None:
+    """The reference's numbers in the place of the candidate's, heads and tokens as these have them; None where they do
+    not fit, or are the same."""
+    if len(rights) != len(wrongs):
+        return None
+    found: dict[int, torch.Tensor] = {}
+    for right, wrong in zip(rights, wrongs, strict=True):
+        content, shape = right.content, wrong.content.shape
+        if content.shape != shape and content.ndim == 4:
+            content = content.transpose(1, 2)
+        if content.shape != shape or matching.same_numbers(right, wrong):
+            return None
+        found[id(wrong)] = content
+    return found
 
 
 def _inside(matching: Matching, value: FrameValue) -> Iterator[tuple[int, FrameValue]]:
@@ -48,12 +118,10 @@ def _inside(matching: Matching, value: FrameValue) -> Iterator[tuple[int, FrameV
 
 
 class _Again:
-    """An expression computed again with one value replaced."""
+    """An expression computed again with some values replaced."""
 
-    def __init__(
-        self, matching: Matching, modules: Mapping[str, nn.Module], wrong: FrameValue, right: torch.Tensor
-    ) -> None:
-        self._matching, self._modules, self._wrong, self._right = matching, modules, wrong, right
+    def __init__(self, matching: Matching, modules: Mapping[str, nn.Module], right: dict[int, torch.Tensor]) -> None:
+        self._matching, self._modules, self._right = matching, modules, right  # by what it takes the place of
         self._made: dict[int, Any] = {}
         self._depends: dict[int, bool] = {}
 
@@ -65,8 +133,8 @@ class _Again:
             return None
 
     def _value(self, value: FrameValue, top: bool = False) -> torch.Tensor:
-        if value is self._wrong:
-            return self._right.clone()
+        if id(value) in self._right:
+            return self._right[id(value)].clone()
         if value.step is None or (not top and not self._needs(value)):
             return value.content.clone()
         step = value.step
@@ -77,7 +145,7 @@ class _Again:
         return found
 
     def _needs(self, value: FrameValue) -> bool:
-        if value is self._wrong:
+        if id(value) in self._right:
             return True
         if value.step is None or self._matching.is_leaf(value):
             return False

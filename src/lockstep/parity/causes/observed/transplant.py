@@ -15,6 +15,7 @@ from .graph import FrameStep, FrameValue
 from .matching import Matching, Parting
 
 Place = Site | str
+HEADS = 4  # axes of a value with heads and tokens, which may stand in either order
 
 
 class Transplant:
@@ -115,7 +116,7 @@ class _Made:
 
         moved = self.move.place(place)
         if isinstance(moved, Site):
-            return OperationChange(frozenset([moved]), lambda call: after(call.run()))
+            return OperationChange(frozenset([moved]), lambda call: _changed(call, after))
 
         count, made_here = iter(range(1 << 30)), self._calls_of_pipeline(place)
 
@@ -169,8 +170,10 @@ class _Made:
         root = difference.theirs
         first = root.step.visit if root.step is not None else 0
         known: dict[int, Any] = {}
+        turned = difference.exit is None and difference.ours.content.shape != root.content.shape
         with torch._C.DisableTorchFunction():
-            return self._value(root, number, visit - first, known)
+            value = self._value(root, number, visit - first, known)
+            return value.transpose(1, 2) if turned and value.ndim == HEADS else value
 
     def _value(self, value: FrameValue, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
         if self._is_kept(value, before):
@@ -229,6 +232,17 @@ class _Made:
         if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
             raise NotApplicable(f"no weight `{path}.{name}`")
         return tensor.detach()
+
+
+def _changed(call: Call, after: Any) -> Any:
+    """Another result of an operation; where it writes into a tensor, other numbers in there."""
+    if call.op != "setitem":
+        return after(call.run())
+    call.run()
+    with torch._C.DisableTorchFunction():
+        here = call.args[0].clone()
+        made = after(here)
+        return None if made is here else call.args[0].copy_(made)
 
 
 def replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:

@@ -6,6 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
 from .graph import FrameStep, FrameValue
 from .matching import Matching, Parting
-from .smallest import smallest_difference
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
@@ -64,9 +64,12 @@ class PlaceWords:
 
 
 def words_of(
-    matching: Matching, difference: Parting, modules: Mapping[str, nn.Module], theirs_modules: Mapping[str, nn.Module]
+    matching: Matching, difference: Parting, inner: list[Parting], modules: Mapping[str, nn.Module]
 ) -> PlaceWords:
-    """The simplest true thing to say: a weight, a number, an operand, a step too many, else both expressions."""
+    """The simplest true thing to say: a weight, a number, an operand, a step too many, else both expressions.
+
+    `inner` are the values inside of the place that are all that is wrong, if there are such.
+    """
     ours, theirs = difference.ours, difference.theirs
     says = _Says(matching)
     if difference.exit is None and (weight := _other_weight(matching, ours, theirs, modules)) is not None:
@@ -76,13 +79,12 @@ def words_of(
         special = _one_step(matching, says, ours.step, theirs.step)
         if special is not None and not (plain and ours.step.name != theirs.step.name):
             return special
-    inner = smallest_difference(matching, difference, theirs_modules) if difference.exit is None else None
-    if inner is not None:
-        ours, theirs = inner
+    if inner:
+        ours, theirs = inner[0].ours, inner[0].theirs
         one = _one_step(matching, says, ours.step, theirs.step) if ours.step and theirs.step else None
         if one is not None:
             return one
-    handed = difference.exit is not None or (inner is not None and matching.is_leaf(ours))
+    handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
     others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
     words = _named(matching, ours, theirs, mine, others, says.both(ours, theirs))
@@ -116,7 +118,11 @@ def _named(
     b = Counter(_key(step, lambda path: path) for step in others)
     if not mine and not others:
         return PlaceWords("wrong_operand", shown)
-    if not others and ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name:
+    inside = any(
+        v is matching.partner(theirs) for step in mine for v in step.operands()
+    )  # what is behind it is missing
+    same = ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name
+    if not others and same and not inside:
         return PlaceWords("wrong_operand", shown)
     if not others:
         turned = any(_turns(v) for step in mine if step.name == "mul" for v in step.operands())
@@ -125,7 +131,7 @@ def _named(
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
         if {s.name for s in others} <= _CASTS:
-            return PlaceWords("precision", shown, rank=2)
+            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
         return PlaceWords("call_twice" if twice else "extra_step", shown)
     if a == b:
         as_before = [s.name for s in mine] == [s.name for s in others]
@@ -133,7 +139,9 @@ def _named(
             return PlaceWords("wrong_operand", shown)
         return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
-        return PlaceWords("precision" if {name for name, _ in b - a} <= _CASTS else "extra_step", shown)
+        if {name for name, _ in b - a} <= _CASTS:
+            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
+        return PlaceWords("extra_step", shown)
     if not b - a:
         return PlaceWords("left_out", shown)
     return PlaceWords("other_computation", shown, rank=4)
@@ -146,8 +154,27 @@ def _before_shapes(value: FrameValue) -> FrameValue:
     return value
 
 
+def _rounded_to(steps: list[FrameStep]) -> str:
+    """The coarsest type that a value passes through, in words."""
+    made = [s.values[0].content.dtype for s in steps if s.name in _CASTS and s.values]
+    coarse = [dtype for dtype in made if dtype.is_floating_point]
+    dtype = max(coarse, key=lambda d: torch.finfo(d).eps, default=None)
+    return f": rounded to {str(dtype).removeprefix('torch.')}" if dtype is not None else ""
+
+
+def _once(value: FrameValue) -> FrameValue:
+    """What a value is another view of, or holds several times."""
+    while value.step is not None and (given := value.step.operands()):
+        copies = value.step.name in ("cat", "stack") and len({id(v) for v in given}) == 1 < len(given)
+        if not copies and (len(given) > 1 or value.step.name not in _SHAPES | {"repeat"}):
+            break
+        value = given[0]
+    return value
+
+
 def _turns(value: FrameValue) -> bool:
     """True for the table of a rotation."""
+    value = _before_shapes(value)
     name = value.step.name if value.step is not None else value.given
     return name in ("sin", "cos") or any(part in name for part in ("rotary", "rope", "in.cos", "in.sin", "freqs"))
 
@@ -272,7 +299,10 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, slice):
-        return ":".join("" if v is None else str(v) for v in (value.start, value.stop, value.step))
+        ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
+        return ":".join("" if v is None else str(v) for v in ends)
+    if value is Ellipsis:
+        return "..."
     return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}…"
 
 
@@ -281,23 +311,57 @@ class _Says:
 
     def __init__(self, matching: Matching) -> None:
         self.matching = matching
-        self.shapes = True
+        self.shapes, self.deepest = True, DEEPEST
 
     def both(self, ours: FrameValue, theirs: FrameValue) -> str:
-        """The candidate's instead of the reference's; what only changes shapes is left out where more is different."""
-        self.shapes = False
-        short = self._shown(theirs), self._shown(ours)
-        self.shapes = short[0] == short[1]
-        wrong, right = (self._shown(theirs), self._shown(ours)) if self.shapes else short
-        wrong, right = around_the_difference(wrong, right)
-        return f"`{wrong}` instead of `{right}`"
+        """The candidate's instead of the reference's, from where the two part; what only changes shapes is left out
+        where more is different."""
+        ours, theirs, more = self._parted(ours, theirs)
+        wrong, right = around_the_difference(*self._shortest(theirs, ours))
+        also = f" (and {more} more of its operands)" if more else ""
+        return f"`{wrong}` instead of `{right}`{also}"
 
-    def _shown(self, value: FrameValue) -> str:
-        return self._words(value, 0, top=True)
+    def _shortest(self, theirs: FrameValue, ours: FrameValue) -> tuple[str, str]:
+        """Both with as many steps as there is room for; with those that only change shapes where nothing else
+        differs."""
+        shown: list[tuple[str, str]] = []
+        for self.shapes, self.deepest in product((False, True), range(DEEPEST, 0, -1)):
+            shown.append((self._shown(theirs, ours), self._shown(ours, theirs)))
+            if shown[-1][0] != shown[-1][1] and max(map(len, shown[-1])) <= LONGEST:
+                return shown[-1]
+        return next((both for both in shown if both[0] != both[1]), shown[0])
+
+    def _parted(self, ours: FrameValue, theirs: FrameValue) -> tuple[FrameValue, FrameValue, int]:
+        """The innermost two values around which both sides do the same, and how many such pairs there are beside."""
+        more = 0
+        while True:
+            a, b = _once(ours), _once(theirs)
+            if not self.matching.same_numbers(a, b):  # else the views or copies are what differs
+                ours, theirs = a, b
+            pairs = self._differing(a, b)
+            if not pairs:
+                return ours, theirs, more
+            (ours, theirs), more = pairs[0], more + len(pairs) - 1
+
+    def _differing(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]]:
+        """Operands with other numbers of two steps that are the same; none where the steps are others."""
+        a, b, matching = ours.step, theirs.step, self.matching
+        if a is None or b is None or (ours.piece, len(a.operands())) != (theirs.piece, len(b.operands())):
+            return []
+        if _key(a, matching.paths) != _key(b, lambda path: path):
+            return []
+        pairs = [(x, y) for x, y in zip(a.operands(), b.operands(), strict=True) if not matching.same_numbers(x, y)]
+        made = all(x.step is not None or y.step is not None for x, y in pairs)
+        return pairs if made and not any(matching.is_leaf(x) and matching.is_leaf(y) for x, y in pairs) else []
+
+    def _shown(self, value: FrameValue, beside: FrameValue) -> str:
+        """What both have needs no explanation beside something that only one has."""
+        known = self.matching.is_leaf(value) and not self.matching.is_leaf(beside)
+        return self._words(value, 0, top=not known)
 
     def _words(self, value: FrameValue, depth: int, top: bool = False) -> str:
         step = value.step
-        if step is None or (not top and self.matching.is_leaf(value)) or depth >= DEEPEST:
+        if step is None or (not top and self.matching.is_leaf(value)) or depth >= self.deepest:
             return self._name(value, 0)
         return self._call(step, value, lambda v: self._words(v, depth + 1))
 
@@ -308,7 +372,10 @@ class _Says:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
         args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None and v is not False]
-        if step.name in _INFIX and len(args) == 2:
+        if step.name == "getitem" and len(args) == 2:
+            index = step.args[1]
+            shown = f"{args[0]}[{', '.join(_argument(i, say) for i in (index if type(index) is tuple else (index,)))}]"
+        elif step.name in _INFIX and len(args) == 2:
             shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
         else:
             shown = f"{step.name}({', '.join(args)})"

@@ -11,6 +11,7 @@ import lockstep
 from helpers import assert_close, relative_l2
 from lockstep import ZImageTransformer2DModel
 from lockstep.errors import ConfigError, InputError, UnsupportedError
+from lockstep.models.transformers import transformer_z_image
 from models.testing import (
     BaseModelTesterConfig,
     Everything,
@@ -192,3 +193,19 @@ def test_omni_is_named():
 def test_inputs_that_do_not_fit(changes, word):
     with pytest.raises(InputError, match=word):
         ZImageTransformer2DModel(**TINY)(**{**inputs("one of each size"), **changes})
+
+
+PLANTED = {
+    "sequences filled up to another number": ("GROUP", 16),
+    "rows and columns exchanged": ("grid_places", lambda grid, start: places(grid, start)[:, [0, 2, 1]]),
+    "pictures begin where texts do": ("grid_places", lambda grid, start: places(grid, 1)),
+    "turned the other way": ("rotate", lambda x, table: turned(x, (table[0], -table[1]))),
+}
+places, turned = transformer_z_image.grid_places, transformer_z_image.rotate
+
+
+@pytest.mark.parametrize("error", list(PLANTED))
+def test_a_planted_error_is_seen(monkeypatch, error):
+    monkeypatch.setattr(transformer_z_image, *PLANTED[error])
+    with pytest.raises(AssertionError, match=r"relative L2|shapes differ"):
+        assert_every_module(TINY, inputs())

@@ -1,0 +1,50 @@
+"""The branches of the guidance on several ranks: each predicts some, all of them get all predictions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ..guiders import BaseGuidance
+from ..guiders.branches import Predict, branch_context, branch_inputs
+from .ranks import Ranks
+
+
+class SpreadBranches:
+    """Branch k is predicted by rank k mod n of a group; guiders see every branch prepared and cleaned up everywhere.
+
+    Every rank runs the denoiser equally often, so that weights that lie on several ranks come together in each: who has
+    no branch left repeats one, while the others compute theirs.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self.counts: list[int] = []  # branches of every step, for a trace that is put together
+
+    def predict(self, guider: BaseGuidance, batches: list[SimpleNamespace], denoiser: Any, predict: Predict) -> None:
+        """Set `noise_pred` on every branch."""
+        group = self._ranks.branches
+        rounds = -(-len(batches) // group.size)
+        own = [min(turn * group.size + group.place, len(batches) - 1) for turn in range(rounds)]
+        made: dict[int, torch.Tensor] = {}
+        self.counts.append(len(batches))
+        for number, batch in enumerate(batches):
+            guider.prepare_models(denoiser)
+            try:
+                for _ in range(own.count(number)):
+                    with branch_context(guider, batch, denoiser):
+                        made[number] = predict(branch_inputs(guider, batch), 1)
+            finally:
+                guider.cleanup_models(denoiser)
+        for turn, number in enumerate(own):
+            whole = self._gathered(made[number])
+            for place, prediction in enumerate(whole):
+                if turn * group.size + place < len(batches):
+                    batches[turn * group.size + place].noise_pred = prediction
+
+    def _gathered(self, prediction: torch.Tensor) -> list[torch.Tensor]:
+        size = self._ranks.branches.size
+        whole = self._ranks.gathered("branches of the guidance", prediction[None], self._ranks.branches, (1,) * size, 0)
+        return list(whole.unbind(0))
