@@ -36,7 +36,7 @@ class SpeedMixin:
 
         "exact" gives the same numbers up to fp32's rounding; `pipe.unet.acceleration` says how exact each was found.
         "high" multiplies in bf16 where the processor does so natively, layer by layer as far as `bound` allows: the
-        relative L2 of a model's result to that in fp32, measured on the model. "fast" is as exact as "exact", and
+        relative L2 of a model's result to that in fp32, measured on the model. "fast" does so, too, and
         leaves out calls of the denoiser whose result can be foretold: `bound` is the relative error that one may bring
         into the latents. Another `engine` ("inductor", "openvino", "onnxruntime", or "auto" for the fastest) computes
         models whose graphs it can have; the others are as they were. Models that are loaded later are accelerated then.
@@ -72,7 +72,9 @@ class SpeedMixin:
             say_once(
                 f"There are no kernels of our own here ({missing}): 'fast' leaves out calls of the denoiser alone."
             )
-        return EXACT if missing is None else OFF
+        if missing is not None:
+            return OFF
+        return HIGH if accelerated.why_not_high() is None else EXACT
 
     @property
     def speed_defaults(self) -> dict[str, float]:
