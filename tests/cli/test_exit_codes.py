@@ -42,6 +42,8 @@ FAILURES = [
     (["env", "--all"], ExitCode.WRONG_USE),
     (["bench", "nowhere/at/all"], ExitCode.NOT_LOADED),
     (["bench", "--growth", "colour"], ExitCode.WRONG_USE),
+    (["tune", "nowhere/at/all"], ExitCode.NOT_LOADED),
+    (["tune", "--level", "fast"], ExitCode.WRONG_USE),
     (["inspect", "nowhere.safetensors"], ExitCode.NOT_LOADED),
     (["convert", "nowhere.safetensors", "folder"], ExitCode.NOT_LOADED),
     (["convert", "{damaged}", "file.ckpt"], ExitCode.WRONG_USE),

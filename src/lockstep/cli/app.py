@@ -41,6 +41,8 @@ from .schema import blocks, schema
 from .serve import EXAMPLES as SERVE_EXAMPLES
 from .serve import serve
 from .train import train
+from .tune import EXAMPLES as TUNE_EXAMPLES
+from .tune import tune
 
 
 @runtime_checkable
@@ -81,6 +83,7 @@ app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
 app.command(epilog=BENCH_EXAMPLES)(bench)
+app.command(epilog=TUNE_EXAMPLES)(tune)
 app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)

@@ -92,7 +92,7 @@ def run(
     lora: Annotated[list[str] | None, typer.Option(help="A LoRA, with its strength: style.safetensors:0.8")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
-    speed: Annotated[str, typer.Option(help="off, exact or fast, as for generate.")] = "off",
+    speed: Annotated[str, typer.Option(help="off, exact, high or fast, as for generate.")] = "off",
     variant: Variant = None,
     merge_equal: Annotated[
         bool, typer.Option("--merge-equal", help="Rows that are the same, seed included, become one file.")

@@ -332,9 +332,10 @@ def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle:
     if found:
         pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
         pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))
-    for name, text in manifest.get("accelerated", {}).items():
-        level, _, engine = text.partition("@")
-        pipe.accelerate(level, [name], engine=engine or "own")
+    for name, text in manifest.get("accelerated", {}).items():  # exact, high=0.02, exact@openvino
+        said, _, engine = text.partition("@")
+        level, _, bound = said.partition("=")
+        pipe.accelerate(level, [name], bound=float(bound) if bound else None, engine=engine or "own")
     if "freeu" in manifest:
         pipe.enable_freeu(*(manifest["freeu"].get(name) for name in ("s1", "s2", "b1", "b2")))
 

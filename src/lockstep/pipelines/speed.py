@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ..errors import InputError, UnknownNameError, UnsupportedError
+from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..notes import say_once
@@ -80,7 +80,7 @@ class SpeedMixin:
         return {} if self._foretell is None else {"foretell": self._foretell}
 
     def accelerated(self) -> dict[str, str]:
-        """Component -> level (and engine: `exact@openvino`), for those that are accelerated."""
+        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated."""
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
         return {name: acceleration.name for name, acceleration in found if acceleration is not None}
 
@@ -94,7 +94,7 @@ class SpeedMixin:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
         try:
             model.accelerate(level, bound=bound, engine=engine)
-        except UnsupportedError as problem:
+        except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise
             say_once(f"{problem} Our own kernels compute it.")
