@@ -390,7 +390,9 @@ class _Says:
         if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
-        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None and v is not False]
+        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if not _says_nothing(v)]
+        if step.name.startswith("rand"):
+            return f"{step.name}.{step.place.index}"  # which of the draws
         if step.name == "getitem" and len(args) == 2:
             index = step.args[1]
             shown = f"{args[0]}[{', '.join(_argument(i, say) for i in (index if type(index) is tuple else (index,)))}]"
@@ -440,6 +442,10 @@ def _cut(words: str, begin: int, end: int) -> str:
     if len(middle) > LONGEST:
         return f"{'…' * (begin > 0)}{middle[:LONGEST]}…"
     return f"{'…' * (begin > 0)}{middle}{'…' * (end > 0)}"
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or value is False or isinstance(value, (torch.Generator, torch.device, torch.layout))
 
 
 def _argument(value: Any, say: Any) -> str:
