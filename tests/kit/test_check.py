@@ -86,6 +86,18 @@ def test_a_broken_rule_is_found_with_its_line_and_a_remedy(home, rule):
     assert findings(home) == []
 
 
+def test_attention_without_a_softmax_says_so_and_need_not_dispatch(home):
+    other = ("dispatch_attention_fn(\n", "linear_attention(\n")
+    said = (
+        "class DuskAttnProcessor(ProcessorMixin):\n",
+        "class DuskAttnProcessor(ProcessorMixin):\n    has_softmax = False\n",
+    )
+    for changes, count in (((other,), 1), ((other, said), 0)):
+        with edited(home.file("model", "dusk"), *changes):
+            found = [one for one in findings(home) if one.rule == "attention is dispatched"]
+        assert len(found) == count, found
+
+
 def test_a_missing_proof_and_one_that_did_not_pass_are_told(home):
     family, result = family_in("dusk", home), home.file("result", "dusk")
     before = result.read_text()

@@ -38,6 +38,7 @@ Examples:
   lockstep batch pack pictures/ shards/
 """
 BACKENDS = ("local", "ray")
+LISTED = 8  # names of a kind that `verify` prints
 Chain = tuple[list[int], dict[str, str]]  # actors of each stage, and the resource that its nodes have
 
 
@@ -192,10 +193,11 @@ def verify(
     else:
         for name, why in found.wrong.items():
             out.print(f"[bold red]wrong[/] {name}: {why}", highlight=False)
-        for name in found.missing[:8]:
-            out.print(f"[bold red]missing[/] {name}", highlight=False)
-        for name in found.strange[:8]:
-            out.print(f"[bold red]not planned[/] {name}", highlight=False)
+        for word, names in (("missing", found.missing), ("not planned", found.strange)):
+            for name in names[:LISTED]:
+                out.print(f"[bold red]{word}[/] {name}", highlight=False)
+            if len(names) > LISTED:
+                out.print(f"[dim]… and {len(names) - LISTED} more; --json lists all[/]", highlight=False)
         word = "[bold green]as planned[/]" if found.fine else "[bold red]not as planned[/]"
         counts = (
             f"{found.files} files, {len(found.missing)} missing, {len(found.strange)} besides, {len(found.wrong)} wrong"

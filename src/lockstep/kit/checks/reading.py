@@ -63,7 +63,7 @@ def attention_is_dispatched(family: Family) -> Iterator[Finding]:
                 )  # fmt: skip
         for kind in source.classes:
             call = next((m for m in kind.body if isinstance(m, Function) and m.name == "__call__"), None)
-            if not kind.name.endswith(("Processor", "Processor2_0")) or call is None:
+            if not kind.name.endswith(("Processor", "Processor2_0")) or call is None or _has_no_softmax(kind):
                 continue
             own = {f"self.{m.name}" for m in kind.body if isinstance(m, Function)}
             names = [called(one) for one in _calls(call)]
@@ -72,8 +72,17 @@ def attention_is_dispatched(family: Family) -> Iterator[Finding]:
             if not handed_on and not any(name.endswith("dispatch_attention_fn") for name in names):
                 yield Finding(
                     source.path, kind.lineno, f"{kind.name} does not call dispatch_attention_fn",
-                    "hand query, key and value (BLHK) to it, with backend=self._attention_backend",
+                    "hand query, key and value (BLHK) to it, with backend=self._attention_backend; linear attention, "
+                    "which no backend computes, says `has_softmax = False` in its class",
                 )  # fmt: skip
+
+
+def _has_no_softmax(kind: ast.ClassDef) -> bool:
+    """Whether a processor says that it computes another attention than the backends do."""
+    said = [
+        node for node in kind.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "has_softmax"
+    ]
+    return any(isinstance(node.value, ast.Constant) and node.value.value is False for node in said)
 
 
 def processors_are_declared(family: Family) -> Iterator[Finding]:
