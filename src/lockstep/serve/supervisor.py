@@ -7,13 +7,14 @@ import contextlib
 import time
 from typing import Any
 
+from .database import Database
 from .hub import Hub
 from .problems import Problem
 from .queue import Job, Queue
 from .results import DataFolder
 from .settings import Settings
 from .wishes import Catalogue
-from .workers import Database, Shop, WorkerProcess
+from .workers import Shop, WorkerProcess
 
 TICK = 0.25  # seconds between two looks at the workers
 
@@ -47,7 +48,7 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        return any(worker.is_ready for worker in self.workers)
+        return any(worker.is_ready for worker in self.workers) and self.database.room.is_set()
 
     @property
     def restarts(self) -> int:
@@ -81,10 +82,9 @@ class Supervisor:
 
     async def stop_job(self, how: str, job: str) -> Job:
         """`cancel`: a waiting job at once, a running one at its next step. `shorten`: that one with what there is."""
-        found = await self.database(self.queue.cancel, job)
-        for worker in self.workers:
-            if job in worker.running and found.is_open:
-                worker.stop_job(how, job)
+        found = await self.database(self.queue.stop, job, how)  # on the disk before anybody is told
+        for worker in self.workers if found.is_open else ():
+            worker.stop_job(how, job)
         return found
 
     async def cancel(self, job: str) -> Job:
@@ -121,4 +121,5 @@ class Supervisor:
             await asyncio.sleep(TICK)
             for worker in self.workers:
                 worker.check()
+            await self.database.look_for_room(self.shop.folder.try_to_write)
             await self.wake()  # of workers that have missed what another one left

@@ -110,7 +110,7 @@ async def keep(request: Request) -> TraceView:
     name = await asyncio.to_thread(server.folder.keep, data, server.folder.traces, ".safetensors")
     try:
         tensors, _ = await asyncio.to_thread(read_safetensors_header, server.folder.traces / name)
-    except LockstepError:
+    except (LockstepError, FileNotFoundError):  # gone, where the same came twice at once
         (server.folder.traces / name).unlink(missing_ok=True)
         raise Problem(400, "invalid_value", "That is no whole safetensors file.") from None
     return TraceView(trace=name, tensors=len(tensors))
