@@ -31,8 +31,11 @@ from .workers import WorkerProcess
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
+Condition = Literal["ok", "no_worker", "no_room"]
+
+
 class Health(BaseModel):
-    status: Literal["ok", "no_worker", "no_room"]
+    status: Condition
     ready: bool
     queued: int
     running: int
@@ -87,7 +90,7 @@ def _add_own_routes(app: FastAPI, server: Server) -> None:
     async def health() -> Health:
         """Whether the server lives; `ready` when a worker does and the disk can be written to."""
         states = list(server.hub.open.values())
-        sound = "ok" if server.supervisor.is_ready else "no_worker"
+        sound: Condition = "ok" if server.supervisor.is_ready else "no_worker"
         return Health(
             status=sound if server.database.room.is_set() else "no_room",
             ready=server.supervisor.is_ready,

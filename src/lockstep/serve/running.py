@@ -37,11 +37,12 @@ def run(settings: Settings, began: Callable[[Settings], None]) -> None:
     """Serve until a signal comes; `began` is told the address once it is taken."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     listening, settings = bound(settings)
-    app = create_app(settings)
-    app.state.server.open()
-    config = uvicorn.Config(
-        app.state.safety, log_level="warning", access_log=False, server_header=False, lifespan="on",
-        limit_concurrency=settings.limits.connections, timeout_graceful_shutdown=GRACE, proxy_headers=False, ws="none",
-    )  # fmt: skip
-    began(settings)
-    uvicorn.Server(config).run(sockets=[listening])
+    with listening:
+        app = create_app(settings)
+        app.state.server.open()
+        config = uvicorn.Config(
+            app.state.safety, log_level="warning", access_log=False, server_header=False, lifespan="on", ws="none",
+            limit_concurrency=settings.limits.connections, timeout_graceful_shutdown=GRACE, proxy_headers=False,
+        )  # fmt: skip
+        began(settings)
+        uvicorn.Server(config).run(sockets=[listening])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from .settings import Settings
 from .wishes import Catalogue
 from .workers import Shop, WorkerProcess
 
+log = logging.getLogger("lockstep.serve")
 TICK = 0.25  # seconds between two looks at the workers
 
 
@@ -101,6 +103,9 @@ class Supervisor:
         own = list(self.settings.loras), list(self.settings.controlnets)
         self.catalogue = Catalogue(told["models"], told["schedulers"], told["guiders"], *own)
         self._described.set()
+        for card in self.catalogue.models.values():
+            if card["unable"]:
+                log.warning("%s cannot be used: %s", card["name"], card["unable"])
 
     def _note(self, reason: str) -> None:
         self._unable = f"No worker can start: {reason}"
@@ -119,7 +124,10 @@ class Supervisor:
     async def _clock(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            for worker in self.workers:
-                worker.check()
-            await self.database.look_for_room(self.shop.folder.try_to_write)
+            try:
+                for worker in self.workers:
+                    worker.check()
+                await self.database.look_for_room(self.shop.folder.try_to_write)
+            except Exception:
+                log.exception("a look at the workers failed")
             await self.wake()  # of workers that have missed what another one left

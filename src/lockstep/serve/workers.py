@@ -101,14 +101,13 @@ class WorkerProcess:
         quick_deaths = 0
         while True:
             began = time.monotonic()
-            try:
-                await self._one_life()
-            except (OSError, ValueError, KeyError, TimeoutError) as problem:
-                log.error("worker: %s: %s", type(problem).__name__, problem)
-            except Exception:
-                log.exception("worker: an error of the server's own")
-            await self.end()
-            await self._release_all()
+            for part in (self._one_life, self.end, self._release_all):  # nothing that one of them meets ends the lives
+                try:
+                    await part()
+                except (OSError, ValueError, KeyError, TimeoutError) as problem:
+                    log.error("worker: %s: %s", type(problem).__name__, problem)
+                except Exception:
+                    log.exception("worker: an error of the server's own")
             self.restarts += 1
             quick_deaths = quick_deaths + 1 if time.monotonic() - began < 10 else 0
             await asyncio.sleep(min(0.05 * 2**quick_deaths, 10.0))
@@ -163,12 +162,12 @@ class WorkerProcess:
     async def _release_all(self) -> None:
         """The jobs of a worker that is gone wait again, or are given up; what it never saw is no fault of its."""
         patiently, release = self.shop.database.patiently, self.shop.queue.release
-        if self._claiming is not None:
-            for job in await self._claiming:
+        claiming, self._claiming = self._claiming, None
+        if claiming is not None:
+            for job in await claiming:
                 await patiently(release, job.id, job.attempt)
-            self._claiming = None
         for job in list(self.running.values()):
-            self.shop.folder.forget_work(job.id, job.attempt)
+            await asyncio.to_thread(self.shop.folder.forget_work, job.id, job.attempt)
             await patiently(release, job.id, job.attempt, DIED)
         self.running.clear()
         self._stops.clear()
