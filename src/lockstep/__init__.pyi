@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import attention as attention
     from . import blocks as blocks
+    from . import capacity as capacity
     from . import configuration as configuration
     from . import errors as errors
     from . import extensions as extensions
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from . import images as images
     from . import kernels as kernels
     from . import loaders as loaders
+    from . import measure as measure
     from . import media as media
     from . import models as models
     from . import notes as notes
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from .pipelines.published import AutoPipelineForText2Image as AutoPipelineForText2Image
     from .models.autoencoders.autoencoder_kl import AutoencoderKL as AutoencoderKL
     from .models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo as AutoencoderKLLTXVideo
+    from .models.autoencoders.autoencoder_kl_qwen_image import AutoencoderKLQwenImage as AutoencoderKLQwenImage
     from .models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan as AutoencoderKLWan
     from .models.autoencoders.autoencoder_tiny import AutoencoderTiny as AutoencoderTiny
     from .guiders import BaseGuidance as BaseGuidance
@@ -128,7 +131,19 @@ if TYPE_CHECKING:
     from .guiders import PerturbedAttentionGuidance as PerturbedAttentionGuidance
     from .blocks import PipelineState as PipelineState
     from .tokenizers import Qwen2Tokenizer as Qwen2Tokenizer
+    from .models.vision.qwen2_vl_pictures import Qwen2VLImageProcessor as Qwen2VLImageProcessor
+    from .pipelines.common.qwen2_vl import Qwen2VLProcessor as Qwen2VLProcessor
+    from .models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration as Qwen2_5_VLForConditionalGeneration
     from .models.text_encoders.qwen3 import Qwen3Model as Qwen3Model
+    from .pipelines.qwen_image.blocks import QwenImageBlocks as QwenImageBlocks
+    from .pipelines.qwen_image.blocks import QwenImageEditBlocks as QwenImageEditBlocks
+    from .pipelines.qwen_image.pipeline import QwenImageEditPipeline as QwenImageEditPipeline
+    from .pipelines.qwen_image.blocks import QwenImageEditPlusBlocks as QwenImageEditPlusBlocks
+    from .pipelines.qwen_image.pipeline import QwenImageEditPlusPipeline as QwenImageEditPlusPipeline
+    from .pipelines.published import QwenImageImg2ImgPipeline as QwenImageImg2ImgPipeline
+    from .pipelines.published import QwenImageInpaintPipeline as QwenImageInpaintPipeline
+    from .pipelines.qwen_image.pipeline import QwenImagePipeline as QwenImagePipeline
+    from .models.transformers.transformer_qwen_image import QwenImageTransformer2DModel as QwenImageTransformer2DModel
     from .schedulers import SASolverScheduler as SASolverScheduler
     from .models.controlnets.controlnet_sd3 import SD3ControlNetModel as SD3ControlNetModel
     from .models.controlnets.controlnet_sd3 import SD3MultiControlNetModel as SD3MultiControlNetModel
@@ -197,8 +212,8 @@ __version__: str
 __all__ = [
     "__version__", "AdaptiveProjectedGuidance", "AttentionModuleMixin", "AutoGuidance", "AutoPipelineBlocks",
     "AutoPipelineForImage2Image", "AutoPipelineForInpainting", "AutoPipelineForText2Image", "AutoencoderKL",
-    "AutoencoderKLLTXVideo", "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance", "CLIPImageProcessor",
-    "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel",
+    "AutoencoderKLLTXVideo", "AutoencoderKLQwenImage", "AutoencoderKLWan", "AutoencoderTiny", "BaseGuidance",
+    "CLIPImageProcessor", "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPTokenizer", "CLIPVisionModel",
     "CLIPVisionModelWithProjection", "CMStochasticIterativeScheduler", "Checkpoint", "ClassifierFreeGuidance",
     "ClassifierFreeZeroStarGuidance", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler", "ComponentSpec",
     "ComponentsManager", "ConditionalPipelineBlocks", "ConfigMixin", "ConfigSpec", "ControlNetModel",
@@ -218,10 +233,13 @@ __all__ = [
     "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
     "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
     "MultiControlNetModel", "OutputParam", "PNDMScheduler", "ParallelConfig", "PerturbedAttentionGuidance",
-    "PipelineState", "Qwen2Tokenizer", "Qwen3Model", "SASolverScheduler", "SD3ControlNetModel",
-    "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin", "SequentialPipelineBlocks",
-    "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig", "StableDiffusion3Blocks",
-    "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
+    "PipelineState", "Qwen2Tokenizer", "Qwen2VLImageProcessor", "Qwen2VLProcessor",
+    "Qwen2_5_VLForConditionalGeneration", "Qwen3Model", "QwenImageBlocks", "QwenImageEditBlocks",
+    "QwenImageEditPipeline", "QwenImageEditPlusBlocks", "QwenImageEditPlusPipeline", "QwenImageImg2ImgPipeline",
+    "QwenImageInpaintPipeline", "QwenImagePipeline", "QwenImageTransformer2DModel", "SASolverScheduler",
+    "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin",
+    "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig",
+    "StableDiffusion3Blocks", "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",
     "StableDiffusionAdapterPipeline", "StableDiffusionBlocks", "StableDiffusionControlNetImg2ImgPipeline",
     "StableDiffusionControlNetInpaintPipeline", "StableDiffusionControlNetPipeline",

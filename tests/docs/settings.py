@@ -18,7 +18,7 @@ from docs.pages import ROOT, blocks
 from lockstep.loaders.convert import convert
 from lockstep.loaders.weight_map import WeightMap
 from lockstep.models.autoencoders.autoencoder_kl_map import autoencoder_rows
-from pipelines import tiny, tiny_adapters, tiny_ltx_video, tiny_video, tiny_z_image
+from pipelines import tiny, tiny_adapters, tiny_ltx_video, tiny_qwen_image, tiny_video, tiny_z_image
 
 SMALL_VIDEO = "--num-frames 5 --height 16 --width 16 --steps 2"
 INSTEAD = {
@@ -46,6 +46,11 @@ INSTEAD = {
          "num_frames=13, frames_per_chunk=9, overlap_frames=5, height=16, width=16, num_inference_steps=2"),
     ],
     "docs/z_image.md": [("num_inference_steps=9", "num_inference_steps=2, height=32, width=32")],
+    "docs/qwen_image.md": [
+        ('negative_prompt=" ", num_inference_steps=50).images[0]\n',
+         'negative_prompt=" ", num_inference_steps=2, height=32, width=32).images[0]\n'),
+        ("num_inference_steps=50).images[0].save", "num_inference_steps=2, max_area=4096).images[0].save"),
+    ],
     "docs/ltx_video.md": [
         ("num_frames=161, frame_rate=25, num_inference_steps=50",
          "num_frames=9, height=32, width=64, num_inference_steps=2"),
@@ -206,6 +211,11 @@ def parity(folder):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"norm_eps": 1e-6}))
 
 
+def qwen_image(folder):
+    tiny_qwen_image.save_qwen_image(folder / "Qwen-Image")
+    tiny_qwen_image.save_qwen_image_edit(folder / "Qwen-Image-Edit")
+
+
 SETTINGS = {
     "README.md": the_readme,
     "docs/index.md": two_models,
@@ -217,6 +227,7 @@ SETTINGS = {
     "docs/video.md": video,
     "docs/layer-guidance.md": video,
     "docs/z_image.md": lambda folder: tiny_z_image.save_z_image(folder / "Z-Image-Turbo") and None,
+    "docs/qwen_image.md": qwen_image,
     "docs/ltx_video.md": lambda folder: tiny_ltx_video.save_ltx(folder / "LTX-Video") and None,
     "docs/parity.md": parity,
     "docs/porting-frameworks.md": frameworks,

@@ -12,6 +12,8 @@ import time
 import pytest
 from PIL import Image
 
+from lockstep.fleet.driving import locked
+
 SIZE = ("--height", "32", "--width", "32", "--num-inference-steps", "2", "--dtype", "float32", "--threads", "1")
 
 
@@ -121,6 +123,11 @@ def test_shards_hold_every_row(alone, tmp_path, lockstep):
         ("prompt\na\n", ["--backend", "kubernetes"], 2, "Unknown backend 'kubernetes'"),
         ("prompt\na\n", ["--format", "bmp"], 2, "is written as"),
         ("prompt\na\n", ["--address", "auto"], 2, "--backend ray"),
+        ("prompt,seed\na,1\nb,1\na,1\n", [], 2, "Rows 1 and 3 are the same"),
+        ("prompt,steps,num_inference_steps\na,1,2\n", [], 2, "another name of 'num_inference_steps'"),
+        ("prompt,num_inference_steps\na,0\n", [], 2, "at least 1"),
+        (f"prompt\n{'a' * 20_001}\n", [], 2, "'prompt' has 20001 characters"),
+        ("seed\n1\n", [], 2, "(row 1)"),
     ],
 )
 def test_what_is_wrong_is_told_before_a_worker_starts(lockstep, folder, tmp_path, rows, options, code, told):
@@ -130,6 +137,23 @@ def test_what_is_wrong_is_told_before_a_worker_starts(lockstep, folder, tmp_path
     assert not list((tmp_path / "out").glob("plan.jsonl"))
 
 
+def test_a_prompt_of_a_million_characters(lockstep, folder, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "a" * 10**6}))
+    code, _, err = lockstep("batch", tmp_path / "rows.jsonl", "-o", tmp_path / "out", "-m", folder)
+    assert (code, "'prompt' has 1000000 characters; 20000 are the most" in err, "in row 1" in err) == (2, True, True)
+
+
+def test_a_folder_that_is_not_the_batch_s_own(lockstep, folder, tmp_path):
+    rows = rows_in(tmp_path / "rows.jsonl", 1)
+    code, _, err = lockstep("batch", rows, "-o", rows, "-m", folder)
+    assert (code, "cannot be written" in err) == (6, True), err
+    code, _, err = lockstep("batch", rows, "-o", tmp_path, "-m", folder)
+    assert (code, "holds other files (rows.jsonl …) and no plan.jsonl" in err) == (2, True), err
+    with locked(tmp_path / "held"):
+        code, _, err = lockstep("batch", rows, "-o", tmp_path / "held", "-m", folder)
+    assert (code, "Another batch is at work" in err) == (2, True), err
+
+
 def test_another_plan_in_the_folder_is_refused(alone, folder, lockstep):
     rows, files = alone
     code, _, err = lockstep("batch", rows, "-o", files, "-m", folder, *SIZE, "--guidance-scale", 3)
@@ -137,19 +161,11 @@ def test_another_plan_in_the_folder_is_refused(alone, folder, lockstep):
 
 
 def test_a_row_that_cannot_be_made_is_told_and_the_rest_is_there(folder, tmp_path, lockstep):
-    (tmp_path / "rows.csv").write_text("prompt,width\na cat,32\na dog,800000000\n")
+    """Equal rows, where one asks for that, are one file."""
+    rows = "prompt,width,seed\na cat,32,1\na cat,32,1\na dog,800000000,2\n"
+    (tmp_path / "rows.csv").write_text(rows)
     code, out, _ = lockstep("batch", tmp_path / "rows.csv", "-o", tmp_path / "out", "-m", folder, "--height", 32,
-                            "--num-inference-steps", 1, "--json")  # fmt: skip
+                            "--num-inference-steps", 1, "--merge-equal", "--json")  # fmt: skip
     told = json.loads(out)
-    assert (code, told["made"], list(told["failed"])) == (19, 1, ["1"])
-    assert "memory" in told["failed"]["1"]
-
-
-def test_actors_of_ray_make_the_same_files(folder, alone, tmp_path, lockstep, monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    rows, wanted = alone
-    files = tmp_path / "files"
-    code, out, err = lockstep("batch", rows, "-o", files, "-m", folder, *SIZE, "--backend", "ray", "--json")
-    assert (code, json.loads(out.splitlines()[-1])["made"]) == (0, 6), err
-    assert contents(files) == contents(wanted)
+    assert (code, told["made"], list(told["failed"])) == (19, 1, ["2"])
+    assert "memory" in told["failed"]["2"]

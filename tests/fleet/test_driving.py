@@ -71,10 +71,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(driving, "BREAK", 0.0)
 
 
-def driven(folder, rows=5, **options):
+def driven(folder, rows=5, kind=Obedient, **options):
     own = {name: options.pop(name) for name in ("attempts", "stall") if name in options}
     inputs = [{"prompt": str(number), "seed": number} for number in range(rows)]
-    workers = Obedient(folder, **options)
+    workers = kind(folder, **options)
     return Driver(workers, folder, lambda shared: Plan.of(shared, inputs, inputs, ".png"), **own).run(), workers
 
 
@@ -125,6 +125,36 @@ def test_workers_that_cannot_start_end_the_batch(tmp_path):
     (tmp_path / "b").mkdir()
     with pytest.raises(MachineError, match="died 3 times before it was ready"):
         driven(tmp_path / "b", count=1, unready=[1] * 9)
+
+
+def test_a_worker_that_cannot_start_is_given_up_where_others_work(tmp_path):
+    class Lame(Obedient):
+        def start(self, worker):
+            if worker:
+                self.queue.append(Died(worker, "no room"))
+            else:
+                super().start(worker)
+
+    report, _ = driven(tmp_path, rows=20, kind=Lame)
+    assert (report.made, report.deaths, report.failed) == (20, 3, {})
+
+
+def test_a_death_is_blamed_on_what_has_no_file(tmp_path):
+    """The first row was written and not yet told of: what the worker died of is the second."""
+
+    class Late(Obedient):
+        def _end_of(self, worker, rows):
+            if rows[0].number == 0 and len(rows) > 1 and not self.tries:
+                (self.folder / rows[0].file).write_text("x")
+                self.tries[1], self.given[worker] = 1, []
+                return [Died(worker, "SIGKILL")]
+            return super()._end_of(worker, rows)
+
+    inputs = [{"prompt": str(number), "seed": number} for number in range(3)]
+    workers = Late(tmp_path, count=1)
+    report = Driver(workers, tmp_path, lambda shared: Plan.of(shared, inputs, inputs, ".png")).run()
+    assert (report.made, report.deaths) == (3, 1)
+    assert {entry["row"]: entry["attempt"] for entry in Ledger.read(tmp_path)} == {0: 1, 1: 2, 2: 1}
 
 
 def test_a_ledger_that_was_cut_off_goes_on(tmp_path):

@@ -1,10 +1,11 @@
 """Rows as people write them, and the keys that name their files."""
 
 import json
+import sys
 
 import pytest
 
-from lockstep.errors import FileFormatError, InputError, NotFoundError
+from lockstep.errors import FileFormatError, InputError, MachineError, NotFoundError
 from lockstep.fleet.plan import NAME, Plan, key_of, with_seeds
 from lockstep.fleet.rows import read_rows
 
@@ -38,7 +39,12 @@ def test_rows_of_every_kind_of_file(tmp_path, name, text, rows):
         ("a.txt", b"\xff\xfe\x00", "no text in UTF-8"),
         ("a.csv", b"prompt,seed\na,1,2\n", "line 2: the head has 2 columns"),
         ("a.csv", b"prompt,seed\na\n", "line 2: the head has 2 columns, this row fewer"),
-        ("a.csv", b'prompt\n"a\n', "no table"),
+        ("a.csv", b'prompt\n"a\n', "cannot be read as a table"),
+        ("a.csv", b"prompt,\na,1\n", "line 1: column 2 has no name"),
+        ("a.csv", b"prompt,seed,prompt\na,1,b\n", "line 1: two columns are called 'prompt'"),
+        ("a.csv", b"prompt\n" + b"a" * 200_000, "cannot be read as a table"),
+        ("a.csv", b"prompt,seed\n", "has no rows"),
+        ("a.jsonl", b"", "has no rows"),
         ("a.jsonl", b'{"prompt": 1}\n[1]\n', "line 2 has to be an object"),
         ("a.jsonl", b"{\n", "line 1 is no JSON"),
     ],
@@ -61,6 +67,16 @@ def test_parquet(tmp_path):
 
     parquet.write_table(pyarrow.table({"prompt": ["a", "b"], "seed": [1, None]}), tmp_path / "a.parquet")
     assert read_rows(tmp_path / "a.parquet") == [{"prompt": "a", "seed": 1}, {"prompt": "b"}]
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="is no Parquet file"):
+        read_rows(tmp_path / "b.parquet")
+
+
+def test_parquet_without_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(MachineError, match=r"lockstep-diffusion\[batch\]"):
+        read_rows(tmp_path / "a.parquet")
 
 
 def test_seeds_go_on_where_a_row_names_none():

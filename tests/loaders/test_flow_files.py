@@ -5,6 +5,7 @@ from pathlib import Path
 
 import diffusers
 import gguf
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -23,13 +24,14 @@ from lockstep.loaders.single_file import SingleFile
 from lockstep.models.text_encoders.qwen3_map import qwen3_llama_rows
 from lockstep.models.text_encoders.t5_map import llama_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image
+from pipelines import tiny_flow, tiny_ltx_video, tiny_qwen_image, tiny_video, tiny_z_image
 
 SAVE = {
     "flux": tiny_flow.save_flux,
     "sd3": tiny_flow.save_sd3,
     "wan": tiny_video.save_wan,
     "z_image": tiny_z_image.save_z_image,
+    "qwen_image": tiny_qwen_image.save_qwen_image,
     "ltx": tiny_ltx_video.save_ltx,
 }
 CALLS = {
@@ -37,6 +39,7 @@ CALLS = {
     "sd3": {"height": 16, "width": 16},
     "wan": {"height": 16, "width": 16, "num_frames": 5},
     "z_image": {"height": 16, "width": 16},
+    "qwen_image": {"height": 16, "width": 16},
     "ltx": {"height": 32, "width": 32, "num_frames": 9},
 }
 NAMES = {
@@ -60,6 +63,12 @@ NAMES = {
         "model.diffusion_model.noise_refiner.0.attention.qkv.weight",
         "vae.decoder.mid.attn_1.q.weight",
         "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight",
+    },
+    "qwen_image": {
+        "model.diffusion_model.transformer_blocks.0.img_mod.1.weight",
+        "vae.decoder.middle.0.residual.0.gamma",
+        "text_encoders.qwen25_7b.transformer.model.layers.0.self_attn.q_proj.bias",
+        "text_encoders.qwen25_7b.transformer.visual.blocks.0.attn.qkv.weight",
     },
     "ltx": {
         "model.diffusion_model.transformer_blocks.0.attn1.q_norm.weight",
@@ -374,6 +383,69 @@ def test_a_relative_of_z_image_is_told_apart(tmp_path):
     alike(single, lockstep.DiffusionPipeline.from_pretrained(folder), "z_image")
 
 
+# ---- Qwen-Image ----
+
+
+@pytest.mark.parametrize("layout", ["older names", "newer names"])
+def test_qwen2_5_vl_alone(tmp_path, layout):
+    model = random(lockstep.Qwen2_5_VLForConditionalGeneration(**tiny_qwen_image.ENCODER, vocab_size=60))
+    model.save_pretrained(tmp_path / "folder")
+    path = tmp_path / "one.safetensors"
+    if layout == "older names":
+        convert(tmp_path / "folder", path)
+        convert(path, tmp_path / "back")
+        same_weights(tmp_path / "folder", tmp_path / "back")
+        tensors = load_file(path)
+        assert {name.split(".")[0] for name in tensors} == {"model", "visual"}
+    else:
+        tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    save_file({**tensors, "lm_head.weight": torch.zeros(60, 16)}, path)
+    assert detect(read_header(path)).require().family == "qwen2_5_vl"
+    kept = ("num_attention_heads", "num_key_value_heads", "rope_scaling", "vision_config")
+    again = lockstep.Qwen2_5_VLForConditionalGeneration.from_single_file(
+        path, **{name: tiny_qwen_image.ENCODER[name] for name in kept}
+    )
+    same(again.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("layout", ["original", "published"])
+def test_the_autoencoder_of_qwen_image_alone(tmp_path, layout):
+    """Its tensors are named as Wan's: the class that is asked decides."""
+    model = random(lockstep.AutoencoderKLQwenImage(**tiny_qwen_image.VAE))
+    model.save_pretrained(tmp_path / "folder")
+    path = tmp_path / "one.safetensors"
+    if layout == "original":
+        convert(tmp_path / "folder", path)
+        convert(path, tmp_path / "back")
+        same_weights(tmp_path / "folder", tmp_path / "back")
+        save_file(load_file(path), path)
+    else:
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, path)
+    scales = {key: tiny_qwen_image.VAE[key] for key in ("latents_mean", "latents_std")}
+    again = lockstep.AutoencoderKLQwenImage.from_single_file(path, **scales)
+    same(again.state_dict(), model.state_dict())
+    assert not again.unknown_config_keys
+    for key, value in tiny_qwen_image.VAE.items():
+        assert list(np.atleast_1d(again.config[key])) == list(np.atleast_1d(value)), key
+
+
+@pytest.mark.parametrize("mark", [False, True])
+def test_full_size_header_of_qwen_image(tmp_path, mark):
+    """From the header alone: its whole config; files of Edit-2511 for ComfyUI say so by a tensor."""
+    model = lockstep.QwenImageTransformer2DModel.on_meta({"zero_cond_t": mark})
+    shapes = files.shapes_of(in_memory(model.state_dict(), files.NOWHERE)) | (
+        {"__index_timestep_zero__": (1,)} if mark else {}
+    )
+    file = SingleFile(files.write_sparse(tmp_path / "qwen.safetensors", shapes))
+    assert file.guess.family == "qwen_image"
+    assert file.guess.variant == ("Edit-2511" if mark else "")
+    assert file.index()["_class_name"] == ("QwenImageEditPlusPipeline" if mark else "QwenImagePipeline")
+    assert file.scheduler_config()["shift_terminal"] == 0.02
+    made = lockstep.QwenImageTransformer2DModel.on_meta(file.config("transformer"))
+    wanted = {name: list(v) if isinstance(v, tuple) else v for name, v in model.config.items()}
+    assert {name: list(v) if isinstance(v, tuple) else v for name, v in made.config.items()} == wanted
+
+
 # ---- LTX-Video ----
 
 
@@ -406,6 +478,9 @@ def test_versions_of_ltx_video_in_one_file(tmp_path, version):
     save_file(tensors, tmp_path / "ltx-video.safetensors")
     found = detect(read_header(tmp_path / "ltx-video.safetensors"))
     assert (found.require().family, found.missing) == ("ltx", ["text_encoder"])
+    assert found.require().variant == {"0.9.0": "2B", "0.9.1": "2B 0.9.1", "0.9.5": "2B 0.9.5 or later"}[version]
+    shifted = SingleFile(tmp_path / "ltx-video.safetensors").scheduler_config()["use_dynamic_shifting"]
+    assert shifted == (version != "0.9.5")
     whole = lockstep.DiffusionPipeline.from_pretrained(folder)
     rest = {name: whole.components[name] for name in ("tokenizer", "text_encoder")}
     single = lockstep.LTXPipeline.from_single_file(tmp_path / "ltx-video.safetensors", config=folder, **rest)

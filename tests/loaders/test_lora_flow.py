@@ -16,7 +16,7 @@ from lockstep.models.transformers.transformer_sd3_map import sd3_rows
 from lockstep.models.transformers.transformer_wan_map import wan_rows
 from lockstep.models.transformers.transformer_z_image_map import z_image_rows
 from lockstep.models.weights import in_memory
-from pipelines import tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image
+from pipelines import tiny_flow, tiny_ltx_video, tiny_qwen_image, tiny_video, tiny_z_image
 
 RANK = 3
 ROWS = {"flux": flux_rows, "sd3": sd3_rows, "wan": wan_rows, "z_image": z_image_rows, "ltx": ltx_rows}
@@ -177,17 +177,50 @@ def test_files_of_diffusers(pipes, tmp_path, kind):
     same(loaded(pipes[kind], tmp_path / "one.safetensors"), {name: up @ down for name, (down, up) in layers.items()})
 
 
-@pytest.mark.parametrize("dialect", ["kohya", "comfyui", "diffusers", "with an adapter's name"])
-def test_files_for_z_image_as_the_reference_reads_them(tmp_path, dialect):
-    """The layers that trainers change, under their published names."""
-    folder = tiny_z_image.save_z_image(tmp_path / "model")
-    ours, theirs = (library.ZImagePipeline.from_pretrained(folder) for library in (lockstep, diffusers))
-    ends = ("attention.to_q", "attention.to_v", "attention.to_out.0", "feed_forward.w1", "adaLN_modulation.0")
-    names = [f"{stack}.0.{end}" for stack in ("layers", "noise_refiner") for end in ends] + ["cap_embedder.1"]
+TRAINED = {  # the layers that trainers change, under their published names
+    "ZImagePipeline": [
+        *[
+            f"{stack}.0.{end}"
+            for stack in ("layers", "noise_refiner")
+            for end in (
+                "attention.to_q",
+                "attention.to_v",
+                "attention.to_out.0",
+                "feed_forward.w1",
+                "adaLN_modulation.0",
+            )
+        ],
+        "cap_embedder.1",
+    ],
+    "QwenImagePipeline": [
+        *[
+            f"transformer_blocks.{k}.attn.{end}"
+            for k in (0, 1)
+            for end in ("to_q", "to_out.0", "add_k_proj", "to_add_out")
+        ],
+        *[f"transformer_blocks.0.{end}" for end in ("img_mod.1", "txt_mod.1", "img_mlp.net.0.proj", "txt_mlp.net.2")],
+    ],
+}
+SAVE = {"ZImagePipeline": tiny_z_image.save_z_image, "QwenImagePipeline": tiny_qwen_image.save_qwen_image}
+
+
+DIALECTS = [
+    (pipeline, one) for one in ("kohya", "comfyui", "diffusers", "with an adapter's name") for pipeline in TRAINED
+]
+
+
+@pytest.mark.parametrize(("pipeline", "dialect"), [*DIALECTS, ("QwenImagePipeline", "lightx2v")])
+def test_files_as_the_reference_reads_them(tmp_path, pipeline, dialect):
+    folder = SAVE[pipeline](tmp_path / "model")
+    ours, theirs = (getattr(library, pipeline).from_pretrained(folder) for library in (lockstep, diffusers))
+    names = TRAINED[pipeline]
     tensors = {}
     for name, two in pairs({name: ours.transformer.get_submodule(name).weight.shape for name in names}).items():
         if dialect == "kohya":
             flat, parts = f"lora_unet_{name.replace('.', '_')}", ("lora_down", "lora_up")
+            tensors[f"{flat}.alpha"] = torch.tensor(2.0)
+        elif dialect == "lightx2v":
+            flat, parts = name, ("lora_down", "lora_up")
             tensors[f"{flat}.alpha"] = torch.tensor(2.0)
         else:
             flat = f"{'transformer' if dialect == 'diffusers' else 'diffusion_model'}.{name}"

@@ -5,7 +5,7 @@ import torch
 
 from lockstep import UNet2DConditionModel
 from lockstep.errors import BackendError, UnknownNameError, UnsupportedError
-from lockstep.models import driven, engines, tuning
+from lockstep.models import engines, tuning
 from lockstep.models.examples import example_call
 
 UNET = {
@@ -149,3 +149,11 @@ def test_what_cannot_be_is_told(unet, monkeypatch):
     monkeypatch.setitem(engines.ENGINES, "future", missing)
     with pytest.raises(BackendError, match="not installed"):
         unet.accelerate(engine="future")
+
+
+def test_an_engine_that_crashes_takes_only_its_trial_along(tmp_path):
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    with pytest.raises(BackendError, match="signal 11"):
+        engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), crash)
+    assert not list(tmp_path.iterdir())
+    assert engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), "").read_text() == "x"

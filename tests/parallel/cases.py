@@ -12,7 +12,7 @@ import torch
 from torch.distributed.fsdp import fully_shard
 
 import lockstep
-from lockstep import parity
+from lockstep import kernels, parity
 from lockstep.attention import SequenceParallel, attention_backend, dispatch_attention_fn
 from lockstep.attention.parallel import shares
 from lockstep.cli.app import run as run_command
@@ -74,6 +74,7 @@ SIZES = {  # batch, tokens, query heads, key heads
     "even": (2, 32, 4, 4),
     "uneven": (1, 37, 5, 5),
     "grouped": (1, 34, 8, 4),
+    "few": (1, 3, 4, 4),
 }
 
 
@@ -117,6 +118,7 @@ def attentions(**degrees):
         "two streams": one_attention(ranks, "uneven", streams=[9, 28]),
         "a stream of one token": one_attention(ranks, "uneven", streams=[1, 36]),
         "scaled": one_attention(ranks, "even", scale=0.5),
+        "fewer tokens than ranks": one_attention(ranks, "few"),
     }
     if ranks.ring.size > 1:
         with attention_backend("native_math"):
@@ -233,6 +235,9 @@ def tokens_flux():
     found = {"ulysses": compared(pipe, FLUX, config(ulysses=2), again=True, max_sequence_length=13)}
     found["ring"] = compared(pipe, FLUX, config(ring=2), max_sequence_length=13)
     found["one text token"] = compared(pipe, FLUX, config(ulysses=2), max_sequence_length=1)
+    if kernels.why_not() is None:
+        pipe.accelerate()
+        found["accelerated"] = compared(pipe, FLUX, config(ulysses=2), max_sequence_length=13)
     return found
 
 

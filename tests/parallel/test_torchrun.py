@@ -21,9 +21,12 @@ def generated(folder, path, *more):
 
 
 @pytest.mark.slow
-def test_generate_starts_its_ranks_and_writes_one_picture(folder, tmp_path):
+def test_generate_starts_its_ranks_and_one_process_makes_the_picture_again(folder, tmp_path, lockstep):
     alone = generated(folder, tmp_path / "alone.png")
     spread = generated(folder, tmp_path / "spread.png", "--parallel", "cfg=2")
     assert abs(spread - alone).max() <= 1
     assert read_manifest(tmp_path / "spread.png")["parallel"] == {"cfg": 2}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.png", "spread.png"]
+    code, out, _ = lockstep("replay", tmp_path / "spread.png")
+    assert code == 0
+    assert "identical" in out

@@ -16,7 +16,7 @@ import lockstep as library
 from helpers import assert_close, install_entry_point
 from lockstep import Checkpoint
 from lockstep.errors import InjectionError, InputError, InterruptedRun, NonFiniteError, UnknownNameError
-from pipelines import tiny, tiny_flow, tiny_ltx_video, tiny_video, tiny_z_image, toy_family
+from pipelines import tiny, tiny_flow, tiny_ltx_video, tiny_qwen_image, tiny_video, tiny_z_image, toy_family
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,15 @@ FAMILIES = {
         tiny_z_image.save_z_image,
         library.ZImagePipeline, "transformer", "layers.0.attention.to_q", "FlowMatchEulerDiscreteScheduler",
         latents="[1, 4, 128, 128]", unguided=0.0,
+    ),
+    "qwen_image": Family(
+        lambda folder: tiny_qwen_image.save_qwen_image(folder, terminal=None),
+        library.QwenImagePipeline, "transformer", "transformer_blocks.0.attn.to_q", "FlowMatchEulerDiscreteScheduler",
+        latents="[1, 4096, 16]", guided={"negative_prompt": "blue"},
+        unread=tuple(
+            f"transformer_blocks.1.{name}"
+            for name in ("attn.add_q_proj", "attn.norm_added_q", "attn.to_add_out", "txt_mlp")
+        ),
     ),
     "wan": Family(
         tiny_video.save_wan,

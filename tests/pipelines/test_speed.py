@@ -38,3 +38,17 @@ def test_models_that_are_loaded_later_are_accelerated_then():
     pipe = DiffusionPipeline.from_pretrained("lockstep/emoji", load=False, dtype=torch.float32).accelerate()
     assert pipe.accelerated() == {}
     assert pipe.unet.acceleration.level == "exact"
+
+
+def test_high_is_told_with_its_bound_and_stays_close(pipe):
+    plain = pipe(**CALL).images
+    own = kernels.library()
+    result = pipe.accelerate("high", bound=0.01)(**CALL)
+    told = result.manifest["accelerated"]["unet"]
+    if not own.bf16:
+        assert told == "exact"
+        return
+    assert told == "high=0.01"
+    assert 1e-4 < np.abs(result.images - plain).mean() < 0.02
+    assert pipe.unet.acceleration.bf16.error <= 0.01
+    assert np.array_equal(pipe.accelerate("off")(**CALL).images, plain)

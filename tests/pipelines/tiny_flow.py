@@ -65,7 +65,7 @@ def write(folder: Path, kind: str, parts: dict, **more) -> Path:
             index[name] = [None, None]
             continue
         part.save_pretrained(folder / name)
-        library = "transformers" if name.startswith(("tokenizer", "text_encoder")) else "diffusers"
+        library = "transformers" if name.startswith(("tokenizer", "text_encoder", "processor")) else "diffusers"
         published = {"T5Tokenizer": "T5TokenizerFast"}.get(type(part).__name__, type(part).__name__)
         index[name] = [library, published]
     (folder / "model_index.json").write_text(json.dumps({**index, **more}, indent=2))

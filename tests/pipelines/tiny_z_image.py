@@ -23,8 +23,8 @@ ENCODER = {
 }  # fmt: skip
 
 
-def qwen_tokenizer() -> lockstep.Qwen2Tokenizer:
-    """Bytes, and the pairs that make the words of the tests."""
+def qwen_tokenizer(*more: str) -> lockstep.Qwen2Tokenizer:
+    """Bytes, the pairs that make the words of the tests, and marks."""
     tokens, merges = sorted(pre_tokenizers.ByteLevel.alphabet()), []
     for word in tiny.WORDS:
         if not word.isascii():
@@ -35,7 +35,9 @@ def qwen_tokenizer() -> lockstep.Qwen2Tokenizer:
                 tokens.append(made + letter)
                 merges.append((made, letter))
             made += letter
-    marks = {len(tokens) + k: AddedToken(mark, special=True, normalized=False) for k, mark in enumerate(MARKS)}
+    marks = {
+        len(tokens) + k: AddedToken(mark, special=True, normalized=False) for k, mark in enumerate((*MARKS, *more))
+    }
     special = SpecialTokens({"eos_token": MARKS[2], "pad_token": MARKS[0]}, [], marks)
     vocab = {token: index for index, token in enumerate(tokens)}
     return lockstep.Qwen2Tokenizer.from_vocabulary(

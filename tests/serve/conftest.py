@@ -67,7 +67,7 @@ class Running:
 
 
 @contextmanager
-def serving(data, *options, token=None, environment=None):
+def serving(data, *options, token=None, environment=None, patience=60):
     """A server for as long as the block runs."""
     words = [
         sys.executable,
@@ -96,7 +96,7 @@ def serving(data, *options, token=None, environment=None):
         line = process.stdout.readline()
         assert line, log.read_text()
         server = Running(process, json.loads(line)["url"].rstrip("/"), data, log, token)
-        wait_until_up(server)
+        wait_until_up(server, patience)
         try:
             yield server
         finally:
@@ -111,8 +111,8 @@ def serving(data, *options, token=None, environment=None):
         process.stdout.close()
 
 
-def wait_until_up(server):
-    end = time.monotonic() + 60
+def wait_until_up(server, patience=60):
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         try:
             if server.http.get("/health").json()["ready"]:

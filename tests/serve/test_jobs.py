@@ -59,7 +59,7 @@ def test_the_client_writes_the_format_that_a_suffix_names(live, lockstep, tmp_pa
     for name in ("e.jpg", "e.png"):
         code, _, err = lockstep(*words, "-o", tmp_path / name)
         assert code == 0, err
-    assert Image.open(tmp_path / "e.jpg").format == "JPEG"
+    assert (tmp_path / "e.jpg").read_bytes().startswith(b"\xff\xd8"), "a JPEG"
     jpeg, png = (read_manifest(tmp_path / name) for name in ("e.jpg", "e.png"))
     assert (jpeg["seed"], jpeg["inputs"], jpeg["pixels"]) == (png["seed"], png["inputs"], png["pixels"])
 

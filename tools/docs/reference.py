@@ -46,6 +46,7 @@ GROUPS = (  # page, title, sentence, modules, rooms
     Group("attention", "Attention", "One function, and the backends behind it.", ("attention",), ("attention",)),
     Group("media", "Media", "[Pictures and videos](../media.md), written and read back.", (), ("media",)),
     Group("parity", "Parity", "[Are two implementations the same](../parity.md), and why not.", (), ("parity",)),
+    Group("ranks", "Ranks", "[One model over several processes](../distributed.md#one-large-model).", ("parallel",)),
     Group("files", "Files and configuration", "Configs, and checkpoints of others.", ("configuration", "loaders")),
 )  # fmt: skip
 

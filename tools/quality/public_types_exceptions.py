@@ -94,6 +94,7 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.pipeline.DiffusionPipeline.update_components(parts)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.from_pretrained(parts_and_hub)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.run(*)": BY_BLOCKS,
+    "pipelines.pipeline.DiffusionPipeline.run_part(inputs)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.stream(*)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.__getattr__": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.__setattr__(value)": BY_BLOCKS,

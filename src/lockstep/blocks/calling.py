@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,10 @@ ELSEWHERE = {
 OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 
 
-def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run:
-    """Bind, plan, check, load what is needed, and hand out generators."""
+def prepare_run(
+    pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], only: Collection[str] | None = None
+) -> Run:
+    """Bind, plan, check, load what is needed, and hand out generators; for `only` these outermost blocks."""
     assembly: Assembly = pipe.assembly  # taken once: an edit by another thread makes another one
     grouped = _given_groups(assembly, kwargs)
     kwargs = {name: value for name, value in kwargs.items() if name not in grouped}
@@ -52,14 +54,14 @@ def prepare_run(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     for group, members in grouped.items():
         plan.flow.groups[group] = list(dict.fromkeys([*plan.flow.groups.get(group, []), *members]))
         values |= members
-    needed = plan.needed_components(values)
+    needed = plan.needed_components(values, only)
     pipe.require_components(needed)
     samples = plan.root.count_samples(values) if "generator" in plan.inputs else 1
     memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
     components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples, given)
-    check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path))
+    check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path), only)
     seeds = _give_generators(plan, values, options, samples, pipe.choose_seed)
-    return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan))
+    return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan), only)
 
 
 def _given_groups(assembly: Assembly, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -58,6 +58,10 @@ class Manifest:
             self._hashes = {name: hash_weights(model) for name, model in self._models.items()}
         return self._hashes
 
+    def know_weights(self, hashes: Mapping[str, str]) -> None:
+        """Take over the hashes of the models of this run, which were computed before, or where those models are."""
+        self._hashes = dict(hashes)
+
     def to_dict(self, *, weights: bool = True, folder: Path | None = None) -> dict[str, Any]:
         """Everything as JSON values; files are named relative to the folder, or to the working directory."""
         record = {**self.record, "weights": self.weights} if weights else self.record

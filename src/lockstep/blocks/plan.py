@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,8 +38,10 @@ class Plan:
         """Name -> spec, and the first block that uses it."""
         return _merged((visit, spec) for visit in self.flow.visits for spec in visit.place.block.own_components)
 
-    def needed_components(self, values: Mapping[str, Any]) -> dict[str, tuple[ComponentSpec, str]]:
-        """The same, without the optional ones that the blocks can do without for these values."""
+    def needed_components(
+        self, values: Mapping[str, Any], only: Collection[str] | None = None
+    ) -> dict[str, tuple[ComponentSpec, str]]:
+        """The same, without the optional ones that `only` these blocks can do without for these values."""
         spared = {
             (visit.place.path, name)
             for visit, inputs in seen_before_running(self, values)
@@ -48,6 +50,7 @@ class Plan:
         return _merged(
             (visit, spec)
             for visit in self.flow.visits
+            if is_among(visit, only)
             for spec in visit.place.block.own_components
             if not (spec.optional and (visit.place.path, spec.name) in spared)
         )
@@ -181,7 +184,14 @@ def seen_before_running(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple
         made |= dict.fromkeys(visit.makes, LATER)
 
 
-def check_blocks(plan: Plan, values: Mapping[str, Any], components_for: Any) -> None:
+def is_among(visit: Visit, only: Collection[str] | None) -> bool:
+    """Whether a visit is in one of these blocks of the tree; in all of them where none are named."""
+    return only is None or visit.place.path.partition(".")[0] in only
+
+
+def check_blocks(plan: Plan, values: Mapping[str, Any], components_for: Any, only: Collection[str] | None) -> None:
     """Let every planned block look at its inputs."""
     for visit, inputs in seen_before_running(plan, values):
+        if not is_among(visit, only):
+            continue
         visit.place.block.check(components_for(visit.place), inputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any
@@ -56,7 +56,9 @@ class Run:
         components: RunComponents,
         seeds: list[int] | None,
         workflow: str | None,
+        only: Collection[str] | None = None,
     ) -> None:
+        self.only = only  # the blocks of the tree that this run is of; the others run elsewhere
         self.pipe, self.plan, self.options, self.components = pipe, plan, options, components
         self.seeds, self.workflow = seeds, workflow
         self.state = PipelineState(values)
@@ -153,6 +155,8 @@ class Run:
 
     def _parts(self, block: Any, path: str, tree: str, position: Position) -> Iterator[Event]:
         for name, part in block.sub_blocks.items():
+            if not path and self.only is not None and name not in self.only:
+                continue
             yield from self._block(part, join(path, name), join(tree, name), position)
 
     def _branch(self, choice: Any, tree: str, position: Position) -> str | None:

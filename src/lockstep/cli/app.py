@@ -15,6 +15,7 @@ from ..errors import LockstepError
 from .batch import app as batch
 from .bench import EXAMPLES as BENCH_EXAMPLES
 from .bench import bench
+from .capacity import app as capacity
 from .check import EXAMPLES as CHECK_EXAMPLES
 from .check import check
 from .client import app as client
@@ -40,6 +41,8 @@ from .schema import blocks, schema
 from .serve import EXAMPLES as SERVE_EXAMPLES
 from .serve import serve
 from .train import train
+from .tune import EXAMPLES as TUNE_EXAMPLES
+from .tune import tune
 
 
 @runtime_checkable
@@ -80,6 +83,7 @@ app.command()(blocks)
 app.command()(schedulers)
 app.command()(env)
 app.command(epilog=BENCH_EXAMPLES)(bench)
+app.command(epilog=TUNE_EXAMPLES)(tune)
 app.command(epilog=INSPECT_EXAMPLES)(inspect)
 app.command(epilog=CONVERT_EXAMPLES)(convert)
 app.command(epilog=DIFF_EXAMPLES)(diff)
@@ -87,6 +91,7 @@ app.command(epilog=SERVE_EXAMPLES)(serve)
 app.command(epilog=CHECK_EXAMPLES)(check)
 app.command(epilog=PORT_EXAMPLES)(port)
 app.add_typer(batch)
+app.add_typer(capacity)
 app.add_typer(client)
 app.add_typer(new)
 app.add_typer(parity)

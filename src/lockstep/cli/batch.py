@@ -12,9 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError, InterruptedRun, UnknownNameError
+from .batch_rows import by_their_names, check_row, given_words, hashed_row, one_of_each, require_different, row_inputs
 from .console import err, out, print_json
 from .exit_codes import ExitCode
 from .generate import PipelineCommand, described_inputs, result_kind
+from .inputs import numbers
 from .options import Json, Quiet, Variant
 from .pipelines import DEFAULT_MODEL, described, loaded
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from ..fleet.driving import Tally
     from ..fleet.making import Maker, Setup
     from ..fleet.plan import Plan
-    from ..fleet.rows import Row
     from ..fleet.workers import Workers
 
 EXAMPLES = """
@@ -37,6 +38,7 @@ Examples:
   lockstep batch pack pictures/ shards/
 """
 BACKENDS = ("local", "ray")
+Chain = tuple[list[int], dict[str, str]]  # actors of each stage, and the resource that its nodes have
 
 
 class RunsByDefault(TyperGroup):
@@ -72,6 +74,12 @@ def run(
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster; this machine alone where it is left out.")
     ] = None,
+    stages: Annotated[
+        str | None, typer.Option(help="Actors for texts, denoising, decoding, each with its own models: 1,2,1 (Ray).")
+    ] = None,
+    places: Annotated[
+        str | None, typer.Option(help="Resources of the nodes for stages: texts=small,denoising=large (Ray).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Row k has the seed + k, unless it names its own.")] = 0,
     count: Annotated[
         int, typer.Option("-n", "--count", min=1, help="Pictures a row, with seeds one after the other.")
@@ -84,36 +92,42 @@ def run(
     lora: Annotated[list[str] | None, typer.Option(help="A LoRA, with its strength: style.safetensors:0.8")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps …")] = None,
-    speed: Annotated[str, typer.Option(help="off, exact or fast, as for generate.")] = "off",
+    speed: Annotated[str, typer.Option(help="off, exact, high or fast, as for generate.")] = "off",
     variant: Variant = None,
+    merge_equal: Annotated[
+        bool, typer.Option("--merge-equal", help="Rows that are the same, seed included, become one file.")
+    ] = False,
     attempts: Annotated[int, typer.Option(min=1, help="After so many deaths or errors a row is given up.")] = 3,
     stall: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a worker is replaced.")] = 600.0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Make a picture for every row; run again, it makes what is missing."""
-    from ..fleet.driving import Driver, locked
+    from ..fleet.driving import Driver, locked, require_own
     from ..fleet.making import Setup
     from ..fleet.plan import Plan, with_seeds
     from ..fleet.rows import read_rows
 
     if backend not in BACKENDS:
         raise UnknownNameError("backend", backend, BACKENDS)
+    chain = chain_of(stages, places)
     pipe = described(model)
-    kind, common = result_kind(pipe), given_words(context)
+    kind, common = result_kind(pipe), by_their_names(given_words(context))
     described_inputs(pipe, context)  # a mistyped option is told before a row is looked at
     suffix = f".{ending.lstrip('.')}" if ending else kind.formats[0].suffixes[0]
     kind.format_for(Path(f"x{suffix}"))
-    rows = with_seeds([{**common, **row} for row in read_rows(source)], seed, count)
+    rows = with_seeds([{**common, **by_their_names(row)} for row in read_rows(source)], seed, count)
     for number, row in enumerate(rows):
-        with_place(number, functools.partial(row_inputs, pipe, row))
+        check_row(pipe, number, row)
     hashed = [hashed_row(pipe, row) for row in rows]
+    if not merge_equal:
+        require_different(hashed)
     load = functools.partial(
         loaded, model, dtype=dtype, device=device, workflow=None, scheduler=scheduler, guider=guider,
-        loras=lora or (), variant=variant, speed=speed,
+        loras=lora or (), variant=variant, speed=speed, load=stages is None,
     )  # fmt: skip
     share = threads or max((os.cpu_count() or 1) // workers, 1)
-    setup = Setup(load, row_inputs, output.absolute(), share)
+    setup = Setup(load, row_inputs, output.absolute(), share, one_of_each(rows))
 
     def planned(shared: dict[str, Any]) -> Plan:
         plan, before = Plan.of(shared, rows, hashed, suffix), Plan.read(output)
@@ -125,9 +139,9 @@ def run(
 
     with locked(output), FilesBar(quiet or json) as tell:
         sweep(output)
-        driver = Driver(
-            workers_of(backend, setup, workers, address), output, planned, attempts=attempts, stall=stall, tell=tell
-        )
+        require_own(output, rows, suffix)
+        made = workers_of(backend, setup, workers, address, chain)
+        driver = Driver(made, output, planned, attempts=attempts, stall=stall, tell=tell)
         try:
             report = driver.run()
         except KeyboardInterrupt:
@@ -208,8 +222,32 @@ def pack(
         out.print(f"[bold green]{target}[/]  {len(shards)} shards", highlight=False)
 
 
-def workers_of(backend: str, setup: Setup, count: int, address: str | None) -> Workers:
+def chain_of(stages: str | None, places: str | None) -> Chain | None:
+    """`1,2,1` and `texts=small` as numbers, and as resources by stage."""
+    from ..fleet.workers import STAGES
+
+    pairs = [pair.partition("=") for pair in places.split(",")] if places else []
+    for name, _, resource in pairs:
+        if name not in STAGES or not resource:
+            raise UnknownNameError("stage (written stage=resource)", name, STAGES)
+    if stages is None:
+        if pairs:
+            raise InputError("--places is for --stages: give both.")
+        return None
+    counts = numbers(stages, "--stages")
+    if len(counts) != len(STAGES):
+        raise InputError(f"--stages wants three numbers ({', '.join(STAGES)}), got {stages!r}.")
+    return counts, {name: resource for name, _, resource in pairs}
+
+
+def workers_of(backend: str, setup: Setup, count: int, address: str | None, chain: Chain | None = None) -> Workers:
     """The workers of a backend."""
+    if chain is not None:
+        if backend != "ray":
+            raise InputError("--stages are actors of Ray: give --backend ray, or leave it out.")
+        from ..fleet.ray_stages import RayStages
+
+        return RayStages(setup, chain[0], address, chain[1])
     if backend == "ray":
         from ..fleet.ray import RayWorkers
 
@@ -219,54 +257,6 @@ def workers_of(backend: str, setup: Setup, count: int, address: str | None) -> W
     if address is not None:
         raise InputError("--address is that of a Ray cluster: give --backend ray, or leave it out.")
     return LocalWorkers(setup, count)
-
-
-def given_words(context: Any) -> dict[str, str]:
-    """The inputs that options give to every row, as they were typed."""
-    words, found = list(context.args), {}
-    while words:
-        name, equals, value = words.pop(0).removeprefix("--").partition("=")
-        if not equals:
-            value = words.pop(0) if words and not words[0].startswith("--") else "true"
-        found[name.replace("-", "_")] = value
-    return found
-
-
-def row_inputs(pipe: Any, row: Row) -> dict[str, Any]:
-    """A row's inputs as the pipeline takes them: texts of a table by the types that blocks declare, files opened."""
-    from .inputs import SECOND_NAMES, can_be_typed, read_value
-
-    known = {param.name: param for param in pipe.inputs if can_be_typed(param)}
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "seed":
-            found["seed"] = value
-            continue
-        param = known.get(SECOND_NAMES.get(name, name))
-        if param is None:
-            raise UnknownNameError("input", name, [*known, "seed"])
-        found[param.name] = read_value(value, param) if isinstance(value, str) else value
-    return found
-
-
-def hashed_row(pipe: Any, row: Row) -> Row:
-    """A row with files named by what is in them: it is the pixels that decide, not where they lie."""
-    from ..fleet.making import hash_file
-
-    media = {param.name for param in pipe.inputs if param.media is not None}
-    return {
-        name: {"sha256": hash_file(Path(value))} if name in media and Path(str(value)).is_file() else value
-        for name, value in row.items()
-    }
-
-
-def with_place(number: int, read: Any) -> None:
-    """Errors of a row say which one it is."""
-    try:
-        read()
-    except InputError as problem:
-        problem.add_note(f"in row {number + 1}")
-        raise
 
 
 def sweep(folder: Path) -> None:

@@ -54,6 +54,7 @@ def bench(
     json: Json = False,
 ) -> None:
     """Measure a model by every level, engine and peer that is installed, in turn; ratios, errors, memory."""
+    from ..kernels import keep_freed_memory
     from ..measure import growth as growing
     from ..measure import plot as drawing
     from ..measure.runs import measured
@@ -61,6 +62,7 @@ def bench(
     axes = [growing.axis_of(axis) for axis in (growth or "").split(",") if axis.strip()]
     if plot is not None and plot.suffix.lower() != ".png":
         raise InputError(f"--plot wants the name of a PNG, got {plot}.")
+    keep_freed_memory()  # for all sides
     facts = {name: describe_machine()[name] for name in FACTS}
     machine = "  ".join(f"{name}: {value}" for name, value in facts.items())
     with err.status("measuring") as status:

@@ -156,8 +156,9 @@ def generate(
     speed: Annotated[
         str,
         typer.Option(
-            help="exact: Lockstep's own kernels for the processor, the same numbers; fast: those, and calls of the "
-            "denoiser that can be foretold are left out (--foretell says how much may change); off: torch's."
+            help="exact: Lockstep's own kernels for the processor, the same numbers; high: their products in bf16, "
+            "where the processor has it, within a measured bound; fast: that, and calls of the denoiser that can be "
+            "foretold are left out (--foretell says how much may change); off: torch's."
         ),
     ] = "off",
     variant: Variant = None,

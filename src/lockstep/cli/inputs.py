@@ -123,3 +123,14 @@ def _as(text: str, kind: Any) -> Any:
     except ValueError:
         return None
     return None
+
+
+def numbers(text: str, option: str) -> list[int]:
+    """`1,2,4` as numbers."""
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise InputError(f"{option} wants whole numbers above 0 with commas between them, as 1,2,4; got {text!r}.")
+    return found

@@ -43,6 +43,7 @@ def loaded(
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
+    from ..models.modeling import resolve_device
     from ..pipelines.pipeline import DiffusionPipeline
     from ..pipelines.speed import LEVELS
     from ..schedulers import exchanged
@@ -50,6 +51,8 @@ def loaded(
 
     if speed not in LEVELS:
         raise UnknownNameError("speed", speed, LEVELS)
+    if speed != "off" and dtype == "auto" and resolve_device(device).type == "cpu":
+        dtype = "float32"  # what the kernels take in and give
     steps = (
         find_scheduler(scheduler) if scheduler is not None else None
     )  # a mistyped name is told before weights are read
@@ -77,6 +80,9 @@ def loaded(
             path if equals else text, word if equals else None, allow_pickle=file_options.get("allow_pickle", False)
         )
     if speed != "off":
+        from .. import kernels
+
+        kernels.keep_freed_memory()
         pipe.accelerate(speed)
     return pipe
 

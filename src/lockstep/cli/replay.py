@@ -150,6 +150,8 @@ def run_again(manifest: dict[str, Any], places: Places, model: str | None, allow
     adapters, given = manifest.get("adapters", []), manifest.get("given", {})
     places.check(names_of_files(manifest))
     inputs = given_again(manifest["inputs"], places)
+    if manifest.get("parallel", {}).get("cfg", 1) > 1 and "batch_guidance" in inputs:
+        inputs["batch_guidance"] = False  # on ranks every branch was predicted by itself
     if manifest.get("changed_by"):
         raise ReplayError(
             f"The run was changed from outside ({', '.join(manifest['changed_by'])}), which a manifest cannot repeat."
@@ -330,9 +332,10 @@ def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle:
     if found:
         pipe.load_ip_adapter(found, image_encoder_folder=None, allow_pickle=allow_pickle)
         pipe.set_ip_adapter_scale(manifest.get("ip_adapter_scale", 1.0))
-    for name, text in manifest.get("accelerated", {}).items():
-        level, _, engine = text.partition("@")
-        pipe.accelerate(level, [name], engine=engine or "own")
+    for name, text in manifest.get("accelerated", {}).items():  # exact, high=0.02, exact@openvino
+        said, _, engine = text.partition("@")
+        level, _, bound = said.partition("=")
+        pipe.accelerate(level, [name], bound=float(bound) if bound else None, engine=engine or "own")
     if "freeu" in manifest:
         pipe.enable_freeu(*(manifest["freeu"].get(name) for name in ("s1", "s2", "b1", "b2")))
 
@@ -340,7 +343,7 @@ def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle:
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What of a manifest is not the same: versions, machine, configs, weights."""
     told = []
-    for key in ("lockstep", "torch", "python", "machine", "threads", "device", "pipeline", "blocks"):
+    for key in ("lockstep", "torch", "python", "machine", "threads", "device", "parallel", "pipeline", "blocks"):
         if key in before and before[key] != after.get(key):
             told.append(f"{key} was {before[key]}, is {after.get(key)}")
     for name, was in before.get("components", {}).items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UnsupportedError
+from ..errors import InputError, UnsupportedError
 from .console import err, out, print_json
 from .options import Json
 from .pipelines import DEFAULT_MODEL
@@ -60,6 +60,13 @@ def serve(
     attempts: Annotated[int, typer.Option(min=1, help="Workers that a job may lose before it is given up.")] = 2,
     device: Annotated[list[str] | None, typer.Option(help="cpu, cuda:0 …; a worker for each that is named.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    backend: Annotated[
+        str, typer.Option(help="local: processes of this machine; ray: replicas of Ray Serve.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster; this machine alone where it is left out.")
+    ] = None,
+    replicas: Annotated[str, typer.Option(help="Of Ray Serve, the fewest and the most: 1:4")] = "1",
     size_policy: Annotated[str, typer.Option(help="A size that is not the model's: reject or fit.")] = "reject",
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     json: Json = False,
@@ -71,8 +78,8 @@ def serve(
         raise UnsupportedError(
             f"`lockstep serve` needs {missing.name}: pip install 'lockstep-diffusion[serve]'."
         ) from None
-    from ..errors import InputError
-
+    if backend == "ray":
+        require_ray()
     if size_policy not in ("reject", "fit"):
         raise InputError(f"--size-policy wants reject or fit, got {size_policy!r}.")
     limits = settings.Limits(
@@ -85,7 +92,8 @@ def serve(
         host=host, port=port, token=secrets.token_urlsafe(32) if token == "auto" else token or None,
         allowed_hosts=allow_host or (), allowed_origins=allow_origin or (), limits=limits, queue_jobs=max_queue,
         queue_per_client=max_queue_per_client, batch=batch, memory=int(memory * GIGA), deadline=deadline,
-        stall=stall_seconds, attempts=attempts, devices=device or (), dtype=dtype, size_policy=size_policy,
+        stall=stall_seconds, attempts=attempts, devices=device or (), dtype=dtype, backend=backend,
+        address=address, replicas=fewest_and_most(replicas), size_policy=size_policy,
     )  # fmt: skip
 
     def began(at: Settings) -> None:
@@ -96,6 +104,25 @@ def serve(
             webbrowser.open(page_of(at, secret=True))
 
     running.run(made, began)
+
+
+def require_ray() -> None:
+    """Told before anything is started."""
+    try:
+        from ray import serve as _  # noqa: F401
+    except ImportError as missing:
+        raise UnsupportedError(
+            f"--backend ray needs {missing.name}: pip install 'lockstep-diffusion[serve,ray-serve]'."
+        ) from None
+
+
+def fewest_and_most(text: str) -> tuple[int, int]:
+    """`1:4` as two numbers; one number is both."""
+    fewest, _, most = text.partition(":")
+    try:
+        return int(fewest), int(most or fewest)
+    except ValueError:
+        raise InputError(f"--replicas wants FEWEST:MOST, as 1:4, got {text!r}.") from None
 
 
 def page_of(at: Any, secret: bool) -> str:

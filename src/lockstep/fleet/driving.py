@@ -11,19 +11,22 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MachineError
-from .plan import Plan, PlannedRow
+from ..files import writing
+from .plan import NAME, Plan, PlannedRow
+from .rows import Row
 from .workers import Died, Event, Failed, Made, Ready, Workers
 
 LEDGER, LOCK = "ledger.jsonl", ".lock"
-WINDOW = 2  # rows at a worker: one that it makes, one that waits there
+WINDOW = 3  # rows at a worker: one on its way to the disk, one that it makes, one that waits there
 LOOK = 0.5  # seconds between two looks at workers from which nothing comes
 BREAK = 0.2  # seconds before a worker that died is started again
+SYNC = 1.0  # seconds of the ledger that a power cut may take; the files themselves are on the disk before they count
 
 
 @dataclass
@@ -39,19 +42,29 @@ class Tally:
 
 
 class Ledger:
-    """What was made, by whom and in how long: one line a file, on the disk before the next is counted."""
+    """What was made, by whom and in how long: one line a file, on the disk once a second.
+
+    It is a record of what the folder holds: a file without a line is as good as any other.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LEDGER
         _end_line(self.path)
         self._file = self.path.open("a", encoding="utf-8")
+        self._synced = time.monotonic()
 
     def write(self, **told: Any) -> None:
         self._file.write(f"{json.dumps(told)}\n")
         self._file.flush()
+        if time.monotonic() - self._synced > SYNC:
+            self._sync()
+
+    def _sync(self) -> None:
         os.fsync(self._file.fileno())
+        self._synced = time.monotonic()
 
     def close(self) -> None:
+        self._sync()
         self._file.close()
 
     @staticmethod
@@ -77,13 +90,26 @@ def _end_line(path: Path) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """The folder for one driver alone; the system lets go of it even after kill -9."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("w")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InputError(f"Another batch is at work in {folder}. Wait for it, or choose another folder.") from None
         yield
+
+
+def require_own(folder: Path, rows: Sequence[Row], suffix: str) -> None:
+    """Refuse a folder that belongs to something else, before a model is loaded for it."""
+    plan = Plan.read(folder)
+    if plan is not None:
+        plan.require_rows(rows, suffix, folder)
+        return
+    strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != LEDGER)
+    if strange:
+        raise InputError(f"{folder} holds other files ({strange[0]} …) and no {NAME}. A batch has a folder of its own.")
 
 
 class Driver:
@@ -141,10 +167,11 @@ class Driver:
             case Made(worker, row, told):
                 self._held[worker].remove(row)
                 self._starts[worker] = 0
-                ledger.write(row=row.number, worker=worker, attempt=self._tries.get(row.number, 0) + 1, **told)
+                attempt, now = self._tries.get(row.number, 0) + 1, round(time.time(), 3)
+                ledger.write(row=row.number, worker=worker, attempt=attempt, time=now, **told)
                 self.report.made += 1
-            case Failed(worker, None, error, _):
-                raise MachineError(f"A worker could not load the pipeline: {error}")
+            case Failed(worker, None, error, lasting):
+                raise (InputError if lasting else MachineError)(f"No worker can begin: {error}")
             case Failed(worker, row, error, lasting) if row is not None:
                 self._held[worker].remove(row)
                 self._try_again(row, error, lasting, ledger)
@@ -175,16 +202,20 @@ class Driver:
                 self.workers.give(worker, row)
 
     def _bury(self, worker: int, why: str, ledger: Ledger) -> None:
-        """What a dead worker held goes to the others; what it was at may be what it died of."""
+        """What a dead worker held goes to the others; the first that has no file is what it may have died of."""
         self.report.deaths += 1
         held, self._held[worker] = self._held[worker], []
         was_ready = worker in self._ready
         self._ready.discard(worker)
-        self._waiting.extendleft(reversed(held[1:]))
-        if held:
-            self._try_again(held[0], f"the worker died ({why})", False, ledger)
+        at = next((row for row in held if not (self.folder / row.file).exists()), None)
+        self._waiting.extendleft(row for row in reversed(held) if row is not at)
+        if at is not None:
+            self._try_again(at, f"the worker died ({why})", False, ledger)
         if not was_ready and self._starts[worker] >= self.attempts:
-            raise MachineError(f"Worker {worker} died {self._starts[worker]} times before it was ready ({why}).")
+            del self._heard[worker]  # given up; the others go on without it
+            if not self._heard:
+                raise MachineError(f"Worker {worker} died {self._starts[worker]} times before it was ready ({why}).")
+            return
         time.sleep(BREAK)
         self._start(worker)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import signal
+import threading
 import traceback
+from concurrent.futures import Future
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -23,17 +26,17 @@ class LocalWorkers:
         self._context = multiprocessing.get_context("spawn")
         self._processes: dict[int, Any] = {}
         self._lines: dict[int, Connection] = {}
-        self._rows: dict[int, list[PlannedRow]] = {worker: [] for worker in range(count)}
+        self._rows: dict[int, dict[int, PlannedRow]] = {}
 
     def start(self, worker: int) -> None:
         here, there = self._context.Pipe()
         process = self._context.Process(target=work, args=(there, self.setup), name=f"worker {worker}", daemon=True)
         process.start()
         there.close()
-        self._processes[worker], self._lines[worker], self._rows[worker] = process, here, []
+        self._processes[worker], self._lines[worker], self._rows[worker] = process, here, {}
 
     def give(self, worker: int, row: PlannedRow) -> None:
-        self._rows[worker].append(row)
+        self._rows[worker][row.number] = row
         with contextlib.suppress(OSError):  # dead: the next look at the events tells it
             self._lines[worker].send(row)
 
@@ -52,13 +55,13 @@ class LocalWorkers:
         found: list[Event] = []
         try:
             while line.poll():
-                kind, told = line.recv()
+                kind, number, told = line.recv()
                 if kind == "ready":
                     found.append(Ready(worker, told))
                 elif kind == "unable":
                     found.append(Failed(worker, None, *told))
                 else:
-                    row = self._rows[worker].pop(0)
+                    row = self._rows[worker].pop(number)
                     found.append(Made(worker, row, told) if kind == "made" else Failed(worker, row, *told))
         except (EOFError, OSError):
             pass
@@ -84,11 +87,25 @@ class LocalWorkers:
 def work(line: Connection, setup: Setup) -> None:
     """A worker's life: load, then one row after the other until nobody is there."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the driver's to hear
+    one_at_a_time = threading.Lock()
+
+    def tell(kind: str, number: int | None, told: Any) -> None:
+        with one_at_a_time, contextlib.suppress(OSError):  # a driver that is gone needs no answer
+            line.send((kind, number, told))
+
+    def tell_written(number: int, written: Future[dict[str, Any]]) -> None:
+        problem = written.exception()
+        if isinstance(problem, Exception):
+            tell("failed", number, told_error(problem))
+        else:
+            tell("made", number, written.result())
+
     try:
         maker = Maker(setup)
-        line.send(("ready", maker.shared()))
+        maker.check()
+        tell("ready", None, maker.shared())
     except Exception as problem:
-        line.send(("unable", told_error(problem)))
+        tell("unable", None, told_error(problem))
         return
     while True:
         try:
@@ -96,9 +113,9 @@ def work(line: Connection, setup: Setup) -> None:
         except (EOFError, OSError):
             return
         try:
-            line.send(("made", maker.make(row)))
+            maker.make(row).add_done_callback(functools.partial(tell_written, row.number))
         except Exception as problem:
-            line.send(("failed", told_error(problem)))
+            tell("failed", row.number, told_error(problem))
 
 
 def told_error(problem: Exception) -> tuple[str, bool]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..errors import InputError, MachineError
 from .plan import PlannedRow
 from .rows import Row
 
@@ -22,10 +25,11 @@ class Setup:
     read: Callable[[Any, Row], dict[str, Any]]  # the inputs of a row, as the pipeline takes them
     folder: Path
     threads: int | None = None
+    trial: Mapping[int, Row] = field(default_factory=dict)  # one row of each kind, by number: looked at before any
 
 
 class Maker:
-    """A pipeline at work."""
+    """A pipeline at work: while one file goes to the disk, the next row is computed."""
 
     def __init__(self, setup: Setup) -> None:
         import torch
@@ -35,43 +39,88 @@ class Maker:
         self.setup = setup
         self.pipe = setup.load()
         self.pipe.set_progress_bar_config(disable=True)
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+
+    def begun(self, inputs: Mapping[str, Any]) -> Any:
+        """A run that is checked, and not started."""
+        return self.pipe.run(**inputs)
+
+    def check(self) -> None:
+        """Refuse rows that no run can begin with; nothing is computed."""
+        for number, row in self.setup.trial.items():
+            try:
+                self.begun(self.setup.read(self.pipe, row))
+            except MachineError:
+                pass  # too large for this machine: that row fails alone, and the others are made
+            except InputError as problem:
+                raise InputError(f"{problem} (row {number + 1})") from None
+
+    @cached_property
+    def weights(self) -> dict[str, str]:
+        """Model -> hash, computed once: no row changes a weight."""
+        from ..blocks.manifest import hash_weights
+
+        return {name: hash_weights(model) for name, model in self._models().items()}
+
+    def _models(self) -> dict[str, Any]:
+        import torch
+
+        parts = self.pipe.all_components
+        return {name: part for name, part in parts.items() if isinstance(part, torch.nn.Module)}
 
     def shared(self) -> dict[str, Any]:
         """What decides the pixels of every row: versions, model, weights, settings; the same in every worker."""
-        import torch
-
         from .. import __version__
-        from ..blocks.manifest import encode, hash_weights
+        from ..blocks.manifest import encode
 
         parts = {name: part for name, part in self.pipe.all_components.items() if part is not None}
-        models = {name: part for name, part in parts.items() if isinstance(part, torch.nn.Module)}
         configs = {name: encode(part.config) for name, part in parts.items() if hasattr(part, "fresh")}
         adapters = [{key: one[key] for key in ("sha256", "strength")} for one in self.pipe.describe_adapters()]
         words = [{key: one[key] for key in ("sha256", "tokens")} for one in self.pipe.describe_words()]
         found = {
             "lockstep": __version__,
             "pipeline": type(self.pipe).__name__,
-            "dtype": sorted({str(model.dtype).removeprefix("torch.") for model in models.values()}),
-            "weights": {name: hash_weights(model) for name, model in models.items()},
+            "dtype": sorted({str(model.dtype).removeprefix("torch.") for model in self._models().values()}),
+            "weights": self.weights,
             "settings": {**configs, "adapters": adapters, "embeddings": words, **encode(self.pipe.describe_switches())},
             "accelerated": self.pipe.accelerated(),
         }
         plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
         return plain
 
-    def make(self, row: PlannedRow) -> dict[str, Any]:
-        """The file of a row, written at once; the hash of its pixels, and how long it took."""
+    def make(self, row: PlannedRow) -> Future[dict[str, Any]]:
+        """A row computed here, and its file written on a thread: the hash of its pixels, and how long each took."""
         began = time.perf_counter()
-        part, pixels = self.made(row)
-        part.write(self.setup.folder / row.file)
-        return {"key": row.key, "pixels": pixels, "seconds": round(time.perf_counter() - began, 4)}
+        output = self.pipe(**self.setup.read(self.pipe, row.inputs))
+        output.manifest.know_weights(self.hashes_of(output.manifest))
+        return self.finish(row, output, time.perf_counter() - began)
 
-    def made(self, row: PlannedRow) -> tuple[Any, str]:
-        """The result of a row, with the hash of its pixels."""
+    def finish(self, row: PlannedRow, output: Any, seconds: float) -> Future[dict[str, Any]]:
+        """The file of a row, written while the next row is computed."""
+        part, pixels = self.result_of(output)
+        return self._disk.submit(
+            self._write, part, row, {"key": row.key, "pixels": pixels, "seconds": round(seconds, 4)}
+        )
+
+    def _write(self, part: Any, row: PlannedRow, told: dict[str, Any]) -> dict[str, Any]:
+        began = time.perf_counter()
+        part.write(self.setup.folder / row.file)
+        return {**told, "writing": round(time.perf_counter() - began, 4)}
+
+    def made(self, row: PlannedRow) -> str:
+        """The hash of the pixels of a row, which is written nowhere."""
+        return self.result_of(self.pipe(**self.setup.read(self.pipe, row.inputs)))[1]
+
+    def hashes_of(self, manifest: Any) -> dict[str, str]:
+        """The hashes of the models that a run has used."""
+        return {name: self.weights[name] for name in manifest.record["components"] if name in self.weights}
+
+    @staticmethod
+    def result_of(output: Any) -> tuple[Any, str]:
+        """What goes into the file of a row, with the hash of its pixels."""
         from ..media.pixels import PixelHash
 
-        given = self.setup.read(self.pipe, row.inputs)
-        (part,) = self.pipe(**given).parts()
+        (part,) = output.parts()
         return part, PixelHash(part.kind.frames(part.item)).text
 
 

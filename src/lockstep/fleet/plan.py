@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -81,28 +81,37 @@ class Plan:
         except (ValueError, KeyError, TypeError) as problem:
             raise FileFormatError(f"{path} is no plan of a batch, or damaged: {problem}.") from None
 
-    def require_same(self, other: Plan, folder: Path) -> None:
-        """Refuse to go on in a folder that was begun with another plan, and say what is different."""
-        if [row.key for row in self.rows] == [row.key for row in other.rows] and self.suffix == other.suffix:
-            return
-        raise InputError(
-            f"{folder} was begun with another plan: {self._difference(other)}. Give the rows and options that it was "
-            "begun with, or another folder."
-        )
+    def require_rows(self, rows: Sequence[Row], suffix: str, folder: Path) -> None:
+        """Refuse to go on in this plan's folder with other rows, which is known before any model is loaded."""
+        if told := self._other_rows(rows, suffix):
+            raise self._refused(told, folder)
 
-    def _difference(self, before: Plan) -> str:
+    def require_same(self, before: Plan, folder: Path) -> None:
+        """Refuse to go on in a folder that was begun with another plan, and say what is different."""
+        if [row.key for row in self.rows] == [row.key for row in before.rows] and self.suffix == before.suffix:
+            return
         names = sorted(set(self.shared) | set(before.shared))
         changed = [name for name in names if self.shared.get(name) != before.shared.get(name)]
-        if changed:
-            return f"{', '.join(changed)} {'was' if len(changed) == 1 else 'were'} not the same"
-        if len(self.rows) != len(before.rows):
-            return f"it had {len(before.rows)} rows, now there are {len(self.rows)}"
-        pairs = zip(before.rows, self.rows, strict=True)
-        was, now = next(((one, other) for one, other in pairs if one.key != other.key), (None, None))
-        if was is None or now is None:
-            return f"its files end in {before.suffix}, now {self.suffix}"
-        asked = [name for name in {**was.inputs, **now.inputs} if was.inputs.get(name) != now.inputs.get(name)]
-        return f"row {now.number + 1} had another {', '.join(asked) or 'file'}"
+        told = f"{', '.join(changed)} {'was' if len(changed) == 1 else 'were'} not the same" if changed else None
+        told = told or before._other_rows([row.inputs for row in self.rows], self.suffix)
+        raise self._refused(told or "a file that goes into it has changed", folder)
+
+    @staticmethod
+    def _refused(told: str, folder: Path) -> InputError:
+        return InputError(
+            f"{folder} was begun with another plan: {told}. Give the rows and options that it was begun with, or "
+            "another folder."
+        )
+
+    def _other_rows(self, rows: Sequence[Row], suffix: str) -> str | None:
+        """What of these rows is not as in this plan."""
+        if len(rows) != len(self.rows):
+            return f"it had {len(self.rows)} rows, now there are {len(rows)}"
+        for was, now in zip(self.rows, rows, strict=True):
+            if was.inputs != now:
+                asked = [name for name in {**was.inputs, **now} if was.inputs.get(name) != now.get(name)]
+                return f"row {was.number + 1} had another {', '.join(asked)}"
+        return f"its files end in {self.suffix}, now {suffix}" if suffix != self.suffix else None
 
 
 def key_of(shared: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:

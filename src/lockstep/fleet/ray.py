@@ -6,6 +6,8 @@ and the poison list are the same for every backend.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from typing import Any
 
@@ -58,7 +60,10 @@ class RayWorkers:
         worker, row = self._calls.pop(call)
         try:
             kind, told = self.ray.get(call)
-        except (self.ray.exceptions.RayActorError, self.ray.exceptions.RaySystemError) as problem:
+        except (
+            self.ray.exceptions.RayError
+        ) as problem:  # errors of rows are answers: this is an actor or a node that is gone
+            self.end(worker)  # one that cannot be reached may live, and hold its cores
             self._calls = {one: held for one, held in self._calls.items() if held[0] != worker}
             return [Died(worker, type(problem).__name__)]
         if kind == "ready":
@@ -76,17 +81,24 @@ class RayWorkers:
 
 
 class Actor:
-    """A maker in another process, perhaps of another machine; the folder has to be one that all of them see."""
+    """A maker in another process, perhaps of another machine; the folder has to be one that all of them see.
 
-    def load(self, setup: Setup) -> tuple[str, Any]:
+    Its calls are coroutines of one thread: while a file is awaited from the disk, the next row is computed.
+    """
+
+    async def load(self, setup: Setup) -> tuple[str, Any]:
         try:
             self.maker = Maker(setup)
+            self.maker.check()
             return "ready", self.maker.shared()
         except Exception as problem:
             return "unable", told_error(problem)
 
-    def make(self, row: PlannedRow) -> tuple[str, Any]:
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def make(self, row: PlannedRow) -> tuple[str, Any]:
         try:
-            return "made", self.maker.make(row)
+            return "made", await asyncio.wrap_future(self.maker.make(row))
         except Exception as problem:
             return "failed", told_error(problem)

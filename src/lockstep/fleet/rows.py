@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,30 @@ def _table(path: Path, delimiter: str = ",") -> list[Row]:
         reader = csv.DictReader(file, delimiter=delimiter, strict=True)
         rows = []
         try:
+            _check_head(path, reader.fieldnames)
             for row in reader:
                 if None in row or None in row.values():
                     wanted, got = len(reader.fieldnames or ()), len(row) if None in row else "fewer"
                     raise InputError(f"{path}, line {reader.line_num}: the head has {wanted} columns, this row {got}.")
                 rows.append({name: cell for name, cell in row.items() if cell != ""})
         except csv.Error as problem:
-            raise InputError(f"{path}, line {reader.line_num}: no table ({problem}).") from None
+            raise InputError(f"{path}, line {reader.line_num}: cannot be read as a table ({problem}).") from None
     return [row for row in rows if row]
+
+
+def _check_head(path: Path, names: Sequence[str] | None) -> None:
+    """A column has a name, and no other has the same."""
+    columns = list(names or ())
+    if any(not name.strip() for name in columns):
+        raise InputError(f"{path}, line 1: column {[name.strip() for name in columns].index('') + 1} has no name.")
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}, line 1: two columns are called {twice!r}.")
 
 
 def _json_lines(path: Path) -> list[Row]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -66,7 +77,9 @@ def _parquet(path: Path) -> list[Row]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
-        raise MachineError("Parquet needs pyarrow: pip install pyarrow. JSON lines need nothing.") from None
+        raise MachineError(
+            "Parquet needs pyarrow: pip install 'lockstep-diffusion[batch]'. JSON lines (.jsonl) need nothing."
+        ) from None
     try:
         table = parquet.read_table(path).to_pylist()
     except (ArrowInvalid, OSError) as problem:

@@ -64,7 +64,7 @@ def verify(
             found.wrong[NAME] = "the model or its settings are not those of the plan any more"
             return found
         for row in random.Random(0).sample(good, min(replays, len(good))):
-            if again.made(row)[1] != pixels_in(folder / row.file)[0]:
+            if again.made(row) != pixels_in(folder / row.file)[0]:
                 found.wrong[row.file] = "made again, it has other pixels"
             found.replayed += 1
     return found

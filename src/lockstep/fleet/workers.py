@@ -43,6 +43,7 @@ class Died:
     why: str
 
 
+STAGES = ("texts", "denoising", "decoding")  # of a row that is made by several machines
 Event = Ready | Made | Failed | Died
 
 

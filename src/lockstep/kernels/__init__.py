@@ -7,5 +7,6 @@ take fp32 and are as exact as torch's own. Where there is no library, `library()
 
 from . import calls, operators
 from .library import describe, found, library, why_not
+from .memory import keep_freed_memory
 
-__all__ = ["calls", "describe", "found", "library", "operators", "why_not"]
+__all__ = ["calls", "describe", "found", "keep_freed_memory", "library", "operators", "why_not"]

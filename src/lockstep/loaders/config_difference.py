@@ -11,7 +11,9 @@ def compare_config(implied: Mapping[str, Any], declared: Mapping[str, Any]) -> l
     different = []
     for key, value in implied.items():
         said = declared.get(key, value)
-        if _spread(key, said, implied) != _spread(key, value, implied):
+        if isinstance(value, Mapping) and isinstance(said, Mapping):
+            different += [f"{key}: {line}" for line in compare_config(value, said)]
+        elif _spread(key, said, implied) != _spread(key, value, implied):
             different.append(f"{key}: the shapes say {_plain(value)}, the config says {_plain(said)}")
     return different
 

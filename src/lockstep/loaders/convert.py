@@ -15,15 +15,18 @@ from .. import files
 from ..errors import InputError, LoadError, UnsupportedError, WeightsError
 from ..models.autoencoders.autoencoder_kl import AutoencoderKL
 from ..models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo
+from ..models.autoencoders.autoencoder_kl_qwen_image import AutoencoderKLQwenImage
 from ..models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from ..models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ..models.controlnets.controlnet import ControlNetModel
 from ..models.modeling import ModelMixin
 from ..models.text_encoders.clip import CLIPTextModel, CLIPTextModelWithProjection
+from ..models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 from ..models.text_encoders.qwen3 import Qwen3Model
 from ..models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ..models.transformers.transformer_flux import FluxTransformer2DModel
 from ..models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel
+from ..models.transformers.transformer_qwen_image import QwenImageTransformer2DModel
 from ..models.transformers.transformer_sd3 import SD3Transformer2DModel
 from ..models.transformers.transformer_wan import WanTransformer3DModel
 from ..models.transformers.transformer_z_image import ZImageTransformer2DModel
@@ -56,6 +59,9 @@ MODELS: dict[str, type[ModelMixin]] = {
         UMT5EncoderModel,
         ZImageTransformer2DModel,
         Qwen3Model,
+        QwenImageTransformer2DModel,
+        AutoencoderKLQwenImage,
+        Qwen2_5_VLForConditionalGeneration,
         LTXVideoTransformer3DModel,
         AutoencoderKLLTXVideo,
     )
@@ -75,6 +81,9 @@ LONE = {
     "UMT5EncoderModel": ("umt5", "published", ""),
     "ZImageTransformer2DModel": ("z_image", "original", ""),
     "Qwen3Model": ("qwen3", "published", "model."),
+    "QwenImageTransformer2DModel": ("qwen_image", "published", ""),
+    "AutoencoderKLQwenImage": ("wan_vae", "original", ""),
+    "Qwen2_5_VLForConditionalGeneration": ("qwen2_5_vl", "original", ""),
     "LTXVideoTransformer3DModel": ("ltx", "original", ""),
     "AutoencoderKLLTXVideo": ("ltx_vae", "original", ""),
 }
@@ -83,6 +92,7 @@ FAMILY_OF = {  # class of a denoiser -> the family whose layout its pipelines ar
     "SD3Transformer2DModel": "sd3",
     "WanTransformer3DModel": "wan",
     "ZImageTransformer2DModel": "z_image",
+    "QwenImageTransformer2DModel": "qwen_image",
     "LTXVideoTransformer3DModel": "ltx",
 }
 SHARD_SIZE = "10GB"

@@ -445,7 +445,11 @@ def _name_parts(found: Detection) -> None:
         found.missing = [name for name in family["components"] if name not in found.components]
 
 
-LANGUAGE_MODELS = {"T5": ("t5", "umt5"), "Qwen3": ("qwen3",)}  # a word of the class -> kinds of parts
+LANGUAGE_MODELS = {
+    "T5": ("t5", "umt5"),
+    "Qwen3": ("qwen3",),
+    "Qwen2_5_VL": ("qwen2_5_vl",),
+}  # a word of the class -> kinds of parts
 
 
 def _text_encoders(parts: list[Part], family: Mapping[str, Any]) -> dict[str, Part]:

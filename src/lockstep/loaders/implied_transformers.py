@@ -298,3 +298,46 @@ def qwen3_config(shapes: Shapes, layout: str) -> dict[str, Any]:
         "num_key_value_heads": bare[names["key"]][0] // head,
         "head_dim": head,
     }
+
+
+def qwen_image_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of Qwen-Image's transformer, whose tokens are squares of two latents a side."""
+    width, channels = shapes["img_in.weight"]
+    head = shapes["transformer_blocks.0.attn.norm_q.weight"][0]
+    return {
+        "in_channels": channels,
+        "out_channels": shapes["proj_out.weight"][0] // 4,
+        "num_layers": len(numbers(shapes, r"transformer_blocks\.(\d+)\.")),
+        "attention_head_dim": head,
+        "num_attention_heads": width // head,
+        "joint_attention_dim": shapes["txt_in.weight"][1],
+        "zero_cond_t": "__index_timestep_zero__" in shapes,
+    }
+
+
+def qwen2_5_vl_config(shapes: Shapes, layout: str) -> dict[str, Any]:
+    """Sizes of Qwen2.5-VL, by its older names or the newer ones; how many heads there are, no tensor tells."""
+    bare = {re.sub(r"^model\.((language_model|visual)\.)?|^visual\.", _part_of_tower, name): shape
+            for name, shape in shapes.items()}  # fmt: skip
+    vocabulary, width = bare["embed_tokens.weight"]
+    tower, channels, frames, side, _ = bare["visual.patch_embed.proj.weight"]
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "intermediate_size": bare["layers.0.mlp.gate_proj.weight"][0],
+        "num_hidden_layers": len(numbers(bare, r"^layers\.(\d+)\.")),
+        "vision_config": {
+            "hidden_size": tower,
+            "in_channels": channels,
+            "temporal_patch_size": frames,
+            "patch_size": side,
+            "depth": len(numbers(bare, r"^visual\.blocks\.(\d+)\.")),
+            "intermediate_size": bare["visual.blocks.0.mlp.gate_proj.weight"][0],
+            "out_hidden_size": bare["visual.merger.mlp.2.weight"][0],
+            "spatial_merge_size": math.isqrt(bare["visual.merger.mlp.0.weight"][1] // tower),
+        },
+    }
+
+
+def _part_of_tower(found: re.Match[str]) -> str:
+    return "visual." if "visual" in found[0] else ""

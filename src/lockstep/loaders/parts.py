@@ -66,6 +66,9 @@ KINDS = (
         "layers.0.attention.to_q.weight",
         implied_transformers.z_image_config,
     ),
+    PartKind(
+        "qwen_image", "published", "transformer_blocks.0.img_mod.1.weight", implied_transformers.qwen_image_config
+    ),
     *either("ltx", "patchify_proj.weight", "transformer_blocks.0.attn1.norm_q.weight", implied_ltx_video.ltx_config),
     *either(
         "ltx_vae",
@@ -94,6 +97,14 @@ KINDS = (
         stem="model.",
     ),
     PartKind("qwen3", "llama", "blk.0.attn_q_norm.weight", implied_transformers.qwen3_config),
+    PartKind("qwen2_5_vl", "published", "model.visual.patch_embed.proj.weight", implied_transformers.qwen2_5_vl_config),
+    PartKind(
+        "qwen2_5_vl",
+        "original",
+        "visual.patch_embed.proj.weight",
+        implied_transformers.qwen2_5_vl_config,
+        outside=r"model\.$",
+    ),
     *either(
         "vae",
         "decoder.mid.block_1.conv1.weight",
@@ -120,15 +131,20 @@ TITLES = {
     "qwen3": "Qwen3 text encoder",
     "ltx": "LTX-Video transformer",
     "ltx_vae": "LTX-Video autoencoder",
+    "qwen_image": "Qwen-Image transformer",
+    "qwen2_5_vl": "Qwen2.5-VL text encoder",
 }
 ROLES = {  # what a pipeline calls a part; itself where nothing stands here
-    **dict.fromkeys(("flux", "sd3", "wan", "z_image", "ltx"), "transformer"),
+    **dict.fromkeys(("flux", "sd3", "wan", "z_image", "ltx", "qwen_image"), "transformer"),
     **dict.fromkeys(("wan_vae", "ltx_vae"), "vae"),
-    **dict.fromkeys(("text", "t5", "umt5", "qwen3"), "text_encoder"),
+    **dict.fromkeys(("text", "t5", "umt5", "qwen3", "qwen2_5_vl"), "text_encoder"),
 }
 DENOISERS = ("unet", "transformer")
 # parts whose names are told by clues that other families have, too: what the shapes do not bear out is none of them
-TRANSFORMERS = ("flux", "sd3", "wan", "z_image", "ltx", "wan_vae", "ltx_vae", "t5", "umt5", "qwen3")
+TRANSFORMERS = (
+    *("flux", "sd3", "wan", "z_image", "ltx", "qwen_image"),
+    *("wan_vae", "ltx_vae", "t5", "umt5", "qwen3", "qwen2_5_vl"),
+)
 
 
 @dataclass

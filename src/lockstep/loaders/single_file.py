@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from .. import files
+from ..configuration import config_defaults
 from ..errors import ConfigError, FileFormatError, LoadError, NotFoundError, UnsupportedError, WeightsError
 from ..models.adapters.t2i_adapter_map import t2i_adapter_rows
 from ..models.autoencoders.autoencoder_kl_ltx_video_map import ltx_autoencoder_rows
@@ -24,6 +25,7 @@ from ..models.autoencoders.autoencoder_tiny_map import tiny_rows
 from ..models.controlnets.controlnet_map import controlnet_rows
 from ..models.modeling import ModelMixin, resolve_device, resolve_dtype
 from ..models.text_encoders.clip_map import clip_rows, open_clip_rows
+from ..models.text_encoders.qwen2_5_vl_map import qwen2_5_vl_rows
 from ..models.text_encoders.qwen3_map import qwen3_llama_rows
 from ..models.text_encoders.t5_map import llama_rows
 from ..models.transformers.transformer_flux_map import flux_rows
@@ -61,8 +63,11 @@ CLASSES = {  # kind of a part -> its class, where the family does not say anothe
     "z_image": "ZImageTransformer2DModel",
     "ltx": "LTXVideoTransformer3DModel",
     "qwen3": "Qwen3Model",
+    "qwen_image": "QwenImageTransformer2DModel",
+    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
     "t2i_adapter": "T2IAdapter",
 }
+SAME_PARTS = {"AutoencoderKLQwenImage": "wan_vae"}  # classes whose parts lie in files as those of another
 # in place of a padding token: whose tokenizer it is, where that is not CLIP; no single file carries their vocabularies
 VOCABULARIES: dict[str, type[Tokenizer]] = {"T5": T5Tokenizer, "Qwen": Qwen2Tokenizer}
 LATENT_SCALES = (
@@ -217,7 +222,7 @@ class SingleFile:
     def shell(self, component: str, kind: type[Model]) -> Model:
         """A component's model without its weights."""
         try:
-            return kind.on_meta(self.config(component))
+            return kind.on_meta(as_known(kind, self.config(component)))
         except ConfigError as problem:
             raise ConfigError(
                 f"{self.path}, {component}: {problem} No tensor tells every value of a config: give the folder that "
@@ -273,7 +278,7 @@ class SingleFile:
         """A component's model with the file's weights."""
         target = resolve_device(device)
         wanted = resolve_dtype(dtype, target)
-        config = self.config(component, overrides)
+        config = as_known(kind, self.config(component, overrides))
         kind.check_class(config)
         try:
             stored = computable(self.stored(component, kind, config), keep=wanted is None)
@@ -362,6 +367,7 @@ def weight_map(part: Part, config: Mapping[str, Any], projection: bool) -> Weigh
         ("ltx", "original"): ltx_rows,
         ("ltx_vae", "original"): ltx_autoencoder_rows,
         ("qwen3", "llama"): qwen3_llama_rows,
+        ("qwen2_5_vl", "original"): qwen2_5_vl_rows,
         ("wan_vae", "original"): wan_autoencoder_rows,
         ("t5", "llama"): llama_rows,
         ("umt5", "llama"): llama_rows,
@@ -383,6 +389,14 @@ def computable(stored: Mapping[str, StoredTensor], keep: bool) -> dict[str, Stor
     return made
 
 
+def as_known(kind: type[ModelMixin], config: dict[str, Any]) -> dict[str, Any]:
+    """Qwen-Image has Wan's autoencoder, and no words for what is always the same in it."""
+    if kind.__name__ not in SAME_PARTS:
+        return config
+    known = {name: value for name, value in config.items() if name in config_defaults(kind)}
+    return {"input_channels": config["in_channels"], **known} if "in_channels" in config else known
+
+
 def component_of(kind: type[ModelMixin], file: SingleFile) -> str:
     """The component of a file that a class is asked to load."""
     ancestors = [base.__name__ for base in kind.__mro__]
@@ -392,7 +406,9 @@ def component_of(kind: type[ModelMixin], file: SingleFile) -> str:
         if found is not None:
             return found
     plain = [name.removesuffix("WithProjection") for name in ancestors]
-    roles = [ROLES.get(part, part) for part, known in CLASSES.items() if known in plain]
+    kinds = [part for part, known in CLASSES.items() if known in plain]
+    kinds += [SAME_PARTS[name] for name in plain if name in SAME_PARTS]
+    roles = [ROLES.get(part, part) for part in kinds]
     if not roles:
         raise UnsupportedError(f"{kind.__name__} is in none of the single files that Lockstep reads.")
     lone = [part.role for part in file.found.parts if part.role in roles]

@@ -71,7 +71,7 @@ SD3: Variants = (
 )
 LTX: Variants = (
     ("13B", ("transformer_blocks.47.scale_shift_table",)),
-    ("2B 0.9.5 or later", (("encoder.conv_out.conv.weight", 1, 2048),)),
+    ("2B 0.9.5 or later", ("encoder.down_blocks.1.conv.conv.weight",)),
     ("2B 0.9.1", ("decoder.last_scale_shift_table",)),
     ("2B", ()),
 )
@@ -239,6 +239,12 @@ FAMILIES = (
     TellTale("umt5", "UMT5 text encoder (llama.cpp's names)", ("enc.blk.1.attn_rel_b.weight",), kind="text encoder"),
     TellTale("t5", "T5 text encoder (llama.cpp's names)", ("enc.blk.0.attn_q.weight",), kind="text encoder"),
     TellTale("gemma", "Gemma", ("layers.0.post_feedforward_layernorm.weight",), kind="text encoder"),
+    TellTale(
+        "qwen2_5_vl",
+        "Qwen2.5-VL text encoder",
+        ("layers.0.self_attn.k_proj.bias", "visual.patch_embed.proj.weight"),
+        kind="text encoder",
+    ),
     TellTale(
         "qwen2", "Qwen 2.5", ("layers.0.self_attn.k_proj.bias", "layers.0.input_layernorm.weight"), kind="text encoder"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,14 @@ SIZE, SMALL = 16, 13
 
 def bars(tables: Sequence[Table], machine: str) -> Image.Image:
     """A bar for each side, as long as it is fast; its seconds, ratio and error behind it."""
-    height = EDGE + sum(72 + ROW * len(table.present) for table in tables) + 40
+    height = EDGE + sum(72 + ROW * len(table.present) for table in tables) + 60
     page = Image.new("RGB", (WIDTH, height), PAPER)
     draw, top = ImageDraw.Draw(page), EDGE
     for table in tables:
         draw.text((EDGE, top), table.title, INK, font=_font(SIZE + 3))
         draw.text((EDGE, top + 26), f"times as fast as {table.reference}", PALE, font=_font(SMALL))
         top = _bars_of(draw, table, top + 52) + 20
-    draw.text((EDGE, top), machine, PALE, font=_font(SMALL))
+    _sign(draw, top, machine)
     return page
 
 
@@ -45,7 +46,7 @@ def _bars_of(draw: ImageDraw.ImageDraw, table: Table, top: int) -> int:
         error = "" if not side.error else f"   error {side.error:.0e}"
         draw.text(
             (left + room * ratio / most + 8, top + 7),
-            f"{ratio:.2f} ×   {side.best:.3g} s{error}",
+            f"{ratio:.2f} x   {side.best:.3g} s{error}",
             INK,
             font=_font(SIZE),
         )
@@ -57,11 +58,11 @@ def _bars_of(draw: ImageDraw.ImageDraw, table: Table, top: int) -> int:
 def lines(growths: Sequence[Growth], machine: str) -> Image.Image:
     """Seconds against what grows, both in powers: a straight line is a power law."""
     side = WIDTH // 2
-    page = Image.new("RGB", (WIDTH, side * math.ceil(len(growths) / 2) + 40), PAPER)
+    page = Image.new("RGB", (WIDTH, side * math.ceil(len(growths) / 2) + 60), PAPER)
     draw = ImageDraw.Draw(page)
     for place, growth in enumerate(growths):
         _lines_of(draw, growth, place % 2 * side, place // 2 * side, side)
-    draw.text((EDGE, page.height - 32), machine, PALE, font=_font(SMALL))
+    _sign(draw, page.height - 50, machine)
     return page
 
 
@@ -89,6 +90,11 @@ def _lines_of(draw: ImageDraw.ImageDraw, growth: Growth, left: int, top: int, si
         for x, y in corners:
             draw.ellipse((x - 4, y - 4, x + 4, y + 4), colour)
         draw.text((box[0] + 8, box[1] + 4 + 18 * place), name, colour, font=_font(SMALL))
+
+
+def _sign(draw: ImageDraw.ImageDraw, top: int, machine: str) -> None:
+    """The machine, below everything, in as many lines as it takes."""
+    draw.multiline_text((EDGE, top), "\n".join(textwrap.wrap(machine, 125)), PALE, font=_font(SMALL))
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

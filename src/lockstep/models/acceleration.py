@@ -55,8 +55,8 @@ class Acceleration:
 
     @property
     def name(self) -> str:
-        """What a manifest says of it."""
-        return self.level
+        """What a manifest says of it: `exact`, `high=0.02`."""
+        return self.level if self.bf16 is None else f"{self.level}={self.bf16.bound:g}"
 
     def __str__(self) -> str:
         left = f"; left to torch: {', '.join(self.left)}" if self.left else ""

@@ -33,6 +33,7 @@ class Choice:
     in_bf16: tuple[str, ...]
     kept: tuple[str, ...]  # in fp32, because the result would feel it; the most sensitive first
     error: float  # relative L2 of the model's result to that in fp32
+    bound: float  # what it may be
 
 
 @dataclass
@@ -74,13 +75,13 @@ def choose(model: nn.Module, call: Call, bound: float) -> Choice:
     called = sum(effect.multiplications > 0 for effect in effects.values())
     with torch.no_grad():
         exact = call(model)
-        best, budget = Choice((), tuple(layers), 0.0), bound**2
+        best, budget = Choice((), tuple(layers), 0.0, bound), bound**2
         for _ in range(ROUNDS):
             names = _within(effects, budget)
             _switch_to(layers, names)
             error = float((call(model) - exact).norm() / exact.norm())
             if error <= bound and len(names) >= len(best.in_bf16):
-                best = Choice(tuple(names), _kept(effects, names), error)
+                best = Choice(tuple(names), _kept(effects, names), error, bound)
             if ENOUGH * bound <= error <= bound or (error <= bound and len(names) == called):
                 break
             budget *= (0.95 * bound / max(error, 1e-3 * bound)) ** 2

@@ -7,6 +7,9 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import subprocess
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,13 +80,37 @@ def weights_digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _made(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """A file that is made once; a run that is interrupted leaves nothing behind."""
+def _made(folder: Path, name: str, make: Callable[[Path], None], trial: str, *words: str) -> Path:
+    """A file that is made once, and tried in a process of its own: an engine that crashes takes only that one along.
+
+    A run that is interrupted, or a trial that fails, leaves nothing behind.
+    """
     if not (folder / name).exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder) as temporary, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a tracer warns of every check of an input
             make(temporary / name)
+            _survive(trial, str(temporary / name), *words)
     return folder / name
+
+
+def _survive(trial: str, *words: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", trial, *words], capture_output=True, check=False)
+    if ended.returncode < 0:
+        raise BackendError(f"The engine crashed while it compiled this model (signal {-ended.returncode}).")
+
+
+OPENVINO_TRIAL = """
+import sys, openvino
+path, hint, threads = sys.argv[1:]
+options = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": int(threads)}
+core = openvino.Core()
+core.compile_model(core.read_model(path), "CPU", options)
+"""
+ONNXRUNTIME_TRIAL = """
+import sys, onnxruntime
+onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+"""
 
 
 def _openvino(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
@@ -98,8 +125,10 @@ def _openvino(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner
     core = openvino.Core()
     hint = "f32" if level == EXACT else "bf16"
     options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY"}
-    options["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
-    compiled = core.compile_model(core.read_model(_made(folder, "model.xml", make)), "CPU", options)
+    threads = torch.get_num_threads()
+    options["INFERENCE_NUM_THREADS"] = threads
+    path = _made(folder, "model.xml", make, OPENVINO_TRIAL, hint, str(threads))
+    compiled = core.compile_model(core.read_model(path), "CPU", options)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
         request = compiled.create_infer_request()  # one for each call: threads do not share it
@@ -118,7 +147,7 @@ def _onnxruntime(graph: Graph, call: GivenCall, level: str, folder: Path) -> Run
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    path = str(_made(folder, "model.onnx", make))
+    path = str(_made(folder, "model.onnx", make, ONNXRUNTIME_TRIAL))
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
 

@@ -83,6 +83,7 @@ def _clip_text(config: Config, noise: Noise, size: int | None) -> Call:
 EXAMPLES: dict[str, Callable[[Config, Noise, int | None], Call]] = {
     "UNet2DConditionModel": _unet,
     "AutoencoderKL": _autoencoder,
+    "AutoencoderTiny": _autoencoder,
     "FluxTransformer2DModel": _flux,
     "SD3Transformer2DModel": _sd3,
     "WanTransformer3DModel": _wan,

@@ -19,7 +19,8 @@ class ParallelConfig:
 
     `cfg`: the branches of the guidance; `ulysses` and `ring`: the tokens of a transformer; `fsdp`: the weights, over
     all ranks (1, or their number; alone it makes ranks repeat each other's work). A rank that stops living is noticed
-    after `lost_after_s` seconds, one that lives and does not come to an exchange after `timeout_s`.
+    after `lost_after_s` seconds, one that lives and does not come to an exchange after `timeout_s`. `check_weights` off
+    leaves the comparison of the weights out, which hashes all of them.
     """
 
     cfg: int = 1
@@ -39,7 +40,7 @@ class ParallelConfig:
             degree = getattr(self, name)
             if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
                 raise ConfigError(f"ParallelConfig: {name!r} is a number of ranks, at least 1, got {degree!r}.")
-        for name in ("timeout_s", "lost_after_s"):
+        for name in times(type(self)):
             seconds = getattr(self, name)
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds <= 0:
                 raise ConfigError(f"ParallelConfig: {name!r} is in seconds, above 0, got {seconds!r}.")
@@ -52,7 +53,7 @@ class ParallelConfig:
             name, sign, number = (part.strip() for part in word.partition("="))
             check_names(cls, {name: number})
             try:
-                values[name] = float(number) if name.endswith("_s") else int(number)
+                values[name] = float(number) if name in times(cls) else int(number)
             except ValueError:
                 raise InputError(f"{word!r} is no degree: wanted {name}=2 or the like, got {sign}{number!r}.") from None
         return cls(**values)
@@ -89,6 +90,11 @@ class ParallelConfig:
     def degrees(self) -> dict[str, int]:
         """The degrees that are not 1."""
         return {name: getattr(self, name) for name in DEGREES if getattr(self, name) > 1}
+
+
+def times(cls: type[ParallelConfig]) -> list[str]:
+    """The values that are in seconds."""
+    return [one.name for one in fields(cls) if one.metadata == SECONDS]
 
 
 def check_names(cls: type[ParallelConfig], values: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack, cast
 
@@ -157,6 +157,10 @@ class DiffusionPipeline(
             return run.result()
         finally:
             bars.close()
+
+    def run_part(self, only: Collection[str], **inputs: Any) -> Run:
+        """A run of some of the outermost blocks: the others run elsewhere, and what they make is given to it."""
+        return prepare_run(self, (), inputs, only)
 
     def stream(self, *args: Any, **inputs: Any) -> Iterator[Event]:
         """The events of a run as they happen; the last one carries the output."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ..errors import InputError, UnknownNameError, UnsupportedError
+from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..notes import say_once
@@ -36,7 +36,7 @@ class SpeedMixin:
 
         "exact" gives the same numbers up to fp32's rounding; `pipe.unet.acceleration` says how exact each was found.
         "high" multiplies in bf16 where the processor does so natively, layer by layer as far as `bound` allows: the
-        relative L2 of a model's result to that in fp32, measured on the model. "fast" is as exact as "exact", and
+        relative L2 of a model's result to that in fp32, measured on the model. "fast" does so, too, and
         leaves out calls of the denoiser whose result can be foretold: `bound` is the relative error that one may bring
         into the latents. Another `engine` ("inductor", "openvino", "onnxruntime", or "auto" for the fastest) computes
         models whose graphs it can have; the others are as they were. Models that are loaded later are accelerated then.
@@ -72,7 +72,9 @@ class SpeedMixin:
             say_once(
                 f"There are no kernels of our own here ({missing}): 'fast' leaves out calls of the denoiser alone."
             )
-        return EXACT if missing is None else OFF
+        if missing is not None:
+            return OFF
+        return HIGH if accelerated.why_not_high() is None else EXACT
 
     @property
     def speed_defaults(self) -> dict[str, float]:
@@ -80,7 +82,7 @@ class SpeedMixin:
         return {} if self._foretell is None else {"foretell": self._foretell}
 
     def accelerated(self) -> dict[str, str]:
-        """Component -> level (and engine: `exact@openvino`), for those that are accelerated."""
+        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated."""
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
         return {name: acceleration.name for name, acceleration in found if acceleration is not None}
 
@@ -94,7 +96,7 @@ class SpeedMixin:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
         try:
             model.accelerate(level, bound=bound, engine=engine)
-        except UnsupportedError as problem:
+        except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise
             say_once(f"{problem} Our own kernels compute it.")

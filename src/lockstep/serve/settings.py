@@ -20,6 +20,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16", "float64", "fp32", "bf16", "
 DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|npu|mlu|privateuseone)(:\d{1,3})?")
 HOST_NAME = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9_.-]+", re.IGNORECASE)
 MEGA = 2**20
+BACKENDS = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,20 @@ class Settings:
     memory: int = 8 * 2**30  # bytes of weights that stay loaded
     devices: Sequence[str] = ()  # a worker for each; one for the best there is where none is named
     dtype: str = "auto"
+    backend: str = "local"  # processes of this machine; or "ray"
+    address: str | None = None  # of a Ray cluster
+    replicas: tuple[int, int] = (1, 1)  # of Ray Serve: the fewest and the most
+    upscale: float = 5.0  # seconds that work waits before a further replica is asked for
+    downscale: float = 600.0  # seconds without work before one is given back
     size_policy: str = "reject"  # or "fit": another size than the model's is brought near to it
 
     def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise UnknownNameError("backend", self.backend, BACKENDS)
+        if self.backend == "local" and (self.address is not None or self.replicas != (1, 1)):
+            raise InputError("--address and --replicas are for a Ray cluster: give --backend ray, or leave them out.")
+        if not 1 <= self.replicas[0] <= self.replicas[1]:
+            raise InputError(f"--replicas wants FEWEST:MOST, from 1 on, got {self.replicas[0]}:{self.replicas[1]}.")
         if not self.models:
             raise InputError("A server needs a model: --model FOLDER, or --model name=FOLDER.")
         if self.token is None and not is_loopback(self.host):

@@ -15,7 +15,7 @@ from .queue import Job, Queue
 from .results import DataFolder
 from .settings import Settings
 from .wishes import Catalogue
-from .workers import Shop, WorkerProcess
+from .workers import Shop, WorkerProcess, worker_settings
 
 log = logging.getLogger("lockstep.serve")
 TICK = 0.25  # seconds between two looks at the workers
@@ -30,10 +30,23 @@ class Supervisor:
         self.seconds_per_cost = 1e-6
         self._unable = "The server is starting."
         self._described = asyncio.Event()
+        self._service: Any = None  # of a Ray cluster
         self.shop = Shop(settings, queue, folder, hub, database, self._take_catalogue, self._note, self._learn)
-        self.workers = [WorkerProcess(self.shop, device) for device in settings.devices or (None,)]
+        self.workers = self._make_workers()
         self._tasks: list[asyncio.Task[None]] = []
         hub.watch_changed = self._tell_watched
+
+    def _make_workers(self) -> list[WorkerProcess]:
+        """A process for each device, or for each replica that there may be a lane to the cluster."""
+        settings = self.settings
+        if settings.backend == "local":
+            return [WorkerProcess(self.shop, device) for device in settings.devices or (None,)]
+        from .ray_workers import RayWorker, Service
+
+        self._service = Service(
+            settings, worker_settings(settings, self.shop.folder, next(iter(settings.devices), None))
+        )
+        return [RayWorker(self.shop, self._service) for _ in range(settings.replicas[1])]
 
     @property
     def running(self) -> dict[str, Job]:
@@ -67,6 +80,8 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for worker in self.workers:
             await worker.end()
+        if self._service is not None:
+            await self._service.stop()
 
     async def wake(self) -> None:
         """There is something to do."""

@@ -89,8 +89,13 @@ class WorkerProcess:
         stall = self.shop.settings.stall
         if not self.shop.database.room.is_set():
             self._heard = time.monotonic()  # who waits for the disk is not heard, and does not hang
-        if self.running and time.monotonic() - self._heard > stall and self._process is not None:
+        if self.running and time.monotonic() - self._heard > stall and self.is_ready:
             log.error("worker: no sign of life for %s seconds", stall)
+            self._heard = time.monotonic()
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
@@ -140,11 +145,7 @@ class WorkerProcess:
             sys.executable, "-m", "lockstep.serve.worker", stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, limit=LINE, env=environment,
         )  # fmt: skip
-        given = self.shop.settings
-        sources = {"models": dict(given.models), "controlnets": dict(given.controlnets), "loras": dict(given.loras)}
-        limits = {"most_rows": given.most_rows, "budget": given.memory}
-        place = {"inputs": str(self.shop.folder.inputs), "device": self.device, "dtype": given.dtype}
-        self._send({**sources, **limits, **place})
+        self._send(worker_settings(self.shop.settings, self.shop.folder, self.device))
 
     async def end(self) -> None:
         """It has nothing that would have to be written: files count when the row does."""
@@ -168,9 +169,13 @@ class WorkerProcess:
                 await patiently(release, job.id, job.attempt)
         for job in list(self.running.values()):
             await asyncio.to_thread(self.shop.folder.forget_work, job.id, job.attempt)
-            await patiently(release, job.id, job.attempt, DIED)
+            await patiently(release, job.id, job.attempt, self._fault())
         self.running.clear()
         self._stops.clear()
+
+    def _fault(self) -> dict[str, Any] | None:
+        """What its death counts as against the jobs that it was at."""
+        return DIED
 
     # ---- the pipe ----
 
@@ -241,6 +246,13 @@ class WorkerProcess:
                     shop.database.note_full(message["error"]["message"])
                 await shop.database.patiently(conclude, shop.queue, shop.folder, job, message, late)
                 self._overdue.discard(job.id)
+
+
+def worker_settings(given: Settings, folder: DataFolder, device: str | None) -> dict[str, Any]:
+    """All that a worker has to know before the first batch."""
+    sources = {"models": dict(given.models), "controlnets": dict(given.controlnets), "loras": dict(given.loras)}
+    limits = {"most_rows": given.most_rows, "budget": given.memory}
+    return {**sources, **limits, "inputs": str(folder.inputs), "device": device, "dtype": given.dtype}
 
 
 def conclude(queue: Queue, folder: DataFolder, job: Job, message: dict[str, Any], late: bool = False) -> None:

@@ -256,20 +256,21 @@ class AttentionTesterMixin(BaseModelTesterConfig):
         assert processors
         seen: list[int] = []
 
-        kind: Any = type(next(iter(processors.values())))
+        def watching(kind: Any) -> Any:
+            class Watching(kind):
+                def __call__(self, *args: Any, **kwargs: Any) -> Any:
+                    seen.append(1)
+                    return super().__call__(*args, **kwargs)
 
-        class Watching(kind):
-            def __call__(self, *args: Any, **kwargs: Any) -> Any:
-                seen.append(1)
-                return super().__call__(*args, **kwargs)
+            return Watching()
 
         with torch.no_grad():
             wanted = self.output(model, **self.inputs())
-            model.set_attn_processor({name: Watching() for name in processors})
+            model.set_attn_processor({name: watching(type(processor)) for name, processor in processors.items()})
             assert torch.equal(self.output(model, **self.inputs()), wanted)
         assert seen
         with pytest.raises(InputError):
-            model.set_attn_processor({"nowhere.processor": Watching()})
+            model.set_attn_processor({"nowhere.processor": next(iter(processors.values()))})
 
 
 class LoraTesterMixin(BaseModelTesterConfig):

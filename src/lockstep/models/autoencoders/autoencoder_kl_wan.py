@@ -123,48 +123,35 @@ class WanDecoder3d(nn.Module):
         return self.conv_out(self.nonlinearity(self.norm_out(hidden)), memory), memory.after
 
 
-class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignore[override]
-    """Videos in [-1, 1] to latents and back; four frames and 8 x 8 (2.2: 16 x 16) pixels are one latent."""
+class CausalAutoencoder(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignore[override]
+    """Videos in [-1, 1] to latents and back, part by part; a class says by which config."""
 
     _supports_gradient_checkpointing = True
     gradient_checkpointing = False
     tile_sample_min_height = tile_sample_min_width = 256
     tile_sample_stride_height = tile_sample_stride_width = 192
 
-    @register_to_config
-    def __init__(
-        self, base_dim: int = 96, decoder_base_dim: int | None = None, z_dim: int = 16,
-        dim_mult: tuple[int, ...] = (1, 2, 4, 4), num_res_blocks: int = 2, attn_scales: tuple[float, ...] = (),
-        temperal_downsample: tuple[bool, ...] = (False, True, True), dropout: float = 0.0,
-        latents_mean: tuple[float, ...] = LATENTS_MEAN, latents_std: tuple[float, ...] = LATENTS_STD,
-        is_residual: bool = False, in_channels: int = 3, out_channels: int = 3, patch_size: int | None = None,
-        scale_factor_temporal: int | None = 4, scale_factor_spatial: int | None = 8,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        _check_config(self.config)
-        down = [base_dim * mult for mult in (1, *dim_mult)]
-        up = [(decoder_base_dim or base_dim) * mult for mult in (dim_mult[-1], *dim_mult[::-1])]
-        in_time, rest = temperal_downsample, (dropout, is_residual)
-        self.encoder = WanEncoder3d(in_channels, 2 * z_dim, Body(down, num_res_blocks, in_time, *rest))
+    def build(self, in_channels: int, out_channels: int, decoder_base: int, is_residual: bool) -> None:
+        """Encoder and decoder by the config, for squares of so many channels."""
+        config = self.config
+        _check_config(type(self).__name__, config)
+        z_dim, mults, in_time = config["z_dim"], config["dim_mult"], config["temperal_downsample"]
+        layers, rest = config["num_res_blocks"], (config["dropout"], is_residual)
+        down = [config["base_dim"] * mult for mult in (1, *mults)]
+        up = [decoder_base * mult for mult in (mults[-1], *mults[::-1])]
+        self.encoder = WanEncoder3d(in_channels, 2 * z_dim, Body(down, layers, in_time, *rest))
         self.quant_conv = point(2 * z_dim, 2 * z_dim)
         self.post_quant_conv = point(z_dim, z_dim)
-        self.decoder = WanDecoder3d(z_dim, out_channels, Body(up, num_res_blocks, in_time[::-1], *rest))
-
-    @property
-    def spatial_scale_factor(self) -> int:
-        return self.config.scale_factor_spatial or 8
+        self.decoder = WanDecoder3d(z_dim, out_channels, Body(up, layers, in_time[::-1], *rest))
+        self.pixel_channels = in_channels // self.tile_patch**2
 
     @property
     def temporal_scale_factor(self) -> int:
-        return self.config.scale_factor_temporal or 4
+        return 4
 
     @property
     def latent_channels(self) -> int:
         return self.config.z_dim
-
-    @property
-    def tile_patch(self) -> int:
-        return self.config.patch_size or 1
 
     def normalize_latents(self, latents: Tensor) -> Tensor:
         mean, scale = self._statistics(latents)
@@ -177,7 +164,7 @@ class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignor
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, and one by the deviation: in that form it is published, and rounded."""
         mean, std = (
-            torch.tensor(values).view(1, -1, 1, 1, 1).to(like)
+            torch.tensor(values).view(1, -1, *[1] * (like.ndim - 2)).to(like)
             for values in (self.config.latents_mean, self.config.latents_std)
         )
         return mean, 1.0 / std
@@ -185,31 +172,40 @@ class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignor
     @output_or_tuple
     def encode(self, x: Tensor, return_dict: bool = True) -> AutoencoderKLOutput | tuple[DiagonalGaussianDistribution]:
         """Videos to the posterior of their latents."""
-        self._check_video(x)
-        posterior = DiagonalGaussianDistribution(self._by_slice(self._encode, x))
+        posterior = DiagonalGaussianDistribution(self.moments(x))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
 
     @output_or_tuple
     def decode(self, z: Tensor, return_dict: bool = True) -> DecoderOutput | tuple[Tensor]:
         """Latents to videos."""
-        check_layout("AutoencoderKLWan", "latents", z, self.config.z_dim, "(batch, channels, frames, height, width)")
-        check_something("decode", z)
-        sample = self._by_slice(lambda latents: torch.cat(list(self.decode_stream(latents)), dim=2), z)
+        sample = self.pixels(z)
         return DecoderOutput(sample=sample) if return_dict else (sample,)
+
+    def moments(self, x: Tensor) -> Tensor:
+        """Mean and log variance of the latents of videos."""
+        self._check_video(x)
+        return self._by_slice(self._encode, x)
+
+    def pixels(self, z: Tensor) -> Tensor:
+        """The videos of latents."""
+        owner = type(self).__name__
+        check_layout(owner, "latents", z, self.config.z_dim, "(batch, channels, frames, height, width)")
+        check_something(f"{owner}.decode", z)
+        return self._by_slice(lambda latents: torch.cat(list(self.decode_stream(latents)), dim=2), z)
 
     def decode_stream(self, z: Tensor, memory: dict[tuple[int, int], list[Tensor]] | None = None) -> Iterator[Tensor]:
         """Latents to videos, a part after the other as it is ready; the memory does not grow with the video.
 
         A `memory` (a dict, empty at first) is filled, so that later latents go on where these have ended.
         """
-        patch, tiles = self.config.patch_size or 1, self._decoder_tiles(*z.shape[-2:])
+        tiles = self._decoder_tiles(*z.shape[-2:])
         for frames in self._in_parts(self._decode_part, z.split(1, dim=2), tiles, memory):
-            yield unpatchify(frames, patch).clamp(-1.0, 1.0)
+            yield unpatchify(frames, self.tile_patch).clamp(-1.0, 1.0)
 
     forward = reconstructed
 
     def _encode(self, x: Tensor) -> Tensor:
-        pixels = patchify(x, self.config.patch_size or 1)
+        pixels = patchify(x, self.tile_patch)
         starts = range(1, x.shape[2] - FRAMES + 1, FRAMES)
         parts = (pixels[:, :, :1], *(pixels[:, :, start : start + FRAMES] for start in starts))
         return torch.cat(list(self._in_parts(self._encode_part, parts, self._encoder_tiles(*x.shape[-2:]))), dim=2)
@@ -236,13 +232,13 @@ class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignor
         return checkpointed(self, self.decoder, self.post_quant_conv(latents), kept)
 
     def _check_video(self, x: Tensor) -> None:
-        channels = self.config.in_channels // (self.config.patch_size or 1) ** 2
-        check_layout("AutoencoderKLWan", "videos", x, channels, "(batch, channels, frames, height, width)")
-        check_something("encode", x)
+        owner = type(self).__name__
+        check_layout(owner, "videos", x, self.pixel_channels, "(batch, channels, frames, height, width)")
+        check_something(f"{owner}.encode", x)
         factor = self.spatial_scale_factor
         if x.shape[-1] % factor or x.shape[-2] % factor:
             raise InputError(
-                f"AutoencoderKLWan.encode wants height and width divisible by {factor}, got "
+                f"{owner}.encode wants height and width divisible by {factor}, got "
                 f"{x.shape[-2]}x{x.shape[-1]}. Resize or crop the video."
             )
         left = (x.shape[2] - 1) % FRAMES
@@ -253,21 +249,48 @@ class AutoencoderKLWan(ModelMixin, TiledVideoMixin, ConfigMixin):  # type: ignor
             )
 
 
+class AutoencoderKLWan(CausalAutoencoder):
+    """Videos in [-1, 1] to latents and back; four frames and 8 x 8 (2.2: 16 x 16) pixels are one latent."""
+
+    @register_to_config
+    def __init__(
+        self, base_dim: int = 96, decoder_base_dim: int | None = None, z_dim: int = 16,
+        dim_mult: tuple[int, ...] = (1, 2, 4, 4), num_res_blocks: int = 2, attn_scales: tuple[float, ...] = (),
+        temperal_downsample: tuple[bool, ...] = (False, True, True), dropout: float = 0.0,
+        latents_mean: tuple[float, ...] = LATENTS_MEAN, latents_std: tuple[float, ...] = LATENTS_STD,
+        is_residual: bool = False, in_channels: int = 3, out_channels: int = 3, patch_size: int | None = None,
+        scale_factor_temporal: int | None = 4, scale_factor_spatial: int | None = 8,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        check_sizes("AutoencoderKLWan", self.config, "decoder_base_dim", "in_channels", "out_channels", "patch_size")
+        check_sizes("AutoencoderKLWan", self.config, "scale_factor_temporal", "scale_factor_spatial")
+        self.build(in_channels, out_channels, decoder_base_dim or base_dim, is_residual)
+
+    @property
+    def spatial_scale_factor(self) -> int:
+        return self.config.scale_factor_spatial or 8
+
+    @property
+    def tile_patch(self) -> int:
+        return self.config.patch_size or 1
+
+    @property
+    def temporal_scale_factor(self) -> int:
+        return self.config.scale_factor_temporal or 4
+
+
 def check_something(task: str, video: Tensor) -> None:
     """A video has a sample, a frame, a row and a column at least."""
     axes = dict(zip(("samples", "channels", "frames", "rows", "columns"), video.shape, strict=True))
     empty = [axis for axis, size in axes.items() if not size]
     if empty:
-        raise InputError(
-            f"AutoencoderKLWan.{task} wants at least one of each axis, got {tuple(video.shape)}: no {empty[0]}."
-        )
+        raise InputError(f"{task} wants at least one of each axis, got {tuple(video.shape)}: no {empty[0]}.")
 
 
-def _check_config(config: Mapping[str, Any]) -> None:
+def _check_config(owner: str, config: Mapping[str, Any]) -> None:
     """Refuse values that cannot work together."""
-    owner, mults = "AutoencoderKLWan", config["dim_mult"]
-    check_sizes(owner, config, "base_dim", "decoder_base_dim", "z_dim", "dim_mult", "num_res_blocks", "in_channels")
-    check_sizes(owner, config, "out_channels", "patch_size", "scale_factor_temporal", "scale_factor_spatial")
+    mults = config["dim_mult"]
+    check_sizes(owner, config, "base_dim", "z_dim", "dim_mult", "num_res_blocks")
     if not mults or len(config["temperal_downsample"]) < len(mults) - 1:
         raise ConfigError(
             f"{owner}: temperal_downsample wants a word for each of {len(mults) - 1} steps between the blocks of "

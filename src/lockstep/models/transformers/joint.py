@@ -5,6 +5,7 @@ Axes: B batch, L tokens, D width, H heads, K = D / H. A token sequence is BLD, a
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -184,3 +185,8 @@ class JointTransformerBlock(nn.Module):
         normed_text = modulate(self.norm2_context(text), text_shift_ff, text_scale_ff)
         text = text + text_gate_ff[:, None] * self.ff_context(normed_text)
         return finite_in_half(text), picture
+
+
+def residual_of(block: int, depth: int, residuals: int, repeat: bool = False) -> int:
+    """Which residual of a ControlNet a block gets: each serves several neighbours, or (XLabs's) they go round."""
+    return block % residuals if repeat else block // math.ceil(depth / residuals)

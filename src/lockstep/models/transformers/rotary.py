@@ -10,18 +10,21 @@ from collections.abc import Sequence
 import torch
 
 from ...attention.kernels import OWN, OWN_BF16
+from ...errors import ConfigError
 from ...kernels import found, operators
 
 Tensor = torch.Tensor
 Table = tuple[Tensor, Tensor]
 
 
-def rotary_table(positions: Tensor, widths: Sequence[int], theta: float = 10_000.0, *, single: bool = False) -> Table:
+def rotary_table(
+    positions: Tensor, widths: Sequence[int], theta: float = 10_000.0, *, single: bool = False, coarse: bool = False
+) -> Table:
     """Cosines and sines for positions (tokens, axes); axis i turns `widths[i]` of a head's numbers, pair by pair.
 
-    With `single` the angles are rounded to fp32 first, as some models were taught them.
+    With `single` the angles are rounded to fp32 first, with `coarse` they are computed in it, as models were taught.
     """
-    exact = torch.float32 if positions.device.type == "mps" else torch.float64
+    exact = torch.float32 if coarse or positions.device.type == "mps" else torch.float64
     angles = []
     for axis, width in enumerate(widths):
         frequencies = 1.0 / theta ** (torch.arange(0, width, 2, dtype=exact, device=positions.device) / width)
@@ -42,3 +45,12 @@ def rotate(x_BLHK: Tensor, table: Table, backend: str | None = None) -> Tensor:
     even, odd = x_BLHK.unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([-odd, even], dim=-1).flatten(3)
     return (x_BLHK.float() * cos + turned.float() * sin).to(x_BLHK.dtype)
+
+
+def check_axes(owner: str, widths: Sequence[int], head_width: int) -> None:
+    """Refuse axes that do not share a head's numbers among them in pairs."""
+    if sum(widths) != head_width or any(width % 2 for width in widths):
+        raise ConfigError(
+            f"{owner}: axes_dims_rope has to be even numbers that sum to attention_head_dim, {head_width}, "
+            f"got {list(widths)}."
+        )

@@ -7,7 +7,6 @@ other shape is in the name. Picture tokens are squares of 2 × 2 latents; Fill a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +16,11 @@ from torch.nn import functional as F
 
 from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
-from ...errors import ConfigError, InputError
+from ...errors import InputError
 from ...outputs import output_or_tuple
 from ..inputs import check_shape
 from ..modeling import check_sizes, checkpointed
-from .joint import JointAttention, JointProcessor, JointTransformerBlock
+from .joint import JointAttention, JointProcessor, JointTransformerBlock, residual_of
 from .layers import (
     AdaLayerNormContinuous,
     AdaLayerNormZero,
@@ -30,7 +29,7 @@ from .layers import (
     Transformer2DModelOutput,
     finite_in_half,
 )
-from .rotary import Table, rotary_table, rotate
+from .rotary import Table, check_axes, rotary_table, rotate
 
 Tensor = torch.Tensor
 
@@ -112,11 +111,7 @@ class FluxConditions(TokenModel):
         check_sizes(owner, config, *sizes, "pooled_projection_dim")
         check_sizes(owner, config, "num_layers", "num_single_layers", least=0)
         heads, head_width = config["num_attention_heads"], config["attention_head_dim"]
-        if sum(config["axes_dims_rope"]) != head_width or any(width % 2 for width in config["axes_dims_rope"]):
-            raise ConfigError(
-                f"{owner}: axes_dims_rope has to be even numbers that sum to attention_head_dim, {head_width}, "
-                f"got {config['axes_dims_rope']}."
-            )
+        check_axes(owner, config["axes_dims_rope"], head_width)
         width = heads * head_width
         self.time_text_embed = TimeTextEmbedding(width, config["pooled_projection_dim"], config["guidance_embeds"])
         self.context_embedder = nn.Linear(config["joint_attention_dim"], width)
@@ -240,8 +235,3 @@ class FluxTransformer2DModel(FluxConditions, ConfigMixin):
 
         sample = self.proj_out(self.norm_out(picture, temb))
         return Transformer2DModelOutput(sample) if return_dict else (sample,)
-
-
-def residual_of(block: int, depth: int, residuals: int, repeat: bool = False) -> int:
-    """Which residual a block gets: each serves several neighbours, or (XLabs's ControlNets) they go round."""
-    return block % residuals if repeat else block // math.ceil(depth / residuals)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from ... import files
-from ...configuration import ConfigMixin, register_to_config
-from ...errors import InputError
+from ...configuration import register_to_config
 from ...outputs import Output
+from .pictures import PictureProcessor
 
 
 @dataclass
@@ -25,12 +22,8 @@ class PixelValues(Output):
     pixel_values: torch.Tensor
 
 
-class CLIPImageProcessor(ConfigMixin):
-    """What transformers keeps in `preprocessor_config.json`, done with PIL."""
-
-    config_name = "preprocessor_config.json"
-    index_library = "transformers"
-    ignored_config_keys = frozenset({"image_processor_type", "feature_extractor_type", "processor_class"})
+class CLIPImageProcessor(PictureProcessor):
+    """Pictures of one size."""
 
     @register_to_config
     def __init__(
@@ -50,24 +43,9 @@ class CLIPImageProcessor(ConfigMixin):
     ) -> None:
         pass
 
-    @classmethod
-    def from_pretrained(
-        cls, name_or_path: str | Path, *, subfolder: str | None = None, **hub: Unpack[files.HubArguments]
-    ) -> Self:
-        """From a folder or hub id."""
-        return cls.from_config(cls.load_config(name_or_path, subfolder=subfolder, **hub))
-
-    def save_pretrained(self, folder: str | Path, **options: object) -> None:
-        """Write `preprocessor_config.json`."""
-        values = {**self.config, "image_processor_type": type(self).__name__}
-        files.write_text(Path(folder) / self.config_name, json.dumps(values, indent=2, sort_keys=True) + "\n")
-
     def __call__(self, images: Image.Image | Sequence[Image.Image], return_tensors: str = "pt") -> PixelValues:
         """PIL pictures (one, or a list) to a batch of pixels."""
-        pictures: list[Image.Image] = [images] if isinstance(images, Image.Image) else list(images)
-        if not all(isinstance(picture, Image.Image) for picture in pictures):
-            raise InputError(f"CLIPImageProcessor wants PIL pictures, got {type(pictures[0]).__name__}.")
-        return PixelValues(pixel_values=torch.from_numpy(np.stack([self.pixels(one) for one in pictures])))
+        return PixelValues(torch.from_numpy(np.stack([self.pixels(one) for one in self.listed(images)])))
 
     def pixels(self, picture: Image.Image) -> np.ndarray:
         """One picture as channels, height, width."""

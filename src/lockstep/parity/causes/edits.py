@@ -45,6 +45,13 @@ class NotApplicable(ParityError):
     """This hypothesis does not fit the call that it was tried on."""
 
 
+class KeptValues(dict[str, Any]):
+    """Values of a run that an edit asked for; one that has not come by yet cannot be taken."""
+
+    def __missing__(self, label: str) -> Any:
+        raise NotApplicable(f"{label} is not there yet")
+
+
 @dataclass(frozen=True, order=True)
 class Site:
     """The index-th operation of one name that a module itself (not its children) calls."""
@@ -270,7 +277,7 @@ class Edited:
         self._observe = observe
         self._stack = ExitStack()
         self.frames = EditFrames()
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, Any] = KeptValues()
 
     def __enter__(self) -> Edited:
         changes = [c for edit in self.edits for c in edit.changes if getattr(c, "path", None) in (None, *self._modules)]

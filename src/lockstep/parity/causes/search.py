@@ -343,8 +343,8 @@ class CauseSearch(RecordedCalls):
         show nothing inside of them can be the cause."""
         if probe.key.path in self.modules:
             return probe.everywhere
-        results = [n for n in comparison.nodes if not n.key.is_input and n.other is not None]
-        shown = {str((n.other if self.turned else n.key).path).partition(".")[0] for n in results}
+        results = [n.other if self.turned else n.key for n in comparison.nodes if not n.key.is_input]
+        shown = {key.path.partition(".")[0] for key in results if key is not None}
         sites = probe.everywhere.sites
         return Survey({site: example for site, example in sites.items() if site.path.partition(".")[0] not in shown})
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidTrace
-from .container import Array
+from .container import PLAIN, Array
 from .names import Key
 from .reader import Entry, Trace
+from .sketch import sketch_and_stats
 from .writer import TraceWriter
 
 AXES = (1, 0, 2, 3)  # in which tokens lie, the likeliest first
@@ -220,9 +221,21 @@ def put(writer: TraceWriter, value: Value) -> None:
     key, entry, trace = value.key, value.first, value.entries[0][0]
     event: dict[str, Any] = {"call": key.call, **({"op": entry.op} if entry.op else {})}
     if all(one.has_data for _, one in value.entries):
-        writer.put(key.step, key.path, key.slot, value.array(), **event)
+        array = value.array()
+        sketch, stats = sketch_and_stats(array)
+        data = encoded(array, entry.dtype)
+        writer.put_measured(key.step, key.path, key.slot, entry.dtype, array.shape, sketch, stats, data, **event)
     elif value.join is None:
         sketch, stats = trace.sketch(entry), trace.stats(entry)
         writer.put_measured(key.step, key.path, key.slot, entry.dtype, entry.shape, sketch, stats, **event)
     else:
         raise InvalidTrace(f"`{key}` is a share, of which rank traces hold the sketch alone: record with keep='full'")
+
+
+def encoded(array: Array, dtype: str) -> bytes:
+    """Numbers as they were stored: numpy has no BF16, of which `array` holds the exact values in float32."""
+    if dtype == "BF16":
+        return (np.ascontiguousarray(array, np.float32).view(np.uint32) >> np.uint32(16)).astype("<u2").tobytes()
+    if dtype not in PLAIN:
+        raise InvalidTrace(f"values of {dtype} cannot be put together; record them in another dtype")
+    return np.ascontiguousarray(array, PLAIN[dtype]).tobytes()

@@ -97,13 +97,23 @@ class PicturePipeline(DiffusionPipeline):
         return unpacked(denoiser, latents, rows, columns)
 
     def encoded(
-        self, pictures: int, guided: bool, lora_scale: float | None, given: dict[str, Any], negative: dict[str, Any]
+        self,
+        pictures: int,
+        guided: bool,
+        lora_scale: float | None,
+        given: dict[str, Any],
+        negative: dict[str, Any],
+        before: tuple[str, ...] = (),
     ) -> tuple[Any, ...]:
-        """What the text encoding makes of prompts, in the published order of `encode_prompt`."""
+        """What the text encoding makes of prompts, in the published order of `encode_prompt`.
+
+        `before` are blocks that make something which it reads.
+        """
         if lora_scale is not None:
             self.use_lora_scale({"cross_attention_kwargs": {"scale": lora_scale}})
         block = self.blocks.block_at("text_encoder")
-        encoding = DiffusionPipeline(blocks=SequentialPipelineBlocks({"text_encoder": block}))
+        blocks = {**{name: self.blocks.block_at(name) for name in before}, "text_encoder": block}
+        encoding = DiffusionPipeline(blocks=SequentialPipelineBlocks(blocks))
         held = {name: getattr(self, name) for name in encoding.component_names if name != "guider"}
         encoding.update_components(**held, guider=ClassifierFreeGuidance(7.5 if guided else 1.0))
         encoding.update_components(**{name: self._config[name] for name in encoding._config})

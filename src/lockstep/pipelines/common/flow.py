@@ -99,7 +99,8 @@ class SetTrueGuidance(ModularPipelineBlocks):
     inputs = ["true_cfg_scale", "negative_prompt", NEGATIVE_EMBEDS]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        if inputs.true_cfg_scale != 1.0 and not hasattr(components.guider, "guidance_scale"):
+        asked = "true_cfg_scale" in components.given_inputs and inputs.true_cfg_scale != 1.0
+        if asked and not hasattr(components.guider, "guidance_scale"):
             kind = type(components.guider).__name__
             raise InputError(f"{kind} has no scale for 'true_cfg_scale'; give its settings: pipe.guider = {kind}(…).")
 
@@ -110,6 +111,17 @@ class SetTrueGuidance(ModularPipelineBlocks):
                 say_once("'negative_prompt' does nothing while 'true_cfg_scale' is 1; raise it to steer away from it.")
             return
         negative = state.negative_prompt is not None or state.negative_prompt_embeds is not None
-        if scale > 1.0 and not negative:
+        if scale > 1.0 and not negative and "true_cfg_scale" in components.given_inputs:
             say_once("'true_cfg_scale' does nothing without a 'negative_prompt', here as elsewhere; '' is one, too.")
         guider.guidance_scale, guider.enabled = max(scale, 1.0), scale > 1.0 and negative
+
+
+class SetGuidanceByNegative(SetTrueGuidance):
+    """The same with a scale from the beginning: a negative prompt alone switches the guidance on."""
+
+    inputs = [InputParam.template("true_cfg_scale", default=4.0), *SetTrueGuidance.inputs[1:]]
+
+    def __call__(self, components: Components, state: BlockView) -> None:
+        if components.guider.enabled and "true_cfg_scale" not in components.given_inputs:
+            return  # a guider that somebody has put in its place is as it was made
+        super().__call__(components, state)

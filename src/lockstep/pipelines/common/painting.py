@@ -26,9 +26,11 @@ from .sizes import (
     latent_size,
     masks_processor,
     packed,
+    packed_side,
     picture_processor,
     pixel_size,
     repeated,
+    scale_factor,
 )
 from .start import check_adds_noise, first_noise, reads_more, to_latents
 from .timesteps import SetTimestepsForPainting
@@ -146,6 +148,34 @@ class PreparePainting(ModularPipelineBlocks):
             state.latents = components.scheduler.add_noise(
                 state.image_latents, state.noise, state.timesteps[:1].repeat(len(state.noise))
             )
+
+
+class PreparePackedPainting(PreparePainting):
+    """Picture and mask to tokens; a denoiser that reads more is given every pixel of the mask."""
+
+    inputs = [
+        *(param for param in PreparePainting.inputs if param.name != "strength"),
+        InputParam.template("strength", default=0.6),
+    ]
+
+    @staticmethod
+    def check_channels(components: Components) -> None:
+        """The latents alone; or beside them, for a Fill model, the masked picture and every pixel of the mask."""
+        channels, square = components.denoiser.config.in_channels, packed_side(components.denoiser) ** 2
+        latent, pixels = components.autoencoder.latent_channels, scale_factor(components) ** 2
+        plain, fill = square * latent, square * (2 * latent + pixels)
+        if channels not in (plain, fill):
+            raise InputError(f"Painting wants a denoiser that reads {plain} or {fill} channels, this one {channels}.")
+
+    def encodes_picture(self, components: Components, state: BlockView) -> bool:
+        return True  # the published order of the draws has it, whether it is used or not
+
+    def small(self, components: Components, mask: Tensor, state: BlockView) -> Tensor:
+        if reads_more(components.denoiser):  # the pixels of a latent as channels
+            factor = scale_factor(components)
+            grid = mask[:, 0].unflatten(2, (-1, factor)).unflatten(1, (-1, factor))
+            return grid.permute(0, 2, 4, 1, 3).flatten(1, 2)
+        return super().small(components, mask, state).repeat(1, components.autoencoder.latent_channels, 1, 1)
 
 
 class StartPainting(SequentialPipelineBlocks):

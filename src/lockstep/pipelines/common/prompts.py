@@ -204,6 +204,11 @@ def all_ready(inputs: BlockView) -> bool:
     return ready and inputs.prompt is None and inputs.negative_prompt is None
 
 
+def without_words(inputs: BlockView) -> bool:
+    """Whether no words are to be encoded, by a family whose guidance is off unless it is asked for."""
+    return inputs.prompt is None and inputs.negative_prompt is None and inputs.prompt_embeds is not None
+
+
 def num_rows(prompt: str | Sequence[str] | None, embeds: Tensor | None) -> int:
     """How many prompts there are."""
     if prompt is None:

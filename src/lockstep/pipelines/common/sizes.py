@@ -31,7 +31,10 @@ def scale_factor(components: Components) -> int:
 
 def token_side(denoiser: Any) -> int:
     """Latents along the side of a token, for denoisers that read squares of them; a pixel of latents for others."""
-    patch = denoiser.config.get("patch_size") or getattr(denoiser, "token_side", 1)
+    own = getattr(denoiser, "token_side", None)
+    if own is not None:
+        return own
+    patch = denoiser.config.get("patch_size") or 1
     return packed_side(denoiser) * (patch if isinstance(patch, int) else patch[-1])
 
 
@@ -106,8 +109,13 @@ def packed_side(denoiser: Any) -> int:
 
 def latent_channels(denoiser: Any) -> int:
     """Channels of the latents: what the denoiser makes. It may read more beside them."""
-    read = denoiser.config.in_channels
-    return min(read, denoiser.config.get("out_channels") or read) // packed_side(denoiser) ** 2
+    return min(denoiser.config.in_channels, made_channels(denoiser)) // packed_side(denoiser) ** 2
+
+
+def made_channels(denoiser: Any) -> int:
+    """Channels of what the denoiser makes, as it reads them: of tokens, where its latents are packed."""
+    own: int | None = getattr(denoiser, "made_channels", None)
+    return own or denoiser.config.get("out_channels") or denoiser.config.in_channels
 
 
 def packed(denoiser: Any, latents: Tensor) -> Tensor:

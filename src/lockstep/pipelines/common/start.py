@@ -17,6 +17,7 @@ from .sizes import (
     given_size,
     latent_channels,
     latent_size,
+    made_channels,
     packed,
     picture_processor,
     pixel_size,
@@ -153,15 +154,14 @@ class StartFromImage(SequentialPipelineBlocks):
 
 def reads_more(denoiser: Any) -> bool:
     """Whether a denoiser reads something beside the latents."""
-    made = denoiser.config.get("out_channels")
-    return made is not None and denoiser.config.in_channels > made
+    return denoiser.config.in_channels > made_channels(denoiser)
 
 
 def check_channels(denoiser: Any) -> None:
     """A denoiser that reads more than it makes wants a mask beside the latents."""
     if reads_more(denoiser):
         raise InputError(
-            f"This denoiser reads {denoiser.config.in_channels} channels and makes {denoiser.config.out_channels}: it "
+            f"This denoiser reads {denoiser.config.in_channels} channels and makes {made_channels(denoiser)}: it "
             "wants more than noise. A painting model is given 'image' and 'mask_image'."
         )
 

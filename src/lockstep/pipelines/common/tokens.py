@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
+from .denoise import Denoise, Predict, ScaleModelInput, SchedulerStep
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from .sizes import check_size, latent_size, packed_side, pixel_size, size_step
 
 Tensor = torch.Tensor
+REFERENCE = InputParam("reference_latents", Tensor, description="The tokens of the reference picture.", given=False)
 
 
 class PreparePositions(ModularPipelineBlocks):
@@ -36,6 +38,23 @@ def token_places(rows: int, columns: int, picture: int) -> Tensor:
     """(tokens, 3): the index of the picture, row, column."""
     grid = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
     return torch.cat([torch.full((len(grid), 1), picture), grid], dim=1)
+
+
+class AppendReference(ModularPipelineBlocks):
+    """The tokens of the picture to edit behind the latents."""
+
+    inputs = [*needs("model_input"), REFERENCE]
+    outputs = ["model_input"]
+
+    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
+        state.model_input = torch.cat([state.model_input, state.reference_latents], dim=1)
+
+
+class DenoiseEdited(Denoise):
+    """Scale, append what is edited, predict, guide, step: once per timestep."""
+
+    block_classes = [ScaleModelInput, AppendReference, Predict, SchedulerStep]
+    block_names = ["scale", "append_reference", "predict", "step"]
 
 
 class FitArea(ModularPipelineBlocks):

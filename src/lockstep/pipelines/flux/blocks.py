@@ -6,14 +6,14 @@ from ...models.transformers.transformer_flux import FluxTransformer2DModel
 from ..common.decode import DecodePacked
 from ..common.denoise import DenoiseOrPaint
 from ..common.flow import SetEvenTimesteps, SetEvenTimestepsByStrength, SetTrueGuidance
-from ..common.painting import AutoAppendMask, AutoPasteCrop
+from ..common.painting import AutoAppendMask, AutoPasteCrop, PreparePackedPainting
 from ..common.parts import TransformerBlocks
 from ..common.start import EncodeImageAtSize, StartFromNoise
-from ..common.tokens import FitArea, PreparePositions
+from ..common.tokens import AppendReference, DenoiseEdited, FitArea, PreparePositions
 from ..common.workflows import FROM_PICTURES, FROM_TEXT, PAINTING, starting, steered, where_given
-from .before_denoise import EncodeReference, PrepareFluxPainting
+from .before_denoise import EncodeReference
 from .control import AutoFluxControl, AutoPredictFlux
-from .denoise import AppendFill, DenoiseKontext
+from .denoise import AppendFill, PredictFlux
 from .encoders import EncodePrompt
 
 
@@ -24,7 +24,7 @@ class FluxBlocks(TransformerBlocks, face="FluxPipeline", transformer=FluxTransfo
         "guidance": SetTrueGuidance,
         "text_encoder": EncodePrompt,
         "control": AutoFluxControl,
-        "start": starting(SetEvenTimesteps, SetEvenTimestepsByStrength, PrepareFluxPainting, EncodeImageAtSize),
+        "start": starting(SetEvenTimesteps, SetEvenTimestepsByStrength, PreparePackedPainting, EncodeImageAtSize),
         "positions": PreparePositions,
         "denoise": DenoiseOrPaint.with_parts(
             append_mask=AutoAppendMask.with_parts(append=AppendFill), predict=AutoPredictFlux
@@ -45,7 +45,9 @@ class FluxKontextBlocks(FluxBlocks, face="FluxKontextPipeline"):
         "reference": where_given("image", encode=EncodeReference),
         "start": StartFromNoise.with_parts(timesteps=SetEvenTimesteps),
         "positions": PreparePositions,
-        "denoise": DenoiseKontext,
+        "denoise": DenoiseEdited.with_parts(
+            append_reference=where_given("image", append=AppendReference), predict=PredictFlux
+        ),
         "decode": DecodePacked,
     }
     workflows = FROM_TEXT | FROM_PICTURES

@@ -6,14 +6,12 @@ from typing import Any
 
 import torch
 
-from ...blocks import BlockView, InputParam, ModularPipelineBlocks, needs
+from ...blocks import BlockView, InputParam, needs
 from ...notes import say_once
-from ..common.denoise import Denoise, PredictWithPooled, ScaleModelInput, SchedulerStep, without_lora_scale
+from ..common.denoise import PredictWithPooled, without_lora_scale
 from ..common.painting import AppendMask
 from ..common.parts import Components
 from ..common.start import reads_more
-from ..common.workflows import where_given
-from .before_denoise import REFERENCE
 
 Tensor = torch.Tensor
 
@@ -66,20 +64,3 @@ class AppendFill(AppendMask):
     def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
         parts = [state.masked_image_latents, state.mask] if reads_more(components.denoiser) else []
         state.model_input = torch.cat([state.model_input, *parts], dim=2)
-
-
-class AppendReference(ModularPipelineBlocks):
-    """The tokens of the picture to edit behind the latents."""
-
-    inputs = [*needs("model_input"), REFERENCE]
-    outputs = ["model_input"]
-
-    def __call__(self, components: Components, state: BlockView, i: int, t: Tensor) -> None:
-        state.model_input = torch.cat([state.model_input, state.reference_latents], dim=1)
-
-
-class DenoiseKontext(Denoise):
-    """Scale, append what is edited, predict, guide, step: once per timestep."""
-
-    block_classes = [ScaleModelInput, where_given("image", append=AppendReference), PredictFlux, SchedulerStep]
-    block_names = ["scale", "append_reference", "predict", "step"]

@@ -12,7 +12,7 @@ from ...models.text_encoders.t5 import T5EncoderModel
 from ...tokenizers import CLIPTokenizer, T5Tokenizer
 from ..common.flow import TRUE_GUIDER
 from ..common.parts import DENOISER_OUTLINE, Components
-from ..common.prompts import EncodeTextAndPooled
+from ..common.prompts import EncodeTextAndPooled, without_words
 from ..common.t5_text import encode_t5
 
 Tensor = torch.Tensor
@@ -31,8 +31,7 @@ class EncodePrompt(EncodeTextAndPooled):
     ]
 
     def unneeded(self, inputs: BlockView) -> Collection[str]:
-        words = (inputs.prompt, inputs.negative_prompt)
-        return self.encoders if words == (None, None) and inputs.prompt_embeds is not None else ()
+        return self.encoders if without_words(inputs) else ()
 
     def encode_columns(
         self, components: Components, state: BlockView, columns: list[list[str]], *, negative: bool

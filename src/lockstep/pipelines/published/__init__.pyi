@@ -20,6 +20,7 @@ from lockstep.models.adapters.multi import MultiAdapter
 from lockstep.models.adapters.t2i_adapter import T2IAdapter
 from lockstep.models.autoencoders.autoencoder_kl import AutoencoderKL
 from lockstep.models.autoencoders.autoencoder_kl_ltx_video import AutoencoderKLLTXVideo
+from lockstep.models.autoencoders.autoencoder_kl_qwen_image import AutoencoderKLQwenImage
 from lockstep.models.autoencoders.autoencoder_kl_wan import AutoencoderKLWan
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from lockstep.models.autoencoders.of_others import AutoencoderOfOthers
@@ -31,11 +32,13 @@ from lockstep.models.controlnets.controlnet_sd3 import SD3MultiControlNetModel
 from lockstep.models.controlnets.multi import MultiControlNetModel
 from lockstep.models.text_encoders.clip import CLIPTextModel
 from lockstep.models.text_encoders.clip import CLIPTextModelWithProjection
+from lockstep.models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 from lockstep.models.text_encoders.qwen3 import Qwen3Model
 from lockstep.models.text_encoders.t5 import T5EncoderModel
 from lockstep.models.text_encoders.t5 import UMT5EncoderModel
 from lockstep.models.transformers.transformer_flux import FluxTransformer2DModel
 from lockstep.models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel
+from lockstep.models.transformers.transformer_qwen_image import QwenImageTransformer2DModel
 from lockstep.models.transformers.transformer_sd3 import SD3Transformer2DModel
 from lockstep.models.transformers.transformer_wan import WanTransformer3DModel
 from lockstep.models.transformers.transformer_z_image import ZImageTransformer2DModel
@@ -58,6 +61,12 @@ from lockstep.pipelines.ltx_video.pipeline import _LTXSharedInputs
 from lockstep.pipelines.ltx_video.pipeline import _LTXSharedParts
 from lockstep.pipelines.published.classes import AutoPipeline
 from lockstep.pipelines.published.table import AUTO, PUBLISHED
+from lockstep.pipelines.qwen_image.pipeline import QwenImagePipeline
+from lockstep.pipelines.qwen_image.pipeline import _QwenImageNpOutput
+from lockstep.pipelines.qwen_image.pipeline import _QwenImagePilOutput
+from lockstep.pipelines.qwen_image.pipeline import _QwenImagePtOutput
+from lockstep.pipelines.qwen_image.pipeline import _QwenImageSharedInputs
+from lockstep.pipelines.qwen_image.pipeline import _QwenImageSharedParts
 from lockstep.pipelines.stable_diffusion.depth import DepthEstimator
 from lockstep.pipelines.stable_diffusion.depth import PictureReader
 from lockstep.pipelines.stable_diffusion.pipeline import StableDiffusionPipeline
@@ -979,6 +988,60 @@ class WanVideoToVideoPipeline(WanPipeline):
     def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None = None, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 5.0, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: list[str], **inputs: Unpack[_WanVideoToVideoInputs]) -> dict[str, Any]: ...
     @overload
     def __call__(self, video: Sequence[Image | ndarray | torch.Tensor] | Sequence[Sequence[Image | ndarray | torch.Tensor]] | torch.Tensor | ndarray | None = None, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, height: int = 480, width: int = 832, num_inference_steps: int = 50, timesteps: torch.Tensor | Sequence[int] | Sequence[float] | None = None, guidance_scale: float = 5.0, strength: float = 0.8, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'np', return_dict: bool = True, output: str, **inputs: Unpack[_WanVideoToVideoInputs]) -> Any: ...
+
+class _QwenImageImg2ImgInputs(_QwenImageSharedInputs, total=False):
+    workflow: Literal['image2image'] | None
+
+class _QwenImageImg2ImgParts(_QwenImageSharedParts, total=False):
+    ...
+
+class _QwenImageImg2ImgPartsAndHub(_QwenImageImg2ImgParts, HubArguments, total=False): ...
+
+class QwenImageImg2ImgPipeline(QwenImagePipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_QwenImageImg2ImgParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['image2image'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_QwenImageImg2ImgPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> _QwenImagePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> _QwenImageNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> _QwenImagePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_QwenImageImg2ImgInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., height: int | None = None, width: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_QwenImageImg2ImgInputs]) -> Any: ...
+
+class _QwenImageInpaintInputs(_QwenImageSharedInputs, total=False):
+    workflow: Literal['inpainting'] | None
+
+class _QwenImageInpaintParts(_QwenImageSharedParts, total=False):
+    ...
+
+class _QwenImageInpaintPartsAndHub(_QwenImageInpaintParts, HubArguments, total=False): ...
+
+class QwenImageInpaintPipeline(QwenImagePipeline):
+    def __init__(self, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., name_or_path: str | None = ..., **parts: Unpack[_QwenImageInpaintParts]) -> None: ...
+    def run(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> Run: ...
+    def stream(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str | list[str] | None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> Iterator[Event]: ...
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | Path, *, blocks: ModularPipelineBlocks | type[ModularPipelineBlocks] | None = ..., given: Iterable[str] = ..., load: bool = ..., workflow: Literal['inpainting'] | None = ..., dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., torch_dtype: torch.dtype | str | dict[str, torch.dtype] | None = ..., device: torch.device | str | None = ..., variant: str | None = ..., **partsAndHub: Unpack[_QwenImageInpaintPartsAndHub]) -> Self: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil'] = 'pil', return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> _QwenImagePilOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['np'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> _QwenImageNpOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pt', 'latent'], return_dict: Literal[True] = True, output: None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> _QwenImagePtOutput: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: Literal[False], output: None = None, **inputs: Unpack[_QwenImageInpaintInputs]) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: list[str], **inputs: Unpack[_QwenImageInpaintInputs]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, prompt: str | Sequence[str] | None = None, negative_prompt: str | Sequence[str] | None = None, true_cfg_scale: float = 4.0, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, height: int | None = None, width: int | None = None, padding_mask_crop: int | None = None, strength: float = 0.6, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 7.5, num_images_per_prompt: int = 1, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_QwenImageInpaintInputs]) -> Any: ...
 
 class _ZImageImg2ImgInputs(_ZImageSharedInputs, total=False):
     num_images_per_prompt: int; workflow: Literal['image2image'] | None

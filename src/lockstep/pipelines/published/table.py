@@ -62,6 +62,9 @@ BLOCKS = {  # of each pipeline, by the names that the table below has for them
     "FluxPipeline": {"flux": "FluxBlocks"},
     "FluxKontextPipeline": {"kontext": "FluxKontextBlocks"},
     "WanPipeline": {"wan": "WanBlocks"},
+    "QwenImagePipeline": {"qwen_image": "QwenImageBlocks"},
+    "QwenImageEditPipeline": {"qwen_edit": "QwenImageEditBlocks"},
+    "QwenImageEditPlusPipeline": {"qwen_edit_plus": "QwenImageEditPlusBlocks"},
     "ZImagePipeline": {"z_image": "ZImageBlocks"},
     "LTXPipeline": {"ltx": "LTXVideoBlocks"},
 }
@@ -77,6 +80,7 @@ CONTROL_END = "control_guidance_start control_guidance_end control_mode controln
 FLUX_GUIDED = {"num_inference_steps": 28, "guidance_scale": 7.0}
 FLUX_END = f"{SIGMAS} guidance_scale num_images_per_prompt"
 ARRAYS = {"output_type": "np"}
+QWEN_TEXT = "prompt negative_prompt true_cfg_scale"
 TOKENS_THAT_COUNT = {  # argument -> input
     "prompt_attention_mask": "prompt_embeds_mask",
     "negative_prompt_attention_mask": "negative_prompt_embeds_mask",
@@ -263,6 +267,14 @@ PUBLISHED: dict[str, Row] = {
         "video prompt negative_prompt height width num_inference_steps timesteps guidance_scale strength",
         defaults=ARRAYS,
     ),
+    "QwenImageImg2ImgPipeline": _row(
+        "qwen_image", "image2image", f"{QWEN_TEXT} image height width strength {FLUX_END}"
+    ),
+    "QwenImageInpaintPipeline": _row(
+        "qwen_image",
+        "inpainting",
+        f"{QWEN_TEXT} image mask_image masked_image_latents height width padding_mask_crop strength {FLUX_END}",
+    ),
     "ZImageImg2ImgPipeline": _row("z_image", "image2image", f"prompt image {Z_IMAGE_END}"),
     "ZImageInpaintPipeline": _row(
         "z_image", "inpainting", f"prompt image mask_image masked_image_latents {Z_IMAGE_END}"
@@ -299,9 +311,13 @@ PUBLISHED: dict[str, Row] = {
     ),
 }
 # the families' own names, which run every workflow
-WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in ("sd", "xl", "sd3", "flux", "kontext", "z_image")}
-# tasks that a family's own name stands for, besides text to image
-FURTHER = {"FluxKontextBlocks": ("image2image",)}
+RUN_ALL = ("sd", "xl", "sd3", "flux", "kontext", "qwen_image", "qwen_edit", "qwen_edit_plus", "z_image")
+WHOLE = {FAMILIES[name][1]: FAMILIES[name][0] for name in RUN_ALL}
+# tasks that a family's own name stands for, where it is not text to image
+OWN_TASKS = {
+    "FluxKontextBlocks": ("text2image", "image2image"),
+    **dict.fromkeys(("QwenImageEditBlocks", "QwenImageEditPlusBlocks"), ("image2image",)),
+}
 # what modular folders call them
 MODULAR = {name.replace("Pipeline", "ModularPipeline"): name for name in WHOLE}
 AUTO = {f"AutoPipelineFor{name}": task for name, task in
@@ -319,4 +335,4 @@ def name_for(blocks: str, task: str, steered: bool) -> str | None:
         if (row.family, row.task, row.steered) == (blocks, task, steered) and not row.adapted:
             return name
     whole = [name for name in WHOLE if WHOLE[name] == blocks]
-    return whole[0] if whole and task in ("text2image", *FURTHER.get(blocks, ())) and not steered else None
+    return whole[0] if whole and task in OWN_TASKS.get(blocks, ("text2image",)) and not steered else None

@@ -14,7 +14,7 @@ from PIL import Image
 from pydantic import BaseModel, StrictBool
 
 from ...errors import LockstepError
-from ...media import read_manifest
+from ...media import kind_named, read_manifest
 from .. import pictures
 from ..problems import Problem
 from ..server import Server
@@ -109,42 +109,43 @@ async def uploaded(request: Request, file: Annotated[str, Path(pattern=INPUT_NAM
 Place = Annotated[str, Query(pattern="^[a-z2-7]{26}/[0-9]{1,4}$", description="job/n")]
 
 
-async def two(server: Server, a: str, b: str) -> tuple[np.ndarray, np.ndarray]:
-    """The pixels of two pictures of one size."""
+async def apart(server: Server, a: str, b: str) -> list[np.ndarray]:
+    """How far each frame of two pictures or videos of one size is apart, in steps of 255."""
     read = []
     for place in (a, b):
         job, _, n = place.partition("/")
         found, path = await server.output(job, int(n))
-        if found.media != "image/png":
-            raise Problem(422, "invalid_value", "Only pictures can be compared.")
-        read.append((await asyncio.to_thread(opened, path)).astype(np.int16))
-    if read[0].shape != read[1].shape:
-        raise Problem(422, "invalid_value", "The two pictures have different sizes.")
-    return read[0], read[1]
+        if not found.media.startswith(("image/", "video/")):
+            raise Problem(422, "invalid_value", "Only pictures and videos can be compared.")
+        read.append(await asyncio.to_thread(frames, path))
+    one, other = read
+    if [frame.shape for frame in one] != [frame.shape for frame in other]:
+        raise Problem(422, "invalid_value", "The two have different sizes, or different numbers of frames.")
+    return [np.maximum(mine, yours) - np.minimum(mine, yours) for mine, yours in zip(one, other, strict=True)]
 
 
-def opened(path: File) -> np.ndarray:
-    with Image.open(path) as picture:
-        return np.asarray(picture.convert("RGB"))
+def frames(path: File) -> list[np.ndarray]:
+    """The bytes of a picture, or of each frame of a video."""
+    kind = kind_named("picture" if path.suffix == ".png" else "video")
+    return list(kind.frames(kind.load(path)))
 
 
 @router.get("/compare")
 async def compare(request: Request, a: Place, b: Place) -> PictureComparison:
-    """How far two pictures are apart, in steps of 255."""
-    one, other = await two(server_of(request), a, b)
-    apart = np.abs(one - other)
+    """How far two pictures or videos are apart, in steps of 255."""
+    found = await apart(server_of(request), a, b)
     return PictureComparison(
-        identical=not apart.any(),
-        largest=int(apart.max()),
-        mean=float(apart.mean()),
-        differing=float((apart > 0).mean()),
+        identical=not any(frame.any() for frame in found),
+        largest=max(int(frame.max()) for frame in found),
+        mean=float(np.mean([frame.mean() for frame in found])),
+        differing=float(np.mean([(frame > 0).mean() for frame in found])),
     )
 
 
 @router.get("/compare/picture", response_class=Response, responses={200: binary("image/png")})
 async def difference(request: Request, a: Place, b: Place, times: Annotated[int, Query(ge=1, le=255)] = 16) -> Response:
-    """The difference of two pictures, made larger."""
-    one, other = await two(server_of(request), a, b)
+    """The difference of two pictures, made larger; of two videos, at the frame where it is largest."""
+    largest = max(await apart(server_of(request), a, b), key=lambda frame: float(frame.mean()))
     data = io.BytesIO()
-    Image.fromarray((np.abs(one - other) * times).clip(0, 255).astype(np.uint8)).save(data, format="PNG")
+    Image.fromarray((largest.astype(np.uint16) * times).clip(0, 255).astype(np.uint8)).save(data, format="PNG")
     return Response(data.getvalue(), media_type="image/png")

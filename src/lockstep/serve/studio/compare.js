@@ -4,10 +4,11 @@ import { ask, query, send } from "./api.js";
 import { button, fill, h, icon, problem, short } from "./dom.js";
 import "./chart.js";
 import { factors, segments } from "./fields.js";
-import { frameOf, tile } from "./media.js";
+import { frameOf, shown, tile } from "./media.js";
 import { aside, isVideo, memory, promptOf, results, store } from "./store.js";
 
 const MODES = { slider: "Slider", beside: "Side by side", difference: "Difference", blink: "Blink" };
+const VIDEO_MODES = { beside: MODES.beside, difference: MODES.difference }; // what moves is not laid over each other
 
 export class CompareSlider extends HTMLElement {
   set(left, right, label) {
@@ -77,12 +78,12 @@ export class StudioCompare extends HTMLElement {
   }
 
   choose() {
+    const chosen = this.one ?? this.other;
     const all = store
       .list()
       .flatMap((job) => results(job).map((output) => ({ job, output })))
-      .filter(({ output }) => !isVideo(output))
+      .filter(({ output }) => !chosen || isVideo(output) === isVideo(chosen.output))
       .slice(0, 60);
-    const chosen = this.one ?? this.other;
     const address = (key) => (chosen ? `#/compare/${chosen.key}/${key}` : `#/compare/${key}`);
     fill(
       this,
@@ -98,7 +99,7 @@ export class StudioCompare extends HTMLElement {
             "div",
             { class: "empty-state wide" },
             h("p", { class: "lead" }, "There is nothing to compare yet"),
-            h("p", { class: "muted" }, "It takes two pictures."),
+            h("p", { class: "muted" }, "It takes two pictures, or two videos."),
             h("a", { class: "button primary", href: "#/make" }, "Make some"),
           )
         : h(
@@ -119,10 +120,12 @@ export class StudioCompare extends HTMLElement {
 
   draw() {
     const { one, other } = this;
+    const known = isVideo(one.output) || isVideo(other.output) ? VIDEO_MODES : MODES;
+    if (!(this.mode in known)) this.mode = "beside";
     this.board = h("div", { class: "compare-board" });
     this.numbers = h("p", { class: "number", role: "status" }, "…");
     this.curve = h("section", { class: "panel", "aria-label": "Where the runs part" });
-    const modes = segments("How to compare", MODES, this.mode, (mode) => this.show(mode));
+    const modes = segments("How to compare", known, this.mode, (mode) => this.show(mode));
     this.amplify = factors("Amplified", [1, 4, 16, 64], this.times, (by) => {
       this.times = by;
       this.show("difference");
@@ -173,7 +176,9 @@ export class StudioCompare extends HTMLElement {
     for (const pressed of this.querySelectorAll(".segments button"))
       pressed.setAttribute("aria-pressed", String(pressed.dataset.name === mode));
     const picture = (found, letter) =>
-      h("img", {
+      isVideo(found.output)
+        ? shown(found.job, found.output)
+        : h("img", {
         src: found.output.url,
         alt: `${letter}: ${promptOf(found.job)}`,
         width: found.output.facts.width,

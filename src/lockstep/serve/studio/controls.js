@@ -1,6 +1,6 @@
 // The form: everything that the model's schema lets one say, in groups, with the model's own values as placeholders.
 
-import { button, h, fill, icon, newId, problem, words } from "./dom.js";
+import { button, h, fill, icon, newId, problem, toast, words } from "./dom.js";
 import { draft } from "./draft.js";
 import { field, labelled, number, select, toggle } from "./fields.js";
 import "./painter.js";
@@ -197,12 +197,18 @@ export class StudioControls extends HTMLElement {
             id: "seed",
             type: "number",
             min: 0,
+            max: Number.MAX_SAFE_INTEGER,
             step: 1,
             class: "number",
             placeholder: "a new one each time",
             value: draft.held.seed ?? "",
-            oninput: (event) =>
-              draft.change({ seed: event.target.value === "" ? null : Number(event.target.value) }, true),
+            oninput: ({ target }) => {
+              if (Number(target.value) > Number.MAX_SAFE_INTEGER) {
+                target.value = Number.MAX_SAFE_INTEGER; // a page counts no further
+                toast(`The page takes seeds up to ${Number.MAX_SAFE_INTEGER}; the command line takes larger ones.`);
+              }
+              draft.change({ seed: target.value === "" ? null : Number(target.value) }, true);
+            },
           }),
         ),
         button("dice", () => draft.change({ seed: null }), { title: "A new seed each time", kind: "quiet" }),

@@ -155,12 +155,21 @@ class Draft extends EventTarget {
 export function samplers() {
   const named = (row) => (row.names.length > 1 ? row.names.slice(1) : row.names);
   const rows = store.catalogue.schedulers.flatMap((row) =>
-    named(row).map((name) => ({ row, name, label: spoken(name) })),
+    named(row).map((name) => ({ row, name, label: row.names.length > 1 ? spoken(name) : ofClass(row.class) })),
   );
   return rows.sort((a, b) => a.label.localeCompare(b.label));
 }
 
 const nameOf = (scheduler) => samplers().find(({ row }) => row.class === scheduler.class)?.name ?? null;
+
+/** A class in words: `EDMDPMSolverMultistepScheduler` is "EDM DPM Solver". */
+const ofClass = (name) =>
+  name
+    .replace(/Scheduler$/, "")
+    .replace(/(Discrete|Multistep)/, "")
+    .replace(/(CogVideoX|UniPC|UnCLIP|EDM|SA)(?=[A-Z])/, "$1 ")
+    .replace(/(?<![a-z])([A-Z]{2,})(?=[A-Z][a-z])/g, "$1 ")
+    .replace(/(?<!Cog|Video|Uni|Un)(?<=[a-z])(?=[A-Z])/g, " ");
 
 function spoken(name) {
   const upper = /^(ddim|ddpm|lms|lcm|tcd|deis|pndm|plms|ipndm|sde|2m|2s|dpm.*|edm.*|kdpm.*|\d\w)$/;

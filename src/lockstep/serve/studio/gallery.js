@@ -393,6 +393,8 @@ export class StudioPicture extends HTMLElement {
       const again = await store.ended(store.keep(await send(`/api/jobs/${job.id}/replay`)).id);
       const other = results(again).find((one) => one.n === output.n);
       if (!other) throw new Error(again.error?.message ?? "The replay was cancelled.");
+      if (job.result?.interrupted)
+        return this.say("warn", "It was finished early, so the whole run that was made now is another picture.");
       const apart = await ask(`/api/compare?${query({ a: `${job.id}/${output.n}`, b: `${again.id}/${other.n}` })}`);
       const link = h("a", { href: `#/compare/${job.id}/${output.n}/${again.id}/${other.n}` }, "Compare");
       if (apart.identical) this.say("good", "Identical to the last pixel.", link);

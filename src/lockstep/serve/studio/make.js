@@ -6,7 +6,7 @@ import { draft } from "./draft.js";
 import { frameOf, livePicture, shown, tile } from "./media.js";
 import { keepOutput } from "./pictures.js";
 import { bar, cancel, setBar, shorten } from "./queue.js";
-import { ENDED, aside, promptOf, results, store } from "./store.js";
+import { ENDED, aside, isVideo, promptOf, results, store } from "./store.js";
 
 export class StudioMake extends HTMLElement {
   connectedCallback() {
@@ -173,7 +173,7 @@ export class StudioMake extends HTMLElement {
         "div",
         { class: "caption-row" },
         h("span", { class: "muted small grow number" }, facts.join(" · ")),
-        button("image", () => this.startFrom(output), { label: "Start from it", kind: "quiet" }),
+        !isVideo(output) && button("image", () => this.startFrom(output), { label: "Start from it", kind: "quiet" }),
         h("a", { class: "button quiet", href: `#/blocks/${job.id}` }, "Blocks"),
         h("a", { class: "button quiet", href: `#/picture/${job.id}/${output.n}` }, "Details"),
       ),

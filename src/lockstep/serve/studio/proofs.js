@@ -4,7 +4,8 @@ import { ask, send, upload } from "./api.js";
 import { fill, form, h, icon, problem } from "./dom.js";
 import { dropLabel, dropPlace } from "./pictures.js";
 
-const ANSWERS = 10; // from this exit code on, the traces differ
+const ANSWERS = 10; // from this exit code on, something is to be told
+const HEADLINES = { 13: "Not decided", 14: "Cannot be compared", 17: "One side ended with an error" };
 
 export class StudioProofs extends HTMLElement {
   connectedCallback() {
@@ -24,11 +25,12 @@ export class StudioProofs extends HTMLElement {
       icon("check"),
       h("span", {}, "Compare the traces"),
     );
-    const record = h("code", {}, "lockstep parity record");
     const about = [
-      "Two traces (safetensors): what is right, and what is to be proven equal to it. ",
-      record,
-      " writes them; runs that were recorded here can be proven from the comparison.",
+      "Two traces, a safetensors file each: what is right, and what is to be proven equal to it. Of a folder that ",
+      h("code", {}, "lockstep parity record"),
+      " wrote, it is the file ",
+      h("code", {}, "000000.safetensors"),
+      "; runs that were recorded here can be proven from the comparison.",
     ];
     const places = [this.place("reference", "Reference"), this.place("candidate", "Candidate")];
     fill(this.form, h("h2", {}, "Prove that two programs compute the same"), h("p", { class: "muted small" }, about));
@@ -98,7 +100,7 @@ export class StudioProofs extends HTMLElement {
       h(
         "div",
         { class: "grow" },
-        h("p", {}, h("b", {}, differs ? "Different" : "Equal")),
+        h("p", {}, h("b", {}, differs ? (HEADLINES[code] ?? "Different") : "Equal")),
         h("p", { class: "muted small" }, String(said)),
       ),
       h(

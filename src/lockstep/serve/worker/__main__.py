@@ -52,18 +52,7 @@ class Worker:
 
     def ready(self) -> None:
         """Say what there is; a model that cannot even be described ends the worker with its reason."""
-        from ...attention import available_backends
-        from .cards import describe_guiders, describe_schedulers
-
-        self.channel.tell(
-            {
-                "tell": "ready",
-                "models": self.models.cards(),
-                "schedulers": describe_schedulers(),
-                "guiders": describe_guiders(),
-                "attention": available_backends(),
-            }
-        )
+        self.channel.tell(self.models.introduction())
 
     def tell_loaded(self) -> None:
         self.channel.tell({"tell": "loaded", "models": self.models.loaded()})

@@ -239,8 +239,9 @@ class Batch:
         path = task.place / f"{number}{part.kind.formats[0].suffixes[0]}"
         item = plain(part.item)
         Part(part.kind, item, record, part.options).write(path)
-        shown = part.preview()
-        facts = {"kind": part.kind.name, "seed": record.seed, "width": shown.width, "height": shown.height,
+        height, width, *_ = next(iter(part.kind.frames(part.item))).shape
+        rate = {"fps": part.options["fps"]} if part.options.get("fps") else {}
+        facts = {"kind": part.kind.name, "seed": record.seed, "width": width, "height": height, **rate,
                  "seconds": round(seconds, 3), "batch": record.batch}  # fmt: skip
         task.made.append({"n": number, **file_facts(path), "facts": facts})
 

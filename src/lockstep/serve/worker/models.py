@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from ... import files
+from ...attention import available_backends
 from ...blocks.params import public_class
 from ...errors import LockstepError
 from ...models.controlnets.controlnet import ControlNetModel
 from ...pipelines.pipeline import DiffusionPipeline
 from ...schedulers import exchanged
-from .cards import describe_model
+from .cards import describe_guiders, describe_model, describe_schedulers
 
 WEIGHTS = (".safetensors", ".gguf", ".ckpt", ".bin")
 
@@ -41,6 +42,16 @@ class Models:
         return {
             name: describe_model(name, DiffusionPipeline.from_pretrained(source, load=False))
             for name, source in self.models.items()
+        }
+
+    def introduction(self) -> dict[str, Any]:
+        """What a worker says when it is ready."""
+        return {
+            "tell": "ready",
+            "models": self.cards(),
+            "schedulers": describe_schedulers(),
+            "guiders": describe_guiders(),
+            "attention": available_backends(),
         }
 
     def pipeline(self, name: str) -> Any:

@@ -30,7 +30,8 @@ def smallest_difference(matching: Matching, difference: Parting, modules: Mappin
     single = _healing(matching, modules, difference, product(_single(wrongs), _single(rights)))
     if single:
         return single
-    several = list(product(_of_one_line(wrongs), _alike(rights)))
+    own = [value for value in wrongs if not matching.is_leaf(value)]  # what both have is exchanged, not wrong
+    several = list(product(_of_one_line(own), _alike(rights)))
     several.sort(key=lambda pair: _step_name(pair[0][0]) != _step_name(pair[1][0]))  # the same step with others first
     return _healing(matching, modules, difference, several)
 

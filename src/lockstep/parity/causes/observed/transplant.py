@@ -218,12 +218,13 @@ class _Made:
         ours = self.matching.partner(value)
         if ours is None or (ours.step is None and not ours.given):
             return value.content
+        dtype = value.content.dtype  # a value that was rounded to a coarser type may be none the less the same
         if ours.given.startswith("weight:"):
-            return self._weight(ours)
+            return self._weight(ours).to(dtype)
         if id(ours) not in self.kept:
             raise NotApplicable("a value that the reference has not computed yet")
         kept = self.kept[id(ours)]
-        return kept.transpose(1, 2) if self.matching.is_turned(value) else kept
+        return (kept.transpose(1, 2) if self.matching.is_turned(value) else kept).to(dtype)
 
     def _weight(self, ours: FrameValue) -> torch.Tensor:
         path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")

@@ -131,7 +131,7 @@ def _named(
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
         if {s.name for s in others} <= _CASTS:
-            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
+            return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("call_twice" if twice else "extra_step", shown)
     if a == b:
         as_before = [s.name for s in mine] == [s.name for s in others]
@@ -140,7 +140,7 @@ def _named(
         return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
         if {name for name, _ in b - a} <= _CASTS:
-            return PlaceWords("precision", f"{shown}{_rounded_to(others)}", rank=2)
+            return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("extra_step", shown)
     if not b - a:
         return PlaceWords("left_out", shown)
@@ -154,12 +154,14 @@ def _before_shapes(value: FrameValue) -> FrameValue:
     return value
 
 
-def _rounded_to(steps: list[FrameStep]) -> str:
-    """The coarsest type that a value passes through, in words."""
+def _rounded(shown: str, steps: list[FrameStep]) -> str:
+    """With the coarsest type that the candidate's value passes through."""
     made = [s.values[0].content.dtype for s in steps if s.name in _CASTS and s.values]
     coarse = [dtype for dtype in made if dtype.is_floating_point]
     dtype = max(coarse, key=lambda d: torch.finfo(d).eps, default=None)
-    return f": rounded to {str(dtype).removeprefix('torch.')}" if dtype is not None else ""
+    wrong, instead, right = shown.partition(" instead of ")
+    rounded = f" (rounded to {str(dtype).removeprefix('torch.')})" if dtype is not None else ""
+    return f"{wrong}{rounded}{instead}{right}"
 
 
 def _once(value: FrameValue) -> FrameValue:
@@ -215,6 +217,9 @@ def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> Pl
         return PlaceWords("wrong_module", says.both(a.values[0], b.values[0]))
     if a.name == b.name and equal:
         return _other_setting(a, b)
+    if a.name == b.name and (lacking := _lacks(matching, mine, others)):
+        kind = "norm_affine" if "norm" in a.name else "missing_bias" if lacking == ["bias"] else "left_out"
+        return PlaceWords(kind, f"`{a.name}` without {' and '.join(lacking)}", rank=2)
     if a.name == b.name and len(mine) == len(others) > 1:
         left = [(x, y) for x, y in pairs if not matching.same(x, y)]
         if sorted(map(id, mine)) == sorted(id(matching.partner(y)) for y in others):
@@ -233,6 +238,14 @@ def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> Pl
         name = "activation" if names <= _ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
+
+
+def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue]) -> list[str]:
+    """Weights that only the reference's step takes, where all else that goes in is the same."""
+    taken = [v for v in mine if not any(matching.same(v, other) for other in others)]
+    rest = len(mine) - len(taken) == len(others)
+    weights = taken and rest and all(v.given.startswith("weight:") for v in taken)
+    return [v.given.rpartition(".")[2] for v in taken] if weights else []
 
 
 def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
@@ -326,10 +339,16 @@ class _Says:
         differs."""
         shown: list[tuple[str, str]] = []
         for self.shapes, self.deepest in product((False, True), range(DEEPEST, 0, -1)):
+            if not self.shapes and any(self._is_view(v) for v in (theirs, ours)):
+                continue  # what it is another view of would be told as the whole of it
             shown.append((self._shown(theirs, ours), self._shown(ours, theirs)))
             if shown[-1][0] != shown[-1][1] and max(map(len, shown[-1])) <= LONGEST:
                 return shown[-1]
         return next((both for both in shown if both[0] != both[1]), shown[0])
+
+    def _is_view(self, value: FrameValue) -> bool:
+        """True if a value that only one side has is nothing but another view of one that both have."""
+        return not self.matching.is_leaf(value) and self.matching.is_leaf(_once(value))
 
     def _parted(self, ours: FrameValue, theirs: FrameValue) -> tuple[FrameValue, FrameValue, int]:
         """The innermost two values around which both sides do the same, and how many such pairs there are beside."""
@@ -371,7 +390,9 @@ class _Says:
         if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
-        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if v is not None and v is not False]
+        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if not _says_nothing(v)]
+        if step.name.startswith("rand"):
+            return f"{step.name}.{step.place.index}"  # which of the draws
         if step.name == "getitem" and len(args) == 2:
             index = step.args[1]
             shown = f"{args[0]}[{', '.join(_argument(i, say) for i in (index if type(index) is tuple else (index,)))}]"
@@ -388,8 +409,10 @@ class _Says:
             value = partner
         step = value.step
         if step is None:
+            if value.given.startswith("weight:"):
+                return ".".join(value.given.partition(":")[2].split(".")[-2:])
             if value.given:
-                return value.given.removeprefix("in.").rpartition(":")[2]
+                return value.given.removeprefix("in.")
             return _short(value.content.item()) if value.content.numel() == 1 else "a constant"
         if isinstance(step.place, str):
             piece = f"[{value.piece}]" if len(step.values) > 1 else ""
@@ -419,6 +442,10 @@ def _cut(words: str, begin: int, end: int) -> str:
     if len(middle) > LONGEST:
         return f"{'…' * (begin > 0)}{middle[:LONGEST]}…"
     return f"{'…' * (begin > 0)}{middle}{'…' * (end > 0)}"
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or value is False or isinstance(value, (torch.Generator, torch.device, torch.layout))
 
 
 def _argument(value: Any, say: Any) -> str:
