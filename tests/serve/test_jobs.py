@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from lockstep.media import read_manifest
 from lockstep.pipelines.pipeline import DiffusionPipeline
 
 from .conftest import serving
@@ -51,6 +52,16 @@ def test_what_a_server_made_can_be_replayed_from_its_file(live, lockstep, tmp_pa
     torch.set_num_threads(1)  # as the server has it
     _, out, err = lockstep("replay", "dog.png", "--json")
     assert json.loads(out)["identical"], out + err
+
+
+def test_the_client_writes_the_format_that_a_suffix_names(live, lockstep, tmp_path):
+    words = ["client", "make", "a dog", "--set", "num_inference_steps=1", "--seed", "3", "--url", live.url]
+    for name in ("e.jpg", "e.png"):
+        code, _, err = lockstep(*words, "-o", tmp_path / name)
+        assert code == 0, err
+    assert (tmp_path / "e.jpg").read_bytes().startswith(b"\xff\xd8"), "a JPEG"
+    jpeg, png = (read_manifest(tmp_path / name) for name in ("e.jpg", "e.png"))
+    assert (jpeg["seed"], jpeg["inputs"], jpeg["pixels"]) == (png["seed"], png["inputs"], png["pixels"])
 
 
 def test_several_pictures_have_seeds_in_a_row(live):
@@ -152,6 +163,11 @@ def test_a_running_job_can_be_ended_with_what_there_is(live):
     ended = live.wait(job)
     assert (ended["state"], ended["result"]["interrupted"], len(ended["outputs"])) == ("done", True, 1)
     assert live.http.get(f"{ended['outputs'][0]['url']}/manifest").json()["changed_by"] == ["interrupted"]
+    made = ended["outputs"][0]["facts"]["steps"]
+    assert 0 <= made < 200
+    assert ended["result"]["steps_made"] == made
+    refused = live.http.post(f"/api/jobs/{job['id']}/replay")
+    assert (refused.status_code, f"step {made} of 200" in refused.json()["error"]["message"]) == (422, True)
 
 
 def test_a_run_stops_at_a_boundary_and_goes_on_with_another_value(live):

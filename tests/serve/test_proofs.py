@@ -17,6 +17,7 @@ def test_a_difference_is_found_and_its_report_can_reach_nothing(live):
     page = live.http.get(report["url"])
     assert page.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
     assert "model.second" in page.text
+    assert str(live.data) not in f"{report} {page.text}", "no path of the server's"
     assert live.http.get("/api/reports").json()["reports"][0]["id"] == report["id"]
 
 

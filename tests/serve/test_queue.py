@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lockstep.errors import InputError
 from lockstep.serve.problems import Problem
 from lockstep.serve.queue import Output, Queue, Room, Submission
 from lockstep.serve.results import DataFolder
+from lockstep.serve.workers import conclude
 
 REFUSED = {"status": 500, "code": "worker_died", "message": "The worker died."}
 
@@ -158,13 +160,50 @@ def test_a_full_queue_refuses_with_429(tmp_path):
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_by_the_worker(queue):
     waiting = submitted(queue)
-    assert queue.cancel(waiting.id).state == "cancelled"
+    assert queue.stop(waiting.id).state == "cancelled"
     running = submitted(queue)
     queue.claim()
-    assert queue.cancel(running.id).state == "running"
+    assert queue.stop(running.id).state == "running"
     assert queue.cancelled(running.id, 1)
     assert queue.get(running.id).state == "cancelled"
-    assert queue.cancel(running.id).state == "cancelled", "once more changes nothing"
+    assert queue.stop(running.id).state == "cancelled", "once more changes nothing"
+
+
+@pytest.mark.parametrize("how", ["cancel", "shorten"])
+def test_what_nobody_wants_any_more_never_runs_again(tmp_path, how):
+    """The wish is on the disk before it is answered: neither the death of the server nor of a worker forgets it."""
+    queue = Queue(tmp_path / "queue.sqlite")
+    job, lost = submitted(queue), submitted(queue)
+    queue.claim(), queue.claim()
+    queue.stop(job.id, how), queue.stop(lost.id, how)
+    assert queue.release(lost.id, 1, REFUSED)
+    queue.close()  # and not a word more
+    again = Queue(tmp_path / "queue.sqlite")
+    again.recover()
+    assert [again.get(one.id).state for one in (job, lost)] == ["cancelled"] * 2
+    assert again.claim() == []
+    again.close()
+
+
+def test_a_result_of_a_cancelled_job_is_dropped(queue, tmp_path):
+    folder = DataFolder(tmp_path / "data")
+    job = submitted(queue)
+    (running,) = queue.claim()
+    queue.stop(job.id)
+    assert queue.stop(job.id, "shorten").unwanted == "cancel"
+    conclude(queue, folder, running, {"tell": "done", "outputs": [], "result": {}})
+    assert queue.get(job.id).state == "cancelled"
+    folder.close()
+
+
+def test_a_queue_from_before_is_read(tmp_path):
+    queue = Queue(tmp_path / "queue.sqlite")
+    job = submitted(queue)
+    queue._db.execute("ALTER TABLE jobs DROP COLUMN unwanted")
+    queue.close()
+    again = Queue(tmp_path / "queue.sqlite")
+    assert again.stop(job.id).state == "cancelled"
+    again.close()
 
 
 def test_a_deadline_ends_what_has_not_begun(queue):
@@ -195,7 +234,7 @@ def test_only_what_has_ended_can_be_deleted(queue):
     job = submitted(queue)
     with pytest.raises(Problem, match="cancel it"):
         queue.delete(job.id)
-    queue.cancel(job.id)
+    queue.stop(job.id)
     assert queue.delete(job.id) == []
     with pytest.raises(Problem, match="no such job"):
         queue.get(job.id)
@@ -208,6 +247,24 @@ def test_two_servers_cannot_share_a_folder(tmp_path):
         DataFolder(tmp_path)
     folder.close()
     DataFolder(tmp_path).close()
+
+
+def test_the_same_bytes_may_come_twice_at_once(tmp_path):
+    folder = DataFolder(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        for k in range(10):
+            names = list(threads.map(folder.keep_input, [b"new" * 10_000 + bytes([k])] * 8, [".png"] * 8))
+            assert len(set(names)) == 1
+    assert len(list(folder.inputs.iterdir())) == 10, "and no part of one is left"
+    folder.close()
+
+
+def test_only_the_owner_reads_what_is_kept(tmp_path):
+    folder = DataFolder(tmp_path / "data")
+    Queue(folder.database).close()
+    assert folder.root.stat().st_mode & 0o777 == 0o700
+    assert folder.database.stat().st_mode & 0o777 == 0o600
+    folder.close()
 
 
 def test_a_sweep_takes_work_at_once_and_what_no_row_names_when_it_is_old(tmp_path):

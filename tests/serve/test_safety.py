@@ -9,6 +9,7 @@ import re
 import socket
 import string
 import struct
+import sys
 import time
 import zlib
 from io import BytesIO
@@ -18,10 +19,16 @@ import httpx2
 import pytest
 from PIL import Image
 
-from lockstep.errors import InputError, NotFoundError
+from lockstep.errors import InputError, NotFoundError, WriteError
+from lockstep.media import kind_named
+from lockstep.serve.metrics import Metrics
 from lockstep.serve.problems import Problem
-from lockstep.serve.safety import Body
+from lockstep.serve.results import DataFolder
+from lockstep.serve.running import run
+from lockstep.serve.safety import Body, Safety
 from lockstep.serve.settings import Limits, Settings, named_sources
+from lockstep.serve.wishes import Catalogue, Wish, request_of
+from lockstep.serve.worker.cards import unable_to_write
 
 MODEL = {"models": {"m": "lockstep/emoji"}}
 
@@ -91,6 +98,89 @@ def test_its_own_page_may(live):
 
 def test_a_form_of_another_site_without_an_origin_is_known_by_its_fetch_header(live):
     assert status(live, "POST", **{"Sec-Fetch-Site": "cross-site"}) == 403
+
+
+PAGE = "http://localhost:9000"
+
+
+def asked(settings, method="GET", path="/api/jobs", **headers):
+    """What the checks answer, with nothing behind them but a `200`: its status and its headers."""
+    sent = []
+
+    async def inner(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message):
+        sent.append(message)
+
+    given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    rows = [(name.encode(), value.encode()) for name, value in given.items()]
+    asyncio.run(Safety(inner, settings, Metrics())({"type": "http", "method": method, "path": path, "headers": rows},
+                                                   None, send))  # fmt: skip
+    return sent[0]["status"], {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
+
+
+def test_an_allowed_site_is_answered_before_it_sends_and_no_other(tmp_path):
+    settings = Settings(tmp_path, allowed_origins=[PAGE], token="x" * 16, **MODEL)
+    wanted = {"access_control_request_method": "POST",
+              "access_control_request_headers": "authorization, content-type, x-stainless-os"}  # fmt: skip
+    code, told = asked(settings, "OPTIONS", origin=PAGE, **wanted)
+    assert (code, told["access-control-allow-origin"], told["vary"]) == (204, PAGE, "Origin")
+    assert "POST" in told["access-control-allow-methods"]
+    for name in ("authorization", "content-type", "idempotency-key", "last-event-id", "x-stainless-os"):
+        assert name in told["access-control-allow-headers"]
+    for strange in ({"origin": "http://evil.example"}, {"origin": "null"}, {"origin": PAGE, "host": "evil.example"}):
+        code, told = asked(settings, "OPTIONS", **{**wanted, **strange})
+        assert code == 403
+        assert "access-control-allow-methods" not in told
+    assert asked(settings, "POST", origin=PAGE)[0] == 401, "the token is asked for with what is sent"
+    code, told = asked(settings, "POST", origin=PAGE, authorization=f"Bearer {settings.token}")
+    assert (code, told["access-control-allow-origin"], told["vary"]) == (200, PAGE, "Origin")
+    code, told = asked(settings, origin="http://evil.example", authorization=f"Bearer {settings.token}")
+    assert ("access-control-allow-origin" in told, told["vary"]) == (False, "Origin")
+    assert asked(Settings(tmp_path, **MODEL), "OPTIONS", origin=PAGE, **wanted)[0] == 403
+
+
+def test_a_server_for_everybody_knows_addresses_and_its_own_name(tmp_path):
+    everywhere = Settings(tmp_path, host="0.0.0.0", token="x" * 16, **MODEL)
+    for host in ("192.168.0.7", "10.1.2.3:7860", "[fe80::1]:7860", socket.gethostname().upper(), "localhost"):
+        assert asked(everywhere, path="/health", host=host)[0] == 200, host
+    for host in ("evil.example", "192.168.0.7.evil.example", "0x7f.1"):
+        assert asked(everywhere, path="/health", host=host)[0] == 403, host
+    assert asked(Settings(tmp_path, **MODEL), path="/health", host="192.168.0.7")[0] == 403
+
+
+@pytest.mark.parametrize("wrong", [
+    {"dtype": "int8"}, {"devices": ["banana"]}, {"devices": ["cuda:x"]}, {"allowed_origins": ["evil"]},
+    {"allowed_hosts": ["http://x"]},
+], ids=str)  # fmt: skip
+def test_a_setting_that_can_never_work_is_refused_at_the_start(tmp_path, wrong):
+    with pytest.raises(InputError):
+        Settings(tmp_path, **wrong, **MODEL)
+
+
+def test_a_folder_that_cannot_be_had_is_told_before_the_address(tmp_path):
+    told = []
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="cannot be written"):
+        run(Settings(tmp_path / "file" / "data", port=0, **MODEL), told.append)
+    held = DataFolder(tmp_path / "held")
+    with pytest.raises(InputError, match="Another server"):
+        run(Settings(held.root, port=0, **MODEL), told.append)
+    held.close()
+    assert told == []
+
+
+def test_a_model_whose_kind_cannot_be_written_is_refused_before_it_is_computed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert unable_to_write(kind_named("picture")) is None
+    card = {"name": "wan", "media": "video", "unable": unable_to_write(kind_named("video"))}
+    known = Catalogue({"wan": card}, {}, {}, [], [])
+    with pytest.raises(Problem, match="PyAV") as refused:
+        request_of(Wish("wan", {"prompt": "x"}), known, Limits())
+    assert refused.value.status == 501
+    with pytest.raises(Problem, match="makes no pictures"):
+        known.picture_card("wan")
 
 
 def test_json_has_to_say_that_it_is(live):

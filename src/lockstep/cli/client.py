@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json as jsonlib
+import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +20,9 @@ from ..files import atomic
 from .console import err, out, print_json
 from .options import Json, Overwrite
 from .targets import Targets
+
+if TYPE_CHECKING:
+    from ..media import MediaKind
 
 app = typer.Typer(name="client", help="Use a server that `lockstep serve` runs.", no_args_is_help=True)
 Url = Annotated[str, typer.Option(envvar="LOCKSTEP_URL", help="Where the server is.")]
@@ -124,14 +128,29 @@ def make(
     made = []
     for one in ended["outputs"]:
         path = targets.next()
-        with remote.open(one["url"]) as answer, atomic(path) as temporary:
-            temporary.write_bytes(answer.read())
+        with remote.open(one["url"]) as answer:
+            store(answer.read(), path, kind)
         made.append({"path": str(path), "seed": one["facts"].get("seed"), "sha256": one["sha256"]})
     if json:
         print_json({"job": job["id"], f"{kind.name}s": made})
         return
     for entry in made:
         out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]", highlight=False)
+
+
+def store(data: bytes, path: Path, kind: MediaKind) -> None:
+    """A file as the server made it; under the suffix of another format, in that format with the same manifest."""
+    from ..media import read_manifest
+
+    if path.suffix.lower() in kind.formats[0].suffixes:
+        with atomic(path) as temporary:
+            temporary.write_bytes(data)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        sent = Path(folder) / f"sent{kind.formats[0].suffixes[0]}"
+        sent.write_bytes(data)
+        manifest = read_manifest(sent)
+        kind.write(kind.load(sent), path, lambda _: manifest)
 
 
 def given_inputs(words: list[str]) -> dict[str, Any]:

@@ -146,4 +146,8 @@ def announce(at: Any, made_token: bool, json: bool) -> None:
         return
     out.print(f"[bold green]{page_of(at, secret=made_token)}[/]", highlight=False, soft_wrap=True)
     out.print(f"[dim]models: {', '.join(at.models)}; data: {at.data}[/]", highlight=False)
+    if at.host in ("0.0.0.0", "::"):
+        err.print(
+            "[dim]reachable by this machine's addresses and its own name; by any other name: --allow-host NAME[/]"
+        )
     err.print("[dim]OpenAI: …/v1   A1111: …/sdapi/v1   native: …/api   ctrl-C ends it[/]")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,7 @@ from .. import __version__
 from .faces import a1111, a1111_lists, boundaries, handle, native, native_files, openai, proofs
 from .faces.openapi import ERRORS
 from .metrics import Metrics, Sample
-from .problems import Problem
+from .problems import Problem, of_storage
 from .safety import Safety
 from .server import Server
 from .settings import Settings
@@ -30,8 +31,11 @@ from .workers import WorkerProcess
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
+Condition = Literal["ok", "no_worker", "no_room"]
+
+
 class Health(BaseModel):
-    status: str
+    status: Condition
     ready: bool
     queued: int
     running: int
@@ -57,18 +61,13 @@ def create_app(settings: Settings) -> FastAPI:
     for kind in (Problem, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
     app.add_exception_handler(ModelError, refuse_model)
+    for kind in (sqlite3.Error, OSError):
+        app.add_exception_handler(kind, refuse_storing)
     for face in (native, native_files, boundaries, proofs, openai, a1111, a1111_lists):
         app.include_router(face.router)
     _add_own_routes(app, server)
     _add_page(app)
     return app
-
-
-def create_guarded(settings: Settings) -> Safety:
-    """The application as uvicorn runs it: behind its checks."""
-    app = create_app(settings)
-    safety: Safety = app.state.safety
-    return safety
 
 
 async def refuse_model(request: Request, error: Exception) -> Any:
@@ -77,13 +76,23 @@ async def refuse_model(request: Request, error: Exception) -> Any:
     return await handle(request, RequestValidationError(error.errors()))
 
 
+async def refuse_storing(request: Request, error: Exception) -> Any:
+    """What the disk does not take; any other error of a file is one of the server's own."""
+    problem = of_storage(error)
+    if problem is None:
+        raise error
+    request.app.state.server.database.note_full(error)
+    return await handle(request, problem)
+
+
 def _add_own_routes(app: FastAPI, server: Server) -> None:
     @app.get("/health", responses=ERRORS, tags=["watch"])
     async def health() -> Health:
-        """Whether the server lives; `ready` when a worker does."""
+        """Whether the server lives; `ready` when a worker does and the disk can be written to."""
         states = list(server.hub.open.values())
+        sound: Condition = "ok" if server.supervisor.is_ready else "no_worker"
         return Health(
-            status="ok",
+            status=sound if server.database.room.is_set() else "no_room",
             ready=server.supervisor.is_ready,
             queued=states.count("queued"),
             running=states.count("running"),

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sqlite3
 from typing import Any
 
-from ..errors import InputError, LockstepError, NonFiniteError, UnknownNameError, UnsupportedError
+from ..errors import InputError, LockstepError, NonFiniteError, UnknownNameError, UnsupportedError, WriteError
+
+REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+SQL_REFUSALS = {8, 10, 13, 14}  # SQLITE_READONLY, _IOERR, _FULL, _CANTOPEN
+NO_ROOM = "no_room"
 
 
 class Problem(Exception):
@@ -28,8 +35,22 @@ class Problem(Exception):
         return told | ({} if self.again is None else {"x-should-retry": str(self.again).lower()})
 
 
+def of_storage(error: BaseException) -> Problem | None:
+    """The refusal where it is the disk that refuses (full, broken, read-only); None for any other error."""
+    cause = error.__cause__ if isinstance(error, WriteError) else error
+    if isinstance(cause, sqlite3.Error):
+        sick, reason = getattr(cause, "sqlite_errorcode", 0) & 0xFF in SQL_REFUSALS, str(cause)
+    else:
+        number = cause.errno if isinstance(cause, OSError) else None
+        sick, reason = number in REFUSALS, os.strerror(number or 0)
+    told = f"The disk of this server takes nothing more ({reason}). Try again when its owner has made room."
+    return Problem(507, NO_ROOM, told, retry_after=30) if sick else None
+
+
 def of_error(error: LockstepError | MemoryError, param: str | None = None) -> Problem:
     """An error of the library as a refusal; what would fail again is not to be tried again."""
+    if (refused := of_storage(error)) is not None:
+        return refused
     if isinstance(error, MemoryError):
         return Problem(507, "out_of_memory", f"Not enough memory: {error}.", again=False)
     if isinstance(error, NonFiniteError):

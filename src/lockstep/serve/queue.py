@@ -5,6 +5,8 @@
       │ └──release──────┘ └──fail──▶ failed
       └──cancel──▶ cancelled ◀──cancelled──┘
 
+A running job that nobody wants any more says so in its row (`unwanted`), so that no death of a process forgets it.
+
 A result counts only for the attempt that the row names: what comes late from an older one is dropped. What changes is
 one transaction with the event that tells of it, so nobody hears of what is not on the disk.
 """
@@ -37,7 +39,7 @@ CREATE TABLE IF NOT EXISTS jobs(
     rows INTEGER NOT NULL, cost REAL NOT NULL, priority INTEGER NOT NULL, turn REAL NOT NULL, turn_end REAL NOT NULL,
     state TEXT NOT NULL CHECK(state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
     attempt INTEGER NOT NULL DEFAULT 0, faults INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL, started REAL,
-    ended REAL, deadline REAL, result TEXT, error TEXT
+    ended REAL, deadline REAL, result TEXT, error TEXT, unwanted TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS waiting ON jobs(priority DESC, turn, seq) WHERE state = 'queued';
 CREATE INDEX IF NOT EXISTS under_way ON jobs(client) WHERE state IN ('queued', 'running');
@@ -94,6 +96,7 @@ class Job:
     deadline: float | None
     result: dict[str, Any] | None
     error: dict[str, Any] | None
+    unwanted: str | None = None  # `cancel` or `shorten`: asked for while it ran
     outputs: list[Output] = field(default_factory=list)
 
     @property
@@ -155,6 +158,8 @@ class Queue:
         for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 5000"):
             self._db.execute(f"PRAGMA {setting}")
         self._db.executescript(TABLES)
+        if "unwanted" not in {row["name"] for row in self._db.execute("PRAGMA table_info(jobs)")}:
+            self._db.execute("ALTER TABLE jobs ADD COLUMN unwanted TEXT")  # of a folder from before there was one
         self._told: list[Event] = []
         self._now = 0.0  # the turn of the job that was claimed last: where a client that comes new begins
 
@@ -274,18 +279,24 @@ class Queue:
         with self._change():
             return self._owns(job, attempt) and self._end(job, "cancelled")
 
-    def cancel(self, job: str) -> Job:
-        """A waiting job ends here; one that runs is for the worker to let go."""
+    def stop(self, job: str, how: str = "cancel") -> Job:
+        """A waiting job ends here; one that runs is for the worker to `cancel` or `shorten`, and its row says so."""
         with self._change():
-            if self.get(job).state == "queued":
+            found = self.get(job)
+            if found.state == "queued":
                 self._end(job, "cancelled")
+            elif found.state == "running" and found.unwanted != "cancel":
+                self._db.execute("UPDATE jobs SET unwanted = ? WHERE id = ?", (how, job))
         return self.get(job)
 
     def release(self, job: str, attempt: int, error: Mapping[str, Any] | None = None) -> bool:
-        """Back to the queue; with an error it was the worker's death, which is endured `room.faults` times."""
+        """Back to the queue, or cancelled where nobody wants it; with an error it was the worker's death, which is
+        endured `room.faults` times."""
         with self._change():
             if not self._owns(job, attempt):
                 return False
+            if self.get(job).unwanted is not None:
+                return self._end(job, "cancelled")
             if error is not None:
                 self._db.execute("UPDATE jobs SET faults = faults + 1 WHERE id = ?", (job,))
                 if self.get(job).faults >= self.room.faults:
@@ -295,10 +306,14 @@ class Queue:
         return True
 
     def recover(self) -> int:
-        """At start no worker lives: what was running waits again. How many there were."""
+        """At start no worker lives: what was running waits again, or is cancelled where nobody wanted it any more.
+        How many there were."""
         with self._change():
             left = self._jobs("state = 'running'")
             for job in left:
+                if job.unwanted is not None:
+                    self._end(job.id, "cancelled")
+                    continue
                 if job.attempt >= MAX_CLAIMS:
                     self._end(job.id, "failed", error={"status": 500, "code": "server_died", "message":
                               f"The server ended {job.attempt} times in the middle of this job."})  # fmt: skip
@@ -361,6 +376,11 @@ class Queue:
     def waiting(self) -> list[Job]:
         """What is open, in the order in which it comes."""
         return self._jobs("state IN ('queued', 'running') ORDER BY state DESC, priority DESC, turn, seq LIMIT 1000")
+
+    def open_states(self) -> dict[str, str]:
+        """The state of every job that has not ended."""
+        rows = self._db.execute("SELECT id, state FROM jobs WHERE state IN ('queued', 'running')")
+        return {row[0]: row[1] for row in rows}
 
     def counts(self) -> dict[str, int]:
         """State -> how many."""

@@ -12,7 +12,6 @@ import logging
 import time
 from typing import Any
 
-from .queue import Job
 from .settings import Settings
 from .workers import Shop, WorkerProcess
 
@@ -143,9 +142,6 @@ class RayWorker(WorkerProcess):
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    def _release(self, job: Job) -> None:
+    def _fault(self) -> dict[str, Any] | None:
         """A batch that no replica has begun is no fault of its jobs."""
-        if self._begun or job.id in self._unwanted:
-            super()._release(job)
-        else:
-            self.shop.queue.release(job.id, job.attempt)
+        return super()._fault() if self._begun else None

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError
-from ..files import settle, writing
+from ..files import settle, temporary_beside, writing
 from .queue import Output
 
 NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs")
+PROBE = 2**20  # bytes that have to fit before a disk that was full counts as one with room
 OLD = 3600.0  # seconds after which a file that no row names is swept
 SUFFIX = re.compile(r"\.[a-z0-9]{2,12}")
 
@@ -36,10 +37,13 @@ class DataFolder:
         self.inputs, self.work, self.results = (self.root / name for name in ("inputs", "work", "results"))
         self.traces, self.reports = self.root / "traces", self.root / "reports"
         with writing(self.root):
-            for folder in (self.inputs, self.work, self.results, self.traces, self.reports):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _refuse_network(self.root)
-        self._lock = _locked(self.root / "lock")
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self.root, self.inputs, self.work, self.results, self.traces, self.reports):
+                folder.mkdir(exist_ok=True, mode=0o700)
+            _refuse_network(self.root)
+            self._lock = _locked(self.root / "lock")
+            self.database.touch(0o600)
+            self.database.chmod(0o600)  # what SQLite puts beside it is as open as this
 
     @property
     def database(self) -> Path:
@@ -56,9 +60,9 @@ class DataFolder:
         """Write what came in under the name of its hash."""
         name = f"{hashlib.sha256(data).hexdigest()}{suffix}"
         path = folder / name
-        if path.exists():
-            os.utime(path)  # the sweep looks at the time
-        else:
+        try:
+            os.utime(path)  # it is here already: the sweep looks at the time
+        except FileNotFoundError:
             _put(data, path)
         return name
 
@@ -74,14 +78,28 @@ class DataFolder:
             suffix = source.suffix
             if not SUFFIX.fullmatch(suffix):
                 raise InputError(f"The worker wrote a file of no known kind: {suffix!r}.")
-            data = source.read_bytes()
+            name = f"{job}-{entry['n']}{suffix}"
+            target = self.results / name
+            data = (source if source.exists() else target).read_bytes()  # there already, where a full disk came between
             if hashlib.sha256(data).hexdigest() != entry["sha256"]:
                 raise InputError("What the worker wrote is not what it said: the hash differs.")
-            name = f"{job}-{entry['n']}{suffix}"
-            settle(source, self.results / name)
+            if source.exists():
+                settle(source, target)
             outputs.append(Output(entry["n"], name, entry["media"], entry["sha256"], len(data), entry["facts"]))
         self.forget_work(job, attempt)
         return outputs
+
+    def try_to_write(self) -> None:
+        """Whether there is room for a picture."""
+        place = self.work / "room"
+        try:
+            place.mkdir(exist_ok=True)
+            with (place / "probe").open("wb") as file:
+                file.write(bytes(PROBE))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     def forget_work(self, job: str, attempt: int) -> None:
         shutil.rmtree(self.place_for(job, attempt), ignore_errors=True)
@@ -98,18 +116,22 @@ class DataFolder:
             removed += 1
         for folder, named in ((self.results, outputs), (self.inputs, inputs)):
             for path in folder.iterdir():
-                if path.name not in named and (now or time.time()) - path.stat().st_mtime > OLD:
-                    path.unlink(missing_ok=True)
-                    removed += 1
+                with contextlib.suppress(FileNotFoundError):  # one that is being written takes its name meanwhile
+                    if path.name not in named and (now or time.time()) - path.stat().st_mtime > OLD:
+                        path.unlink()
+                        removed += 1
         return removed
 
 
 def _put(data: bytes, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    settle(temporary, path)
+    temporary = temporary_beside(path)  # a name of its own: equal bytes may come twice at once
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        settle(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _locked(path: Path) -> IO[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import uvicorn
 
 from ..errors import InputError
-from .app import create_guarded
+from .app import create_app
 from .settings import Settings
 
 BACKLOG = 512  # connections that wait to be taken
@@ -37,9 +37,12 @@ def run(settings: Settings, began: Callable[[Settings], None]) -> None:
     """Serve until a signal comes; `began` is told the address once it is taken."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     listening, settings = bound(settings)
-    config = uvicorn.Config(
-        create_guarded(settings), log_level="warning", access_log=False, server_header=False, lifespan="on",
-        limit_concurrency=settings.limits.connections, timeout_graceful_shutdown=GRACE, proxy_headers=False, ws="none",
-    )  # fmt: skip
-    began(settings)
-    uvicorn.Server(config).run(sockets=[listening])
+    with listening:
+        app = create_app(settings)
+        app.state.server.open()
+        config = uvicorn.Config(
+            app.state.safety, log_level="warning", access_log=False, server_header=False, lifespan="on", ws="none",
+            limit_concurrency=settings.limits.connections, timeout_graceful_shutdown=GRACE, proxy_headers=False,
+        )  # fmt: skip
+        began(settings)
+        uvicorn.Server(config).run(sockets=[listening])

@@ -12,14 +12,14 @@ import secrets
 import time
 from collections.abc import MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .faces import answer, face_of
 from .metrics import Metrics
 from .problems import Problem
-from .settings import Settings
+from .settings import Settings, origin_of
 
 READS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/health", "/", "/api/session")
@@ -34,6 +34,9 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin", "cross-origin-opener-policy": "same-origin",
     "x-frame-options": "DENY",
 }  # fmt: skip
+METHODS = "GET, HEAD, POST, PUT, DELETE"
+ASKED = ("authorization", "content-type", "idempotency-key", "last-event-id", "x-lockstep-client")
+TOLD = "Retry-After, ETag, X-Request-Id, X-Should-Retry"  # of an answer, what a page of an allowed site may read
 HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 
 
@@ -42,7 +45,7 @@ class Safety:
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
-        self.origins = {_origin(text) for text in settings.allowed_origins}
+        self.origins = {origin_of(text) for text in settings.allowed_origins}
         self.sessions: dict[str, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,6 +55,9 @@ class Safety:
             return
         sender = Sender(scope, send, self.metrics, self._cors(scope))
         try:
+            if is_preflight(scope):
+                await self.preflight(scope)(scope, receive, sender)
+                return
             self.check(scope)
             body = Body(receive, self.settings, _length(scope))
             await self.app(scope, body, sender)
@@ -62,19 +68,34 @@ class Safety:
     def check(self, scope: Scope) -> None:
         """Raise what a request is refused with; note who it is from."""
         headers, unsafe = _headers(scope), scope["method"] not in READS
-        host = HOST.fullmatch(headers.get("host", ""))
-        if host is None or host["name"].lower() not in self.settings.hosts:
-            raise Problem(
-                403, "forbidden_host", "This server is not known by that name. Its owner can add it: --allow-host."
-            )
+        self.check_host(headers)
         origin = headers.get("origin")
         if unsafe and origin is not None:
-            ours = {_origin(f"{scope.get('scheme', 'http')}://{headers['host']}"), *self.origins}
-            if _origin(origin) is None or _origin(origin) not in ours:
+            ours = {origin_of(f"{scope.get('scheme', 'http')}://{headers['host']}"), *self.origins}
+            if origin_of(origin) is None or origin_of(origin) not in ours:
                 raise Problem(403, "forbidden_origin", "Pages of other sites may not use this server (--allow-origin).")
         if unsafe and origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Problem(403, "forbidden_origin", "Pages of other sites may not use this server (--allow-origin).")
         scope.setdefault("state", {})["client"] = self.client(scope, headers)
+
+    def check_host(self, headers: MutableMapping[str, str]) -> None:
+        """Refuse a name that is not this server's: behind it may be a site that points its own name here."""
+        host = HOST.fullmatch(headers.get("host", ""))
+        if host is None or not self.settings.is_own_host(host["name"].lower()):
+            raise Problem(
+                403, "forbidden_host", "This server is not known by that name. Its owner can add it: --allow-host."
+            )
+
+    def preflight(self, scope: Scope) -> Response:
+        """What a browser asks before a page of another site may send something; it carries no token."""
+        headers = _headers(scope)
+        self.check_host(headers)
+        if not self._cors(scope).get("access-control-allow-origin"):
+            raise Problem(403, "forbidden_origin", "Pages of other sites may not use this server (--allow-origin).")
+        asked = [name.strip().lower() for name in headers.get("access-control-request-headers", "").split(",")]
+        own = [name for name in asked if re.fullmatch(r"x-[a-z0-9-]{1,60}", name) and name not in ASKED]
+        allowed = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Allow-Headers": ", ".join([*ASKED, *own])}
+        return Response(status_code=204, headers={**allowed, "Access-Control-Max-Age": "600"})
 
     def client(self, scope: Scope, headers: MutableMapping[str, str]) -> str:
         """Whose turn a job counts for: the name that a client gives itself, at its address."""
@@ -124,10 +145,12 @@ class Safety:
         return made
 
     def _cors(self, scope: Scope) -> dict[str, str]:
-        origin = _headers(scope).get("origin", "")
-        if not origin or _origin(origin) is None or _origin(origin) not in self.origins:
+        if not self.origins:
             return {}
-        return {"access-control-allow-origin": origin, "vary": "Origin"}
+        origin = _headers(scope).get("origin", "")
+        if not origin or origin_of(origin) is None or origin_of(origin) not in self.origins:
+            return {"vary": "Origin"}
+        return {"access-control-allow-origin": origin, "access-control-expose-headers": TOLD, "vary": "Origin"}
 
 
 class Sender:
@@ -177,6 +200,11 @@ class Body:
         return message
 
 
+def is_preflight(scope: Scope) -> bool:
+    headers = _headers(scope)
+    return scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
+
+
 def _headers(scope: Scope) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in scope["headers"]:
@@ -188,13 +216,3 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _length(scope: Scope) -> int | None:
     text = _headers(scope).get("content-length", "")
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _origin(text: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port; None for `null` and for what is no origin."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-    except ValueError:
-        return None
-    return (parts.scheme, parts.hostname, port) if parts.scheme in ("http", "https") and parts.hostname else None

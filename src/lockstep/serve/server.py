@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import WriteError
+from ..files import writing
 from . import pictures
+from .database import Database
 from .hub import Hub
 from .metrics import Metrics
 from .problems import Problem
@@ -18,10 +23,10 @@ from .results import DataFolder
 from .settings import Settings
 from .supervisor import Supervisor
 from .wishes import Catalogue, Wish, request_of, submission_of
-from .workers import Database
 
 SWEEP = 600.0  # seconds between two looks for files that no row names
 KEEP_ALIVE = 15.0  # seconds between two signs of life of a stream
+log = logging.getLogger("lockstep.serve")
 
 
 class Server:
@@ -31,22 +36,27 @@ class Server:
         self.settings, self.metrics, self.hub = settings, metrics, Hub()
         self.began, self.streams = time.time(), 0
 
+    def open(self) -> None:
+        """Take the data folder and read the queue: what can go wrong with them is told before anything is served."""
+        self.folder = DataFolder(self.settings.data)
+        room = Room(self.settings.queue_jobs, self.settings.queue_per_client, self.settings.attempts)
+        try:
+            with writing(self.folder.root):
+                self.queue = Queue(self.folder.database, room)
+                self.queue.recover()
+                self.folder.sweep(*self.queue.names_in_use())
+        except sqlite3.Error as problem:
+            self.folder.close()
+            raise WriteError(f"The queue {self.folder.database} cannot be used: {problem}.") from problem
+
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self.folder, self.database = DataFolder(self.settings.data), Database()
-        room = Room(self.settings.queue_jobs, self.settings.queue_per_client, self.settings.attempts)
 
         def tell(event: Event) -> None:
             loop.call_soon_threadsafe(self.hub.state_changed, event)
 
-        def opened() -> Queue:
-            queue = Queue(self.folder.database, room, tell)
-            queue.recover()
-            self.folder.sweep(*queue.names_in_use())
-            return queue
-
-        self.queue = await self.database(opened)
-        self.hub.open |= {job.id: job.state for job in await self.database(self.queue.waiting)}
+        self.database, self.queue.tell = Database(), tell
+        self.hub.open |= await self.database(self.queue.open_states)
         self.supervisor = Supervisor(self.settings, self.queue, self.folder, self.hub, self.database)
         await self.supervisor.start()
         self._sweeping = asyncio.create_task(self._sweep())
@@ -55,8 +65,11 @@ class Server:
         """Pictures that came in for nothing do not stay."""
         while True:
             await asyncio.sleep(SWEEP)
-            used = await self.database(self.queue.names_in_use)
-            await asyncio.to_thread(self.folder.sweep, *used, work=False)
+            try:
+                used = await self.database(self.queue.names_in_use)
+                await asyncio.to_thread(self.folder.sweep, *used, work=False)
+            except (sqlite3.Error, OSError) as problem:
+                log.error("unused files stay for now: %s", problem)
 
     async def stop(self) -> None:
         self._sweeping.cancel()

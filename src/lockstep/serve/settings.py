@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..errors import InputError, NotFoundError, UnknownNameError
 from ..files import EMBEDDED, looks_like_hub_id
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+EVERYWHERE = ("0.0.0.0", "::", "")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64", "fp32", "bf16", "fp16", "fp64", "keep")
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu|hpu|npu|mlu|privateuseone)(:\d{1,3})?")
+HOST_NAME = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9_.-]+", re.IGNORECASE)
 MEGA = 2**20
 BACKENDS = ("local", "ray")
 
@@ -80,6 +87,17 @@ class Settings:
             )
         if self.token is not None and len(self.token) < 16:
             raise InputError("A token wants 16 characters or more; --token auto makes a good one.")
+        if self.dtype not in DTYPES:
+            raise UnknownNameError("--dtype", self.dtype, DTYPES)
+        for device in self.devices:
+            if not DEVICE.fullmatch(device):
+                raise InputError(f"--device wants cpu, cuda, cuda:0, mps …, got {device!r}.")
+        for origin in self.allowed_origins:
+            if origin_of(origin) is None:
+                raise InputError(f"--allow-origin wants a site like https://pictures.example, got {origin!r}.")
+        for host in self.allowed_hosts:
+            if not HOST_NAME.fullmatch(host):
+                raise InputError(f"--allow-host wants a name without scheme or port, got {host!r}.")
 
     @property
     def most_rows(self) -> int:
@@ -89,8 +107,31 @@ class Settings:
     @property
     def hosts(self) -> set[str]:
         """The names under which this server may be asked for."""
-        own = () if self.host in ("0.0.0.0", "::", "") else (self.host,)
+        machine = socket.gethostname()
+        own = (machine, f"{machine}.local") if self.host in EVERYWHERE else (self.host,)
         return {host.lower() for host in (*LOOPBACK, *own, *self.allowed_hosts)}
+
+    def is_own_host(self, name: str) -> bool:
+        """Whether a request may call this server so: by one of its names, and where it listens everywhere by any
+        address, as only a name can be pointed elsewhere by a stranger."""
+        return name in self.hosts or (self.host in EVERYWHERE and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        return False
+
+
+def origin_of(text: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port of a site; None for `null` and for what is no origin."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.scheme in ("http", "https") and parts.hostname else None
 
 
 def is_loopback(host: str) -> bool:

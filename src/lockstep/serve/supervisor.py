@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import Any
 
+from .database import Database
 from .hub import Hub
 from .problems import Problem
 from .queue import Job, Queue
 from .results import DataFolder
 from .settings import Settings
 from .wishes import Catalogue
-from .workers import Database, Shop, WorkerProcess, worker_settings
+from .workers import Shop, WorkerProcess, worker_settings
 
+log = logging.getLogger("lockstep.serve")
 TICK = 0.25  # seconds between two looks at the workers
 
 
@@ -60,7 +63,7 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        return any(worker.is_ready for worker in self.workers)
+        return any(worker.is_ready for worker in self.workers) and self.database.room.is_set()
 
     @property
     def restarts(self) -> int:
@@ -96,10 +99,9 @@ class Supervisor:
 
     async def stop_job(self, how: str, job: str) -> Job:
         """`cancel`: a waiting job at once, a running one at its next step. `shorten`: that one with what there is."""
-        found = await self.database(self.queue.cancel, job)
-        for worker in self.workers:
-            if job in worker.running and found.is_open:
-                worker.stop_job(how, job)
+        found = await self.database(self.queue.stop, job, how)  # on the disk before anybody is told
+        for worker in self.workers if found.is_open else ():
+            worker.stop_job(how, job)
         return found
 
     async def cancel(self, job: str) -> Job:
@@ -116,6 +118,9 @@ class Supervisor:
         own = list(self.settings.loras), list(self.settings.controlnets)
         self.catalogue = Catalogue(told["models"], told["schedulers"], told["guiders"], *own)
         self._described.set()
+        for card in self.catalogue.models.values():
+            if card["unable"]:
+                log.warning("%s cannot be used: %s", card["name"], card["unable"])
 
     def _note(self, reason: str) -> None:
         self._unable = f"No worker can start: {reason}"
@@ -134,6 +139,10 @@ class Supervisor:
     async def _clock(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            for worker in self.workers:
-                worker.check()
+            try:
+                for worker in self.workers:
+                    worker.check()
+                await self.database.look_for_room(self.shop.folder.try_to_write)
+            except Exception:
+                log.exception("a look at the workers failed")
             await self.wake()  # of workers that have missed what another one left

@@ -70,6 +70,14 @@ class Catalogue:
             )
         return self.models[wanted]
 
+    def picture_card(self, name: str | None) -> dict[str, Any]:
+        """The card of a model that makes pictures, for faces that know nothing else."""
+        card = self.card(name)
+        if card["media"] != "picture":
+            problem = f"{card['name']} makes no pictures: use /api/jobs."
+            raise Problem(400, "unsupported_parameter", problem, param="model")
+        return card
+
     def scheduler_class(self, name: str) -> dict[str, Any] | None:
         return next((row for row in self.schedulers["classes"] if row["class"] == name), None)
 
@@ -77,6 +85,8 @@ class Catalogue:
 def request_of(wish: Wish, catalogue: Catalogue, limits: Limits) -> dict[str, Any]:
     """The request of a wish, with all that was left open decided; refused with the field that is wrong."""
     card = catalogue.card(wish.model)
+    if card["unable"]:
+        raise Problem(501, "not_implemented", f"{card['name']} cannot be used here. {card['unable']}", param="model")
     inputs = _inputs(wish.inputs, card, limits)
     steps = int(inputs.get("num_inference_steps") or card["inputs"].get("num_inference_steps", {}).get("default") or 1)
     if isinstance(own := inputs.get("timesteps") or inputs.get("sigmas"), list):
@@ -159,6 +169,15 @@ def pictures_in(value: Any) -> Iterable[dict[str, Any]]:
     elif isinstance(value, (dict, list)):
         for one in value.values() if isinstance(value, dict) else value:
             yield from pictures_in(one)
+
+
+def keeping_the_rest(inputs: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, Any]:
+    """With a mask and no other margin, one that takes in the whole picture: nothing is enlarged, and what the mask
+    keeps is pasted back to the last pixel."""
+    mask = inputs.get("mask_image")
+    if mask is None or "padding_mask_crop" in inputs or "padding_mask_crop" not in card["inputs"]:
+        return {}
+    return {"padding_mask_crop": max(mask["width"], mask["height"])}
 
 
 def refused(param: str, wanted: str, got: object) -> Problem:

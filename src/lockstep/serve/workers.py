@@ -10,17 +10,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import LockstepError
+from .database import Database
 from .hub import Hub
+from .problems import NO_ROOM, of_storage
 from .queue import Job, Queue
 from .results import DataFolder
 from .settings import Settings
 
-T = TypeVar("T")
 LINE = 64 * 2**20  # bytes of one message
 LONG_QUEUE = 4  # batches that wait: then a batch is twice as large
 log = logging.getLogger("lockstep.serve")
@@ -28,19 +28,6 @@ log = logging.getLogger("lockstep.serve")
 DIED = {"status": 500, "code": "worker_died", "message": "The process that computes died under this job, repeatedly."}
 LATE = {"status": 504, "code": "deadline", "message": "The job took longer than its deadline allows."}
 LOST = {"status": 500, "code": "internal", "message": "The result could not be stored."}
-
-
-class Database:
-    """The one thread that the queue is used on; the loop never waits for a disk."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="queue")
-
-    async def __call__(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*args, **options))
-
-    def close(self) -> None:
-        self._thread.shutdown()
 
 
 @dataclass
@@ -77,7 +64,7 @@ class WorkerProcess:
         self._claiming: asyncio.Future[list[Job]] | None = None
         self._heard = 0.0
         self._overdue: set[str] = set()
-        self._unwanted: set[str] = set()
+        self._stops: dict[str, str] = {}  # job -> `cancel` or `shorten`
         self._watched: list[str] = []
 
     @property
@@ -85,9 +72,11 @@ class WorkerProcess:
         return None if self._process is None else self._process.pid
 
     def stop_job(self, how: str, job: str) -> None:
-        """`cancel` or `shorten` one of its jobs."""
-        self._unwanted.add(job)
-        self._send({"do": how, "job": job})
+        """`cancel` or `shorten` one of its jobs, or one that it is being given just now."""
+        if job in self.running or self._claiming is not None:
+            self._stops[job] = how
+        if job in self.running:
+            self._send({"do": how, "job": job})
 
     def check(self) -> None:
         """Now and again: ends what hangs, and jobs that are over their time; tells who is watched."""
@@ -98,6 +87,8 @@ class WorkerProcess:
                 self._overdue.add(job.id)
                 self._send({"do": "cancel", "job": job.id})
         stall = self.shop.settings.stall
+        if not self.shop.database.room.is_set():
+            self._heard = time.monotonic()  # who waits for the disk is not heard, and does not hang
         if self.running and time.monotonic() - self._heard > stall and self.is_ready:
             log.error("worker: no sign of life for %s seconds", stall)
             self._heard = time.monotonic()
@@ -115,12 +106,13 @@ class WorkerProcess:
         quick_deaths = 0
         while True:
             began = time.monotonic()
-            try:
-                await self._one_life()
-            except (OSError, ValueError, KeyError, TimeoutError) as problem:
-                log.error("worker: %s: %s", type(problem).__name__, problem)
-            await self.end()
-            await self._release_all()
+            for part in (self._one_life, self.end, self._release_all):  # nothing that one of them meets ends the lives
+                try:
+                    await part()
+                except (OSError, ValueError, KeyError, TimeoutError) as problem:
+                    log.error("worker: %s: %s", type(problem).__name__, problem)
+                except Exception:
+                    log.exception("worker: an error of the server's own")
             self.restarts += 1
             quick_deaths = quick_deaths + 1 if time.monotonic() - began < 10 else 0
             await asyncio.sleep(min(0.05 * 2**quick_deaths, 10.0))
@@ -136,13 +128,15 @@ class WorkerProcess:
         self.loaded, self.is_ready = {}, True
         self._idle.set()
         self.tell_watched()
-        feeding = asyncio.create_task(self._feed())
+        tasks = [asyncio.create_task(work) for work in (self._feed(), self._listen())]
         try:
-            while (message := await self._hear()) is not None:
-                await self._obey(message)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()  # whichever failed, its error is told
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _spawn(self) -> None:
         environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONUNBUFFERED": "1"}
@@ -168,20 +162,20 @@ class WorkerProcess:
 
     async def _release_all(self) -> None:
         """The jobs of a worker that is gone wait again, or are given up; what it never saw is no fault of its."""
-        if self._claiming is not None:
-            for job in await self._claiming:
-                await self.shop.database(self.shop.queue.release, job.id, job.attempt)
-            self._claiming = None
+        patiently, release = self.shop.database.patiently, self.shop.queue.release
+        claiming, self._claiming = self._claiming, None
+        if claiming is not None:
+            for job in await claiming:
+                await patiently(release, job.id, job.attempt)
         for job in list(self.running.values()):
-            await self.shop.database(self._release, job)
+            await asyncio.to_thread(self.shop.folder.forget_work, job.id, job.attempt)
+            await patiently(release, job.id, job.attempt, self._fault())
         self.running.clear()
+        self._stops.clear()
 
-    def _release(self, job: Job) -> None:
-        self.shop.folder.forget_work(job.id, job.attempt)
-        if job.id in self._unwanted:
-            self.shop.queue.cancelled(job.id, job.attempt)
-        else:
-            self.shop.queue.release(job.id, job.attempt, DIED)
+    def _fault(self) -> dict[str, Any] | None:
+        """What its death counts as against the jobs that it was at."""
+        return DIED
 
     # ---- the pipe ----
 
@@ -197,6 +191,11 @@ class WorkerProcess:
         if process is not None and process.stdin is not None and not process.stdin.is_closing():
             process.stdin.write(json.dumps(message).encode() + b"\n")
 
+    async def _listen(self) -> None:
+        """Until it is gone."""
+        while (message := await self._hear()) is not None:
+            await self._obey(message)
+
     def tell_watched(self) -> None:
         self._watched = self.shop.hub.watched(set(self.running))
         self._send({"do": "watch", "jobs": self._watched})
@@ -207,7 +206,8 @@ class WorkerProcess:
         many = LONG_QUEUE * size if size > 1 else 0
         while True:
             await self._idle.wait()
-            self._claiming = asyncio.ensure_future(shop.database(shop.queue.claim, size, many))
+            await shop.database.room.wait()
+            self._claiming = asyncio.ensure_future(shop.database.patiently(shop.queue.claim, size, many))
             jobs = await asyncio.shield(self._claiming)
             self.running, self._claiming = {job.id: job for job in jobs}, None
             if not jobs:
@@ -222,6 +222,8 @@ class WorkerProcess:
                 {"job": job.id, "attempt": job.attempt, "request": job.request, "place": places[job.id]} for job in jobs
             ]
             self._send({"do": "run", "batch": batch})
+            for job in self._stops.keys() & self.running.keys():
+                self._send({"do": self._stops[job], "job": job})
             self.tell_watched()
 
     async def _obey(self, message: dict[str, Any]) -> None:
@@ -230,7 +232,7 @@ class WorkerProcess:
         if what == "idle":
             self.shop.ended(list(self.running.values()))
             self.running.clear()
-            self._unwanted.clear()
+            self._stops.clear()
             self._idle.set()
         elif what == "loaded":
             self.loaded = message["models"]
@@ -240,7 +242,9 @@ class WorkerProcess:
             job = self.running.get(message["job"])
             if job is not None and job.attempt == message["attempt"]:
                 late, shop = job.id in self._overdue, self.shop
-                await shop.database(conclude, shop.queue, shop.folder, job, message, late)
+                if what == "failed" and message["error"]["code"] == NO_ROOM:
+                    shop.database.note_full(message["error"]["message"])
+                await shop.database.patiently(conclude, shop.queue, shop.folder, job, message, late)
                 self._overdue.discard(job.id)
 
 
@@ -252,19 +256,23 @@ def worker_settings(given: Settings, folder: DataFolder, device: str | None) -> 
 
 
 def conclude(queue: Queue, folder: DataFolder, job: Job, message: dict[str, Any], late: bool = False) -> None:
-    """The end of a job as its worker tells it: files first, the row last."""
-    if message["tell"] == "done":
+    """The end of a job as its worker tells it: files first, the row last. What the disk refuses is raised."""
+    unwanted = queue.get(job.id).unwanted == "cancel"
+    if message["tell"] == "done" and not unwanted:
         try:
             outputs = folder.take(job.id, job.attempt, message["outputs"])
         except (LockstepError, OSError) as problem:
+            if of_storage(problem) is not None:
+                raise
             log.error("job %s: %s", job.id, problem)
             queue.fail(job.id, job.attempt, LOST)
             return
         queue.finish(job.id, job.attempt, outputs, message["result"])
         return
     folder.forget_work(job.id, job.attempt)
-    if message["tell"] == "failed":
-        queue.fail(job.id, job.attempt, message["error"])
+    if message["tell"] == "failed" and not unwanted:
+        full = message["error"]["code"] == NO_ROOM  # it is tried once more when there is room
+        (queue.release if full else queue.fail)(job.id, job.attempt, message["error"])
     elif late:
         queue.fail(job.id, job.attempt, LATE)
     else:

@@ -58,7 +58,8 @@ def as_problem(error: Exception) -> Problem:
         first = error.errors()[0] if error.errors() else {"loc": (), "msg": "invalid", "type": ""}
         where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path", "header"))
         code = SAID.get(first["type"], "invalid_value")
-        return Problem(400, code, f"{where or 'The request'}: {first['msg']}.".replace("?.", "?"), param=where or None)
+        said = f"{where or 'The request'}: {str(first['msg']).rstrip('.')}.".replace("?.", "?")
+        return Problem(400, code, said, param=where or None)
     if isinstance(error, HTTPException):
         if isinstance(error.__cause__, Problem):  # refused while the framework was reading the body
             return error.__cause__

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import io
 import json
+import math
 import re
 import time
 from datetime import datetime
@@ -22,14 +23,15 @@ from .. import pictures
 from ..problems import Problem
 from ..queue import Job
 from ..server import Server
-from ..wishes import Catalogue, Wish
+from ..wishes import Catalogue, Wish, keeping_the_rest
 from . import a1111_info as infos
 from . import a1111_names as names
 from . import finished
 from .openapi import A1111_ERRORS
 
 router = APIRouter(prefix="/sdapi/v1", responses=A1111_ERRORS, tags=["a1111"])
-LORA = re.compile(r"<lora:([^:<>]{1,200})(?::([-+0-9.]{1,10}))?(?::[^<>]*)?>")
+LORA = re.compile(r"<lora:([^:<>]{1,200})(?::([^:<>]*))?(?::[^<>]*)?>")
+LAYERS = "CLIP_stop_at_last_layers"  # 1 is the last layer of the text encoder, 2 the one before it
 GUESS = ("controlnet is more important", "2")
 BALANCED = ("balanced", "0", "")
 WITH_ETA = ("DDIMScheduler",)  # clients send eta always; it is read by this method alone
@@ -195,7 +197,7 @@ def refuse_missing(asked: Text2Image) -> None:
 async def wish_of(request: Request, asked: Text2Image, inputs: dict[str, Any]) -> Wish:
     server = server_of(request)
     known = await server.catalogue()
-    card = known.card(model_of(request, known, (asked.override_settings or {}).get("sd_model_checkpoint")))
+    card = known.picture_card(model_of(request, known, (asked.override_settings or {}).get("sd_model_checkpoint")))
     prompt, loras = lora_words(asked.prompt)
     settings = {row["class"]: row["settings"] for row in known.schedulers["classes"]}
     sampler = names.scheduler_for(asked.sampler_name or asked.sampler_index, asked.scheduler, card, settings)
@@ -205,7 +207,8 @@ async def wish_of(request: Request, asked: Text2Image, inputs: dict[str, Any]) -
         "prompt": prompt, "negative_prompt": asked.negative_prompt or None, "num_inference_steps": asked.steps,
         "guidance_scale": asked.cfg_scale, "width": width, "height": height,
         "eta": asked.eta if sampler is not None and sampler["class"] in WITH_ETA else None,
-        "clip_skip": asked.clip_skip, **inputs, **control,
+        "clip_skip": skipped_layers(request, asked, card), **inputs, **keeping_the_rest(inputs, card),
+        **control,
     }  # fmt: skip
     return Wish(
         card["name"], {name: value for name, value in given.items() if value is not None},
@@ -214,12 +217,30 @@ async def wish_of(request: Request, asked: Text2Image, inputs: dict[str, Any]) -
     )  # fmt: skip
 
 
+def last_layer(value: Any) -> int:
+    """A number of the text encoder's layer, counted from its end."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= 100:
+        raise Problem(422, "invalid_value", f"{LAYERS} wants a whole number from 1.", param=LAYERS)
+    return max(int(value), 1)
+
+
+def skipped_layers(request: Request, asked: Text2Image, card: dict[str, Any]) -> int | None:
+    """How many layers of the text encoder are left out: by this call, or by the options."""
+    given = ((asked.override_settings or {}).get(LAYERS), asked.clip_skip, options_of(request).get(LAYERS))
+    skipped = last_layer(next((one for one in given if one is not None), 1)) - 1
+    if skipped and "clip_skip" not in card["inputs"]:
+        raise Problem(422, "unsupported_parameter", f"{card['name']} has no layers to skip.", param=LAYERS)
+    return skipped or None
+
+
 def lora_words(prompt: str) -> tuple[str, list[dict[str, Any]]]:
     """A prompt without its `<lora:name:strength>`, and these."""
-    found = []
+    found: list[dict[str, Any]] = []
     for name, strength in LORA.findall(prompt):
         try:
             found.append({"name": name, "strength": float(strength or 1)})
+            if not math.isfinite(found[-1]["strength"]):
+                raise ValueError(strength)
         except ValueError:
             raise Problem(
                 422, "invalid_value", f"The strength of the LoRA {name!r} is no number.", param="prompt"

@@ -13,7 +13,7 @@ from .. import pictures
 from ..problems import Problem
 from . import a1111_info as infos
 from . import a1111_names as names
-from .a1111 import Loose, model_of, options_of, server_of
+from .a1111 import LAYERS, Loose, last_layer, model_of, options_of, server_of
 from .openapi import A1111_ERRORS
 
 router = APIRouter(responses=A1111_ERRORS, tags=["a1111"])
@@ -37,13 +37,16 @@ class Extra(Loose):
 @router.get("/sdapi/v1/options")
 async def options(request: Request) -> dict[str, Any]:
     known = await server_of(request).catalogue()
-    return {"samples_format": "png", **options_of(request), "sd_model_checkpoint": model_of(request, known)}
+    return {"samples_format": "png", LAYERS: 1, **options_of(request), "sd_model_checkpoint": model_of(request, known)}
 
 
 @router.post("/sdapi/v1/options")
 async def set_options(request: Request, given: Annotated[dict[str, Any], Body()]) -> None:
-    """`sd_model_checkpoint` is the model of calls that name none; the rest changes nothing and is not kept."""
+    """`sd_model_checkpoint` and `CLIP_stop_at_last_layers` are of calls that name none; the rest changes nothing and is
+    not kept."""
     known = await server_of(request).catalogue()
+    if LAYERS in given:
+        options_of(request)[LAYERS] = last_layer(given[LAYERS])
     if "sd_model_checkpoint" in given:
         options_of(request)["sd_model_checkpoint"] = model_of(request, known, given["sd_model_checkpoint"])
 

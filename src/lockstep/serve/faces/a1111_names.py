@@ -97,6 +97,12 @@ def _split(name: str, grid: str | None) -> tuple[str, str | None]:
     return name.lower(), grid
 
 
+def grid_of(settings: dict[str, Any]) -> str | None:
+    """What A1111 calls the schedule type, where settings choose one."""
+    found = next((name for name, wanted in GRIDS.items() if wanted.items() <= settings.items()), None)
+    return None if found is None else LABELS.get(found, found.capitalize())
+
+
 def name_of(kind: str, settings: dict[str, Any]) -> str:
     """The name of a scheduler that a picture was made with."""
     same = [s for s in SAMPLERS if s.kind == kind]

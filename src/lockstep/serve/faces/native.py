@@ -166,7 +166,8 @@ async def catalogue(request: Request) -> CatalogueView:
     """Models, schedulers, guiders, LoRAs and ControlNets, and the limits of this server."""
     server, limits = server_of(request), server_of(request).settings.limits
     known = await server.catalogue()
-    short = ("name", "pipeline", "description", "media", "width", "height", "workflows", "controlnet", "previews")
+    short = ("name", "pipeline", "description", "media", "width", "height", "workflows", "controlnet", "previews",
+             "unable")  # fmt: skip
     return CatalogueView(
         version=__version__, default=known.default, guiders=known.guiders, loras=known.loras,
         controlnets=known.controlnets,
@@ -298,7 +299,13 @@ async def go_on(request: Request, job: JobId, asked: Continuation) -> JobView:
 async def replay(request: Request, job: JobId, trace: bool = False) -> JobView:
     """The same once more, alone; `/api/compare` says whether it came out the same. With `trace`, block by block."""
     server = server_of(request)
-    wish = again(await server.job(job), deterministic=True, trace=trace)
+    done = await server.job(job)
+    result = done.result or {}
+    if result.get("interrupted"):
+        steps = f"step {result.get('steps_made')} of {done.request['steps']}"
+        told = f"It was finished early ({steps}), which cannot be repeated exactly; make it anew instead."
+        raise Problem(422, "invalid_value", told, param="job")
+    wish = again(done, deterministic=True, trace=trace)
     return view(server, await server.submit(wish, client=request.state.client, face="api"))
 
 

@@ -19,7 +19,7 @@ from .. import pictures
 from ..problems import Problem, of_job
 from ..queue import Job
 from ..server import KEEP_ALIVE, Server
-from ..wishes import Wish
+from ..wishes import Wish, keeping_the_rest
 from . import body_of, finished
 from .forms import Lora, Name, Real, Strict
 from .openapi import ERRORS
@@ -27,7 +27,7 @@ from .openapi import ERRORS
 router = APIRouter(prefix="/v1", responses=ERRORS, tags=["openai"])
 STAND_INS = ("gpt-image-", "chatgpt-image-", "dall-e-")  # names that clients have built in: the default model
 QUALITY = {"low": 0.5, "medium": 1.0, "standard": 1.0, "auto": 1.0, "high": 1.5, "hd": 1.5, "xhigh": 2.0, "max": 2.0}
-NOT_HERE = ("style", "complexity", "svg", "frame_count", "frame_duration_ms", "input_fidelity", "markup")
+NOT_HERE = ("complexity", "svg", "frame_count", "frame_duration_ms", "markup")
 VARIATION = 0.7  # how much of a picture a variation replaces
 WHOLE, REAL, YES_NO = (
     ("n", "output_compression", "partial_images", "seed", "steps"),
@@ -53,6 +53,8 @@ class Common(Strict):
     user: Annotated[StrictStr, Field(max_length=1000)] | None = None
     safety_identifier: Annotated[StrictStr, Field(max_length=1000)] | None = None
     moderation: Literal["low", "auto"] | None = None
+    style: Annotated[StrictStr, Field(max_length=100)] | None = Field(None, description="Changes nothing.")
+    input_fidelity: Literal["high", "low"] | None = Field(None, description="Changes nothing.")
     seed: Annotated[StrictInt, Field(ge=0, le=2**62)] | None = None
     negative_prompt: Annotated[StrictStr, Field(max_length=32000)] | None = None
     steps: Annotated[StrictInt, Field(ge=1, le=10_000)] | None = None
@@ -64,7 +66,6 @@ class Common(Strict):
 class Generation(Common):
     """`images.generate`. Fields that nothing here can serve pass as null and are refused with any value."""
 
-    style: None = None
     complexity: None = None
     svg: None = None
     frame_count: None = None
@@ -229,9 +230,7 @@ async def one_file(sent: FormData, name: str, server: Server) -> bytes:
 
 async def wish_of(server: Server, asked: Common, inputs: dict[str, Any]) -> Wish:
     known = await server.catalogue()
-    card = known.card(None if asked.model is None or asked.model.startswith(STAND_INS) else asked.model)
-    if card["media"] != "picture":
-        raise Problem(400, "unsupported_parameter", f"{card['name']} makes no pictures: use /api/jobs.", param="model")
+    card = known.picture_card(None if asked.model is None or asked.model.startswith(STAND_INS) else asked.model)
     steps = asked.steps
     if steps is None and asked.quality is not None:
         own = card["inputs"].get("num_inference_steps", {}).get("default") or 1
@@ -241,6 +240,7 @@ async def wish_of(server: Server, asked: Common, inputs: dict[str, Any]) -> Wish
     given = {
         "prompt": asked.prompt.strip(), "negative_prompt": asked.negative_prompt, "num_inference_steps": steps,
         "guidance_scale": asked.guidance_scale, "width": width, "height": height, **inputs,
+        **keeping_the_rest(inputs, card),
     }  # fmt: skip
     return Wish(
         card["name"], {name: value for name, value in given.items() if value is not None}, seed=asked.seed,
@@ -266,10 +266,6 @@ async def answered(
 
 def check_format(asked: Common) -> None:
     form = asked.output_format or "png"
-    if form == "png" and asked.output_compression not in (None, 100):
-        raise Problem(
-            400, "invalid_value", "A PNG keeps every pixel: output_compression wants 100.", param="output_compression"
-        )
     if form != "png" and asked.response_format == "url":
         raise Problem(
             400,

@@ -87,10 +87,11 @@ class Proofs:
             await running.wait()
             raise
         code = running.returncode or 0
-        answer = json.loads(told or b"{}")
+        answer = json.loads(told.decode().replace(f"{server.folder.traces}/", "") or "{}")
         if 0 < code < ANSWERS or not page.exists():
             raise Problem(422, "invalid_value", f"The traces cannot be compared: {answer.get('message', 'no answer')}")
         report = ProofReport(id=made, exit_code=code, answer=answer, url=f"/api/reports/{made}")
+        write_text(page, page.read_text(encoding="utf-8").replace(f"{server.folder.traces}/", ""))
         write_text(page.with_suffix(".json"), report.model_dump_json())
         return report
 
@@ -110,7 +111,7 @@ async def keep(request: Request) -> TraceView:
     name = await asyncio.to_thread(server.folder.keep, data, server.folder.traces, ".safetensors")
     try:
         tensors, _ = await asyncio.to_thread(read_safetensors_header, server.folder.traces / name)
-    except LockstepError:
+    except (LockstepError, FileNotFoundError):  # gone, where the same came twice at once
         (server.folder.traces / name).unlink(missing_ok=True)
         raise Problem(400, "invalid_value", "That is no whole safetensors file.") from None
     return TraceView(trace=name, tensors=len(tensors))

@@ -162,12 +162,14 @@ class Batch:
         if run.output.stopped_at is not None:
             self._write_values(pipe, tasks[0], run.output.stopped_at, stops.stop)
         else:
-            self._write_parts(tasks, run.output, changed, started)
+            self._write_parts(tasks, run.output, changed, started, watch.made if run.leaves_loops else None)
         if watch.boundaries is not None and watch.boundaries.keeps:
             self._write_trace(tasks[0], watch.boundaries)
 
-    def _write_parts(self, tasks: Sequence[Task], output: Any, changed: list[str], started: float) -> None:
-        """Each row of a run into the files of its job."""
+    def _write_parts(
+        self, tasks: Sequence[Task], output: Any, changed: list[str], started: float, steps_made: int | None
+    ) -> None:
+        """Each row of a run into the files of its job; `steps_made` where it was to end before it had made all."""
         parts, row = output.parts(), 0
         self.models.hashes(tasks[0].request, output.manifest)
         for task in tasks:
@@ -175,8 +177,10 @@ class Batch:
                 if task.id not in self.cancelled:
                     where = {"size": len(parts), "row": row} if len(tasks) > 1 else None
                     place = parts[row].kind.place
-                    record = Record(self.models, output.manifest, task, index, where, changed, place)
+                    record = Record(self.models, output.manifest, task, index, where, changed, place, steps_made)
                     self._write(parts[row], task, record, time.perf_counter() - started)
+                    if steps_made is not None:
+                        task.made[-1]["facts"]["steps"] = task.result["steps_made"] = steps_made
                 row += 1
 
     def _run_through(self, pipe: Any, tasks: Sequence[Task], stops: edits.Stops, watch: Watch) -> Any:
@@ -299,13 +303,14 @@ class Watch:
     def __init__(self, batch: Batch, pipe: Any, tasks: Sequence[Task], number: int, total: int) -> None:
         self.batch, self.pipe, self.tasks, self.number, self.total = batch, pipe, tasks, number, total
         self._due, self._step, self._steps = 0.0, 0, 0
+        self.made = 0  # steps
         self.boundaries: Boundaries | None = None  # of a run that is one job's alone
         can_show = hasattr(pipe, "preview")
         self.preview: Callable[[torch.Tensor], Any] | None = self._preview if can_show else None
 
     def event(self, event: Any) -> None:
         if event.kind == "step":
-            self._steps = event.total or 0
+            self._steps, self.made = event.total or 0, event.index + 1
             told = {"step": self.number * self._steps + event.index + 1, "steps": self.total * self._steps}
             for task in self.tasks:
                 self.batch.tell({"tell": "step", "job": task.id, "path": event.path, **told})
@@ -355,10 +360,10 @@ class Record:
 
     def __init__(
         self, models: Models, manifest: Any, task: Task, index: int, batch: dict[str, int] | None, changed: list[str],
-        place: str,
+        place: str, steps_made: int | None,
     ) -> None:  # fmt: skip
         self.models, self.manifest, self.task, self.index = models, manifest, task, index
-        self.batch, self.changed, self.place = batch, changed, place
+        self.batch, self.changed, self.place, self.steps_made = batch, changed, place, steps_made
         self.seed = task.seeds[index]
 
     def __call__(self, folder: Path) -> dict[str, Any]:
@@ -379,7 +384,8 @@ class Record:
             "weights": self.models.hashes(request, self.manifest), self.place: self.index,
             "changed_by": [*record["changed_by"], *self.changed],
         }  # fmt: skip
-        return record | ({} if self.batch is None else {"batch": self.batch})
+        more = {"batch": self.batch, "steps_made": self.steps_made}
+        return record | {name: value for name, value in more.items() if value is not None}
 
 
 def _names(value: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from ...blocks.checkpoints import Checkpoints
 from ...blocks.plan import Plan, make_plan
 from ...configuration import config_defaults, config_types
 from ...errors import LockstepError
-from ...media import kind_named
+from ...media import MediaKind, kind_named
 from ...schedulers import names as scheduler_names
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -52,8 +53,18 @@ def describe_model(name: str, pipe: Any) -> dict[str, Any]:
         "suffix": kind.formats[0].suffixes[0], "count_input": kind.count_input, "inputs": inputs,
         "workflows": schema["workflows"], "width": width, "height": height,
         "controlnet": "controlnet" in pipe.component_specs, "previews": hasattr(pipe, "preview"),
-        "own_grid": own_grid(pipe), "blocks": {name: described_blocks(pipe, name) for name in schema["workflows"]},
+        "unable": unable_to_write(kind), "own_grid": own_grid(pipe),
+        "blocks": {name: described_blocks(pipe, name) for name in schema["workflows"]},
     }  # fmt: skip
+
+
+def unable_to_write(kind: MediaKind) -> str | None:
+    """Why this machine cannot write what a model makes: told before anything is computed."""
+    try:
+        kind.formats[0].check_target(Path(f"made{kind.formats[0].suffixes[0]}"))
+    except LockstepError as problem:
+        return str(problem)
+    return None
 
 
 def described_input(entry: Mapping[str, Any], param: Any) -> dict[str, Any]:
