@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from lockstep.parity import InvalidTrace, Trace, TraceWriter
+from lockstep.parity import InvalidTrace, Trace, TraceWriter, compare
+from lockstep.parity.comparison.results import Verdict
 from lockstep.parity.trace.container import decode
 from lockstep.parity.trace.merging import encoded, merge
 
@@ -73,3 +74,13 @@ def test_bf16_is_stored_as_it_was():
     assert np.array_equal(decode(np.frombuffer(encoded(values, "BF16"), np.uint16), "BF16"), values)
     with pytest.raises(InvalidTrace, match="F8_E4M3"):
         encoded(values, "F8_E4M3")
+
+
+def test_one_rank_alone_is_compared_with_nothing_but_itself(tmp_path):
+    alone = written(tmp_path, 0, [("net.a", WHOLE)])
+    with TraceWriter(tmp_path / "one.trace", {}) as writer:
+        writer.put("-", "net.a", "out", WHOLE)
+    found = compare(tmp_path / "one.trace", alone)
+    assert found.verdict is Verdict.INVALID
+    assert "rank 0 of 2 alone; put the traces of all ranks together" in found.reasons[0]
+    assert compare(alone, alone).verdict is Verdict.PASS

@@ -14,13 +14,13 @@ LEAST = 3  # values that have to say that labels are shifted
 
 def guard(a: Trace, b: Trace, result: Comparison) -> None:
     """Take back a PASS that proves nothing, and a BUG that only the labels made."""
-    if result.verdict in CLEAN:
+    if result.verdict in CLEAN and not _one_rank_alone(a, b):
         problem = _not_seen(a, b, result)
         if problem:
             result.verdict = Verdict.INCONCLUSIVE
             result.reasons.insert(0, f"{problem}; what was compared agrees")
             return
-    problem = _relabelled(a, b, result.nodes)
+    problem = _one_rank_alone(a, b) or _relabelled(a, b, result.nodes)
     if not problem:
         problem = (_exchanged if result.verdict in CLEAN else _shifted)(a, b, result.nodes)
     if problem:
@@ -70,6 +70,19 @@ def _loops(trace: Trace) -> dict[str, int]:
         if index is not None:
             steps[label.rpartition("/")[2].partition(":")[0]].add(index)
     return {loop: len(indices) for loop, indices in steps.items()}
+
+
+def _one_rank_alone(a: Trace, b: Trace) -> str:
+    """A rank of several holds its share of the values, which is no run to compare with a whole one."""
+    who = [trace.meta.get("ranks") or {} for trace in (a, b)]
+    places = [(told.get("rank"), told.get("world"), told.get("degrees")) for told in who]
+    for side, told in zip(("reference", "candidate"), who, strict=True):
+        if int(told.get("world", 1)) > 1 and places[0] != places[1]:
+            return (
+                f"the {side} is the trace of rank {told['rank']} of {told['world']} alone; put the traces of all ranks "
+                "together with `lockstep parity merge`"
+            )
+    return ""
 
 
 def _relabelled(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
