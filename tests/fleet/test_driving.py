@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lockstep.errors import InputError, MachineError
+from lockstep.errors import InputError, MachineError, WriteError
 from lockstep.fleet import driving
 from lockstep.fleet.driving import Driver, Ledger, locked
 from lockstep.fleet.plan import Plan
@@ -106,6 +106,16 @@ def test_what_is_refused_is_not_tried_again(tmp_path):
     report, workers = driven(tmp_path, fates={0: ["refused"], 1: ["error"]}, attempts=2)
     assert (workers.tries[0], workers.tries[1]) == (1, 2)
     assert report.failed == {0: "refused", 1: "error"}
+
+
+def test_a_full_disk_ends_the_batch_which_goes_on_when_there_is_room(tmp_path):
+    full = "OSError: [Errno 28] No space left on device: '000002.png'"
+    with pytest.raises(WriteError, match="no room for the file of row 3 .* Make room and run the same command again"):
+        driven(tmp_path, fates={2: [full]})
+    assert not any("failed" in entry for entry in Ledger.read(tmp_path))
+    again, workers = driven(tmp_path)
+    assert again.made + again.there == 5
+    assert 2 in workers.tries
 
 
 def test_a_silent_worker_is_replaced(tmp_path):

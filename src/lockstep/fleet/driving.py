@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MachineError
+from ..errors import InputError, MachineError, WriteError
 from ..files import writing
 from .plan import NAME, Plan, PlannedRow
 from .rows import Row
@@ -25,6 +25,7 @@ from .workers import Died, Event, Failed, Made, Ready, Workers
 LEDGER, LOCK = "ledger.jsonl", ".lock"
 WINDOW = 3  # rows at a worker: one on its way to the disk, one that it makes, one that waits there
 LOOK = 0.5  # seconds between two looks at workers from which nothing comes
+NO_ROOM = ("No space left on device", "Disk quota exceeded")  # then no row can be made, and none is tried
 BREAK = 0.2  # seconds before a worker that died is started again
 SYNC = 1.0  # seconds of the ledger that a power cut may take; the files themselves are on the disk before they count
 
@@ -220,6 +221,11 @@ class Driver:
         self._start(worker)
 
     def _try_again(self, row: PlannedRow, error: str, lasting: bool, ledger: Ledger) -> None:
+        if any(words in error for words in NO_ROOM):
+            raise WriteError(
+                f"There is no room for the file of row {row.number + 1} in {self.folder}: {error}. Make room and run "
+                "the same command again: it makes what is missing."
+            )
         self._tries[row.number] = self._tries.get(row.number, 0) + 1
         if lasting or self._tries[row.number] >= self.attempts:
             self.report.failed[row.number] = error

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import threading
 import time
 from typing import Any
 
@@ -22,6 +24,8 @@ class RayWorkers:
     """One actor a worker, each with as many cores as it has threads."""
 
     def __init__(self, setup: Setup, count: int, address: str | None = None) -> None:
+        heard = signal.getsignal(signal.SIGTERM)
+        os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # which would abort at a SIGTERM
         try:
             import ray
         except ImportError:
@@ -30,6 +34,8 @@ class RayWorkers:
         self._own = not ray.is_initialized()
         if self._own:
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, heard)  # Ray's own would leave before the ledger is closed
         threads = {"OMP_NUM_THREADS": str(setup.threads or 1)}
         kind = ray.remote(num_cpus=setup.threads or 1, max_restarts=0, runtime_env={"env_vars": threads})
         self._actor = kind(Actor)

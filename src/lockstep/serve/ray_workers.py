@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import time
 from typing import Any
 
@@ -36,6 +37,7 @@ class Service:
                 self.handle = await asyncio.to_thread(self._deploy)
 
     def _deploy(self) -> Any:
+        os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")  # which would abort at a SIGTERM
         import ray
         from ray import serve
 
