@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.errors import FileFormatError, InputError, MachineError, NotFoundError
 from lockstep.fleet.plan import NAME, Plan, key_of, with_seeds
+from lockstep.fleet.ray import require_answer
 from lockstep.fleet.rows import read_rows
 
 SHARED = {"weights": {"unet": "aa"}, "lockstep": "1"}
@@ -123,3 +124,18 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
 def test_another_plan_is_refused_with_what_is_different(tmp_path, other, told):
     with pytest.raises(InputError, match=told):
         plan_of([{"prompt": "a", "seed": 1}]).require_same(other, tmp_path)
+
+
+def test_half_a_character_is_refused_with_its_row(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a cat"}\n{"prompt": "a \\ud800 cat"}\n')
+    with pytest.raises(InputError, match="row 2: 'prompt' has half of a surrogate pair"):
+        read_rows(tmp_path / "rows.jsonl")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a \\ud83d\\ude00 cat"}\n')
+    assert read_rows(tmp_path / "rows.jsonl") == [{"prompt": "a \U0001f600 cat"}]
+
+
+def test_an_address_where_nobody_answers_is_told_at_once():
+    with pytest.raises(MachineError, match="No Ray cluster answers at 127.0.0.1:1: .*ray start --head"):
+        require_answer("127.0.0.1:1")
+    require_answer(None)
+    require_answer("auto")

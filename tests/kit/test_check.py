@@ -86,6 +86,15 @@ def test_a_broken_rule_is_found_with_its_line_and_a_remedy(home, rule):
     assert findings(home) == []
 
 
+HOUSE = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (HOUSE / "parity").glob("*.json")))
+def test_the_families_that_the_kit_brought_in_pass_by_their_files(name):
+    """Among them: their proofs are those of the files as they are."""
+    assert findings(house_from(HOUSE), name) == []
+
+
 def test_attention_without_a_softmax_says_so_and_need_not_dispatch(home):
     other = ("dispatch_attention_fn(\n", "linear_attention(\n")
     said = (

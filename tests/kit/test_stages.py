@@ -45,6 +45,7 @@ def test_all_stages_pass_and_the_result_is_what_check_asks_for(home, lockstep, t
         assert code == 0, out
 
 
+@pytest.mark.slow  # it looks for the cause, too
 def test_it_stops_at_the_first_that_is_wrong_and_says_how_to_go_on(home, lockstep, tmp_path):
     wrong = (
         "        return VaeImageProcessor(do_convert_rgb=True)",

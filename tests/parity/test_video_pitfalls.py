@@ -179,7 +179,10 @@ def zero_steps_in_every_stage(patch):
             "Helios in one size", functools.partial(history_kept, lockstep.HeliosScheduler), "pass:1/denoise:00",
             ["stale_state"], "`scheduler.history` is kept from one loop to the next",
         ),
-        ("Helios", zero_steps_in_every_stage, "pass:1/denoise:00", ["guider_state"], "zero_init_steps"),
+        pytest.param(
+            "Helios", zero_steps_in_every_stage, "pass:1/denoise:00", ["guider_state"], "zero_init_steps",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["4 Wan", "5 Wan", "7 Wan", "9 Wan", "4 Helios", "5 Helios", "7 Helios", "9 Helios"],
 )  # fmt: skip

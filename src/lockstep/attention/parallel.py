@@ -59,7 +59,7 @@ class SequenceParallel:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StreamLayout:
     """Which tokens lie where: those of a kind follow each other in the order of the ranks, the kinds one behind the
     other."""
 
@@ -130,17 +130,17 @@ def attend(
     return over_tokens(mixed, layout, config, by_rank)
 
 
-def layout_of(call: AttentionCall, config: SequenceParallel) -> Layout:
+def layout_of(call: AttentionCall, config: SequenceParallel) -> StreamLayout:
     """Which rank has which tokens, checked against what this one was given."""
     query, key = call.query.shape[1], call.key.shape[1]
     if config.lengths is not None:
-        layout = Layout(config.lengths())
+        layout = StreamLayout(config.lengths())
     else:
         counts = torch.zeros(config.tokens.size, dtype=torch.int64, device=call.query.device)
         counts[config.tokens.place] = query
         with config.guard("lengths of the sequence"):
             dist.all_reduce(counts, group=config.tokens.handle)
-        layout = Layout((tuple(counts.tolist()),))
+        layout = StreamLayout((tuple(counts.tolist()),))
     wanted = layout.count([config.tokens.place])
     if query != wanted or (config.splits_keys and key != wanted):
         raise InputError(
@@ -184,7 +184,7 @@ def head_shares(heads: int, key_heads: int, ranks: int) -> Lengths:
     return tuple(share * (heads // key_heads) for share in shares(key_heads, ranks))
 
 
-def over_heads(call: AttentionCall, layout: Layout, config: SequenceParallel) -> AttentionCall:
+def over_heads(call: AttentionCall, layout: StreamLayout, config: SequenceParallel) -> AttentionCall:
     """The call for this rank's share of the heads and the tokens of all ranks of the group."""
     group, ranks = config.ulysses, config.block(config.ring.place)
     if group.size == 1:
@@ -206,7 +206,7 @@ def over_heads(call: AttentionCall, layout: Layout, config: SequenceParallel) ->
     return replace(call, query=query, key=key, value=value)
 
 
-def over_tokens(mixed: Tensor, layout: Layout, config: SequenceParallel, by_rank: Lengths) -> Tensor:
+def over_tokens(mixed: Tensor, layout: StreamLayout, config: SequenceParallel, by_rank: Lengths) -> Tensor:
     """From some heads of the group's tokens back to all heads of this rank's tokens."""
     if config.ulysses.size == 1:
         return mixed
@@ -230,7 +230,7 @@ def exchange(sent: Sequence[Tensor], sizes: list[int], config: SequenceParallel)
 # ---- ring ----
 
 
-def ring(call: AttentionCall, layout: Layout, config: SequenceParallel, run: WithLse) -> Tensor:
+def ring(call: AttentionCall, layout: StreamLayout, config: SequenceParallel, run: WithLse) -> Tensor:
     """Block after block of keys and values, as they come round; the next one travels while this one is computed."""
     group, device = config.ring, call.query.device
     rows = layout.positions(config.block(group.place), device)
@@ -254,7 +254,7 @@ def ring(call: AttentionCall, layout: Layout, config: SequenceParallel, run: Wit
 class Coming:
     """Keys and values on their way from the rank before to this one, and on to the next."""
 
-    def __init__(self, held: tuple[Tensor, Tensor], layout: Layout, config: SequenceParallel, owner: int) -> None:
+    def __init__(self, held: tuple[Tensor, Tensor], layout: StreamLayout, config: SequenceParallel, owner: int) -> None:
         self._guard = config.guard
         tokens = layout.count(config.block(owner))
         self._shapes = [(one.shape[0], tokens, *one.shape[2:]) for one in held]

@@ -17,7 +17,7 @@ from .pipelines import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from ..measure.growth import Growth
-    from ..measure.runs import Side, Table
+    from ..measure.runs import Table, Way
     from ..measure.subjects import Subject
 
 PICTURE = "picture"
@@ -93,7 +93,7 @@ def bench(
 
 def _sides(
     model: str, part: str | None, size: int | None, batch: int, steps: int, compiled: bool
-) -> tuple[str, list[Side]]:
+) -> tuple[str, list[Way]]:
     """What the table is about, and who is in it."""
     from ..measure.peers import peer_sides
     from ..measure.sides import own_sides, picture_sides
@@ -115,7 +115,7 @@ def _subject(model: str, part: str | None, size: int | None, batch: int) -> Subj
     return model_of(_loader(model)(), part, size, batch)
 
 
-def _chosen(sides: list[Side], only: str | None) -> list[Side]:
+def _chosen(sides: list[Way], only: str | None) -> list[Way]:
     """Those that were asked for."""
     if only is None:
         return sides

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from typing import Any
@@ -18,6 +19,8 @@ from .local import told_error
 from .making import Maker, Setup
 from .plan import PlannedRow
 from .workers import Died, Event, Failed, Made, Ready
+
+SECONDS_TO_ANSWER = 10.0
 
 
 class RayWorkers:
@@ -33,6 +36,7 @@ class RayWorkers:
         self.ray, self.setup, self.count = ray, setup, count
         self._own = not ray.is_initialized()
         if self._own:
+            require_answer(address)
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, heard)  # Ray's own would leave before the ledger is closed
@@ -84,6 +88,17 @@ class RayWorkers:
             self.ray.kill(actor)
         if self._own:
             self.ray.shutdown()
+
+
+def require_answer(address: str | None) -> None:
+    """Refuse an address at which nothing listens; Ray itself would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not port.isdigit() or "/" in host:
+        return  # a name that Ray resolves
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except OSError as problem:
+        raise MachineError(f"No Ray cluster answers at {address}: {problem}. Start one: ray start --head.") from None
 
 
 class Actor:

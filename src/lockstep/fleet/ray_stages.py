@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, MachineError
+from ..notes import say_once
 from .local import told_error
 from .making import Setup
 from .plan import PlannedRow
@@ -30,9 +31,16 @@ class RayStages(RayWorkers):
     ) -> None:
         if len(counts) != len(STAGES) or min(counts) < 1:
             raise InputError(f"Stages are {', '.join(STAGES)}: three numbers of actors from 1 on, got {list(counts)}.")
-        super().__init__(setup, counts[1], address)
         self.counts, self.places = tuple(counts), dict(places or {})
         self._stages: dict[tuple[int, int], Any] = {}
+        super().__init__(setup, counts[1], address)
+        wanted, there = sum(counts) * (setup.threads or 1), int(self.ray.cluster_resources().get("CPU", 0))
+        if wanted > there:
+            said = f"These stages take {wanted} cores at once, and there are {there}."
+            if address is None:
+                self.close()
+                raise MachineError(f"{said} Ask for fewer actors or --threads.")
+            say_once(f"{said} They wait until the cluster grows.")
 
     def _chain(self, worker: int) -> list[Any]:
         """The three actors of a worker; those that are gone, or never were, are made."""

@@ -24,7 +24,16 @@ def read_rows(path: Path) -> list[Row]:
         raise InputError(f"{path} is no text in UTF-8, which .txt, .csv, .tsv and .jsonl have to be.") from None
     if not rows:
         raise InputError(f"{path} has no rows in it.")
+    for number, row in enumerate(rows, 1):
+        for name, value in row.items():
+            if isinstance(value, str) and not _is_unicode(value):
+                raise InputError(f"{path}, row {number}: {name!r} has half of a surrogate pair, which is no character.")
     return rows
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written: JSON can name half of a character."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _lines(path: Path) -> list[Row]:

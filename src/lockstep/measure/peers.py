@@ -12,22 +12,22 @@ import torch
 
 from ..models.accelerated import EXACT, HIGH
 from ..models.engines import ENGINES
-from ..models.graphs import Graph, recording
-from .runs import Absent, Run, Side
+from ..models.graphs import CallGraph, recording
+from .runs import Absent, Run, Way
 from .subjects import Subject
 
 
-def peer_sides(subject: Subject, compiled: bool) -> list[Side]:
+def peer_sides(subject: Subject, compiled: bool) -> list[Way]:
     """diffusers eager first: it is what ratios are against."""
     sides = [
-        Side("diffusers", lambda: subject.call(theirs(subject))),
-        Side("diffusers, bf16 weights", lambda: subject.call(theirs(subject).to(torch.bfloat16))),
-        Side("openvino", lambda: by_engine(subject, "openvino", EXACT)),
-        Side("openvino, bf16", lambda: by_engine(subject, "openvino", HIGH)),
-        Side("onnxruntime", lambda: by_engine(subject, "onnxruntime", EXACT)),
+        Way("diffusers", lambda: subject.call(theirs(subject))),
+        Way("diffusers, bf16 weights", lambda: subject.call(theirs(subject).to(torch.bfloat16))),
+        Way("openvino", lambda: by_engine(subject, "openvino", EXACT)),
+        Way("openvino, bf16", lambda: by_engine(subject, "openvino", HIGH)),
+        Way("onnxruntime", lambda: by_engine(subject, "onnxruntime", EXACT)),
     ]
     if compiled:
-        sides.insert(1, Side("diffusers, compiled", lambda: subject.call(torch.compile(theirs(subject)))))
+        sides.insert(1, Way("diffusers, compiled", lambda: subject.call(torch.compile(theirs(subject)))))
     return sides
 
 
@@ -56,7 +56,7 @@ def by_engine(subject: Subject, name: str, level: str) -> Run:
     call = calls[0][0]
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
         try:
-            runner = engine.build(Graph(model, call), call, level, Path(folder) / "graph")
+            runner = engine.build(CallGraph(model, call), call, level, Path(folder) / "graph")
         except Exception as problem:  # whatever another library's converter raises
             raise Absent(f"{name} cannot have it: {first_line(problem)}") from problem
     return lambda: runner(call.tensors)

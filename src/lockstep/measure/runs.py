@@ -21,7 +21,7 @@ class Absent(Exception):
 
 
 @dataclass(frozen=True)
-class Side:
+class Way:
     """A way to compute; `make` loads and prepares it, or raises Absent."""
 
     name: str
@@ -69,9 +69,7 @@ class Table:
 
 
 @torch.no_grad()
-def measured(
-    title: str, sides: Iterable[Side], rounds: int, tell: Callable[[str], object] = lambda text: None
-) -> Table:
+def measured(title: str, sides: Iterable[Way], rounds: int, tell: Callable[[str], object] = lambda text: None) -> Table:
     """Each side once a round, in turn, so that a slow moment of the machine hits all of them."""
     found, runs = [], {}
     exact: tuple[str, Tensor] | None = None

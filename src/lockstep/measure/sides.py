@@ -9,17 +9,17 @@ import torch
 
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH
-from .runs import Absent, Run, Side
+from .runs import Absent, Run, Way
 from .subjects import Subject
 
 
-def own_sides(subject: Subject) -> list[Side]:
+def own_sides(subject: Subject) -> list[Way]:
     """Eager, and each level; bf16 weights where the processor computes them natively."""
     return [
-        Side("lockstep", lambda: subject.call(subject.again())),
-        Side("lockstep, exact", lambda: _at(subject, EXACT, accelerated.why_not())),
-        Side("lockstep, high", lambda: _at(subject, HIGH, accelerated.why_not_high())),
-        Side("lockstep, bf16 weights", lambda: subject.call(subject.again().to(torch.bfloat16))),
+        Way("lockstep", lambda: subject.call(subject.again())),
+        Way("lockstep, exact", lambda: _at(subject, EXACT, accelerated.why_not())),
+        Way("lockstep, high", lambda: _at(subject, HIGH, accelerated.why_not_high())),
+        Way("lockstep, bf16 weights", lambda: subject.call(subject.again().to(torch.bfloat16))),
     ]
 
 
@@ -29,7 +29,7 @@ def _at(subject: Subject, level: str, missing: str | None) -> Run:
     return subject.call(subject.again().accelerate(level))
 
 
-def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Side]:
+def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Way]:
     """A whole run of a pipeline, words to pixels, at every level."""
 
     def at(level: str | None, missing: str | None = None) -> Run:
@@ -42,8 +42,8 @@ def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Side]:
         return lambda: torch.as_tensor(pipe(**call, output_type="pt").images)
 
     return [
-        Side("lockstep", lambda: at(None)),
-        Side("lockstep, exact", lambda: at(EXACT, accelerated.why_not())),
-        Side("lockstep, high", lambda: at(HIGH, accelerated.why_not_high())),
-        Side("lockstep, fast", lambda: at("fast")),
+        Way("lockstep", lambda: at(None)),
+        Way("lockstep, exact", lambda: at(EXACT, accelerated.why_not())),
+        Way("lockstep, high", lambda: at(HIGH, accelerated.why_not_high())),
+        Way("lockstep, fast", lambda: at("fast")),
     ]

@@ -22,7 +22,7 @@ from .. import __version__
 from ..errors import BackendError, UnsupportedError
 from ..files import atomic_folder
 from .accelerated import EXACT, HIGH
-from .graphs import GivenCall, Graph
+from .graphs import CallGraph, GivenCall
 
 Tensor = torch.Tensor
 Runner = Callable[[tuple[Tensor, ...]], Tensor]
@@ -36,7 +36,7 @@ class Engine:
     name: str
     package: str
     levels: tuple[str, ...]
-    build: Callable[[Graph, GivenCall, str, Path], Runner]
+    build: Callable[[CallGraph, GivenCall, str, Path], Runner]
 
     def missing(self) -> str | None:
         """Why it cannot be used here, or None."""
@@ -54,7 +54,7 @@ class Engine:
 
     def run(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> Runner:
         """The graph of a call, compiled."""
-        return self.build(Graph(model, call), call, level, cache_folder() / self._key(model, call, level, weights))
+        return self.build(CallGraph(model, call), call, level, cache_folder() / self._key(model, call, level, weights))
 
     def _key(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> str:
         """One name for all that a compiled graph depends on."""
@@ -113,7 +113,7 @@ onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 """
 
 
-def _openvino(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+def _openvino(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Runner:
     """OpenVINO, by a trace; "high" lets it compute in bf16."""
     import openvino
 
@@ -137,7 +137,7 @@ def _openvino(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner
     return run
 
 
-def _onnxruntime(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+def _onnxruntime(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Runner:
     """onnxruntime, by an ONNX file."""
     import onnxruntime
 
@@ -158,7 +158,7 @@ def _onnxruntime(graph: Graph, call: GivenCall, level: str, folder: Path) -> Run
     return run
 
 
-def _inductor(graph: Graph, call: GivenCall, level: str, folder: Path) -> Runner:
+def _inductor(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Runner:
     """torch.compile, which keeps what it has made in a cache of its own."""
     compiled = torch.compile(graph, dynamic=False)
 

@@ -59,7 +59,7 @@ def recording(model: nn.Module) -> Iterator[list[tuple[GivenCall, Any]]]:
         del model.__dict__[name]
 
 
-class Graph(nn.Module):
+class CallGraph(nn.Module):
     """A model as a function of the tensors of a call."""
 
     def __init__(self, model: nn.Module, call: GivenCall) -> None:

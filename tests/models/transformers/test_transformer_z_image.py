@@ -199,7 +199,7 @@ PLANTED = {
     "sequences filled up to another number": ("GROUP", 16),
     "rows and columns exchanged": ("grid_places", lambda grid, start: places(grid, start)[:, [0, 2, 1]]),
     "pictures begin where texts do": ("grid_places", lambda grid, start: places(grid, 1)),
-    "turned the other way": ("rotate", lambda x, table: turned(x, (table[0], -table[1]))),
+    "turned the other way": ("rotate", lambda x, table, *more: turned(x, (table[0], -table[1]), *more)),
 }
 places, turned = transformer_z_image.grid_places, transformer_z_image.rotate
 

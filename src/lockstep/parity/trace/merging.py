@@ -28,7 +28,7 @@ Lengths = list[int]
 
 
 @dataclass(frozen=True)
-class Part:
+class RankTrace:
     """One rank's trace, and its place."""
 
     trace: Trace
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass
-class Value:
+class RankValue:
     """What several ranks recorded of one value: one entry, or an entry of each."""
 
     key: Key
@@ -74,7 +74,7 @@ def merge(paths: Sequence[str | Path], out: str | Path) -> Path:
     """Write the traces of all ranks of one run as one trace."""
     parts = opened(paths)
     first = parts[0]
-    by_branch: dict[int, list[Part]] = {}
+    by_branch: dict[int, list[RankTrace]] = {}
     for part in parts:
         by_branch.setdefault(part.place[0], []).append(part)
     values = {branch: joined_tokens(of_branch) for branch, of_branch in by_branch.items()}
@@ -90,7 +90,7 @@ def merge(paths: Sequence[str | Path], out: str | Path) -> Path:
     return Path(out)
 
 
-def opened(paths: Sequence[str | Path]) -> list[Part]:
+def opened(paths: Sequence[str | Path]) -> list[RankTrace]:
     """The traces in the order of their ranks: one of each, whole, of one run; those that repeat others' work go."""
     parts = []
     for path in paths:
@@ -100,7 +100,7 @@ def opened(paths: Sequence[str | Path]) -> list[Part]:
             raise InvalidTrace(f"{path} says nothing of ranks: record it while the pipeline is spread over them")
         if trace.exception is not None or not trace.complete:
             raise InvalidTrace(f"{path} (rank {told.get('rank')}) ended before its run did")
-        parts.append(Part(trace, told))
+        parts.append(RankTrace(trace, told))
     parts.sort(key=lambda part: part.rank)
     world, ranks = int(parts[0].told["world"]), [part.rank for part in parts]
     if ranks != list(range(world)):
@@ -115,7 +115,7 @@ def opened(paths: Sequence[str | Path]) -> list[Part]:
 # ---- tokens ----
 
 
-def joined_tokens(parts: list[Part]) -> list[Value]:
+def joined_tokens(parts: list[RankTrace]) -> list[RankValue]:
     """What the ranks of one branch recorded, each value once."""
     layouts = layouts_of(parts[0].told)
     tables = [{entry.key: entry for entry in part.trace.entries} for part in parts]
@@ -139,18 +139,18 @@ def layouts_of(told: Mapping[str, Any]) -> list[list[Lengths]]:
     return [[streams[name] for name in order] for order in [*orders, *([name] for name in streams)]]
 
 
-def value_of(key: Key, entries: list[tuple[Trace, Entry]], layouts: list[list[Lengths]]) -> Value:
+def value_of(key: Key, entries: list[tuple[Trace, Entry]], layouts: list[list[Lengths]]) -> RankValue:
     """One value of several ranks: the same on all of them, or shares."""
     shapes = [entry.shape for _, entry in entries]
     join = next((found for layout in layouts if (found := axis_of(shapes, layout)) is not None), None)
     same = all(alike(entries[0], other) for other in entries[1:])
     if same and (join is None or not constant(*entries[0])):
-        return Value(key, entries[:1])
+        return RankValue(key, entries[:1])
     if join is None:
         raise InvalidTrace(
             f"`{key}` differs between ranks, and no axis is a share of a sequence: {', '.join(map(str, shapes))}"
         )
-    return Value(key, entries, join)
+    return RankValue(key, entries, join)
 
 
 def axis_of(shapes: list[tuple[int, ...]], layout: list[Lengths]) -> tuple[int, list[Lengths]] | None:
@@ -177,7 +177,7 @@ def constant(trace: Trace, entry: Entry) -> bool:
 # ---- branches ----
 
 
-def in_order(values: dict[int, list[Value]], denoisers: tuple[str, ...], counts: list[int]) -> Iterator[Value]:
+def in_order(values: dict[int, list[RankValue]], denoisers: tuple[str, ...], counts: list[int]) -> Iterator[RankValue]:
     """Every value in the order of one process that predicts the branches one by one."""
     if len(values) == 1 or not counts:
         yield from values[0]
@@ -195,7 +195,9 @@ def in_order(values: dict[int, list[Value]], denoisers: tuple[str, ...], counts:
             yield from branches_at(value.key.step, values, denoisers, count_at[value.key.step])
 
 
-def branches_at(step: str, values: dict[int, list[Value]], denoisers: tuple[str, ...], count: int) -> Iterator[Value]:
+def branches_at(
+    step: str, values: dict[int, list[RankValue]], denoisers: tuple[str, ...], count: int
+) -> Iterator[RankValue]:
     """The denoiser's calls of a step: branch k is the call k of each module."""
     groups, found = len(values), []
     for branch, of_branch in values.items() if count > 1 else [(0, values[0])]:
@@ -212,11 +214,11 @@ def branches_at(step: str, values: dict[int, list[Value]], denoisers: tuple[str,
     yield from (value for *_, value in sorted(found, key=lambda one: one[:2]))
 
 
-def is_of(value: Value, denoisers: tuple[str, ...]) -> bool:
+def is_of(value: RankValue, denoisers: tuple[str, ...]) -> bool:
     return value.key.path.partition(".")[0] in denoisers
 
 
-def put(writer: TraceWriter, value: Value) -> None:
+def put(writer: TraceWriter, value: RankValue) -> None:
     """Write a value: whole where it is known whole, as its sketch where only that was kept."""
     key, entry, trace = value.key, value.first, value.entries[0][0]
     event: dict[str, Any] = {"call": key.call, **({"op": entry.op} if entry.op else {})}
