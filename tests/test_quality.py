@@ -447,6 +447,7 @@ def test_every_exception_has_a_reason():
 # ---- stubs ----
 
 
+@pytest.mark.slow
 def test_a_stub_that_is_out_of_date_is_found(monkeypatch, capsys):
     monkeypatch.setitem(lockstep._WHERE, "Checkpoints", "blocks.checkpoints")
     monkeypatch.setitem(VOCABULARY, "loudness", Value(float, "How loud it is."))
@@ -486,6 +487,7 @@ def test_a_source_that_is_too_long_is_found(tmp_path):
 # ---- the command ----
 
 
+@pytest.mark.slow  # `make quality` is the same
 def test_the_package_keeps_its_rules(capsys):
     assert stubs.main(["--check"]) == 0, capsys.readouterr().out
     assert command.main() == 0, capsys.readouterr().out

@@ -165,9 +165,9 @@ def zero_steps_in_every_stage(patch):
     [
         ("Wan", noise_by_patches, "denoise:00", ["patch_noise"], "patch by patch (2 x 2)"),
         ("Wan", shadowed_text, "denoise:01", ["wrong_operand"], "transformer#1|in.encoder_hidden_states"),
-        (
+        pytest.param(
             "Wan, two videos", functools.partial(history_kept, lockstep.UniPCMultistepScheduler), "pass:1/denoise:01",
-            ["stale_state"], "`scheduler.history` is kept from one loop to the next",
+            ["stale_state"], "`scheduler.history` is kept from one loop to the next", marks=pytest.mark.slow,
         ),
         ("Wan", scale_of_the_first_expert, "denoise:02", ["guidance"], "guidance weight 5 instead of 3"),
         pytest.param("Helios", block_noise_without_blocks, "", ["patch_noise"], "blocks of 4", marks=pytest.mark.slow),
@@ -175,9 +175,9 @@ def zero_steps_in_every_stage(patch):
             "Helios", shadowed_text_of_stages, "pass:1/denoise:00", ["wrong_operand"],
             "transformer#1|in.encoder_hidden_states", marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             "Helios in one size", functools.partial(history_kept, lockstep.HeliosScheduler), "pass:1/denoise:00",
-            ["stale_state"], "`scheduler.history` is kept from one loop to the next",
+            ["stale_state"], "`scheduler.history` is kept from one loop to the next", marks=pytest.mark.slow,
         ),
         pytest.param(
             "Helios", zero_steps_in_every_stage, "pass:1/denoise:00", ["guider_state"], "zero_init_steps",

@@ -146,6 +146,7 @@ def test_flux_kontext(folders, given, guidance, batch):
     compare(ours, theirs, arguments_for((24, 40), batch, max_area=24 * 40, **more, **given))
 
 
+@pytest.mark.slow
 def test_flux_kontext_sizes_of_the_training(folders):
     ours, _ = load(folders["kontext"], "FluxKontextPipeline")
     stop = {"output": ["reference_latents", "reference_size", "height", "width"]}
@@ -309,7 +310,9 @@ STEPS = {  # twice as many steps, and how much nearer they lead at least: of the
 }
 
 
-@pytest.mark.parametrize("kind", ["dev", "schnell", "sd3", "dynamic"])
+@pytest.mark.parametrize(
+    "kind", ["dev", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("schnell", "sd3", "dynamic"))]
+)
 def test_every_sampler_goes_to_the_same_picture_at_the_pace_of_its_order(folders, kind):
     """All of them solve one equation: a wrong sign, shift or scale would lead elsewhere, or more slowly."""
     name = "FluxPipeline" if kind in ("dev", "schnell") else "StableDiffusion3Pipeline"

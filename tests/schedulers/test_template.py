@@ -119,6 +119,7 @@ def any_scheduler(scheduler: SchedulerMixin) -> None:
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_the_tensors_and_the_mistakes(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.strip())
     source = Path(lockstep.schedulers.__file__).parents[2]

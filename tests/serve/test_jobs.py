@@ -324,6 +324,7 @@ def test_health_and_metrics(live):
     assert 'lockstep_jobs{state="done"}' in text
 
 
+@pytest.mark.slow
 def test_each_process_that_is_killed_is_replaced_and_every_job_ends_once(tmp_path):
     """kill -9 of the worker, then of the server."""
     options = ("--attempts", "50")

@@ -185,7 +185,7 @@ def test_a_picture_is_found_starred_and_replayed_exactly(studio, live):
     job = live.made("a turquoise umbrella", seed=6, deterministic=True)
     studio.open("gallery")
     studio.get_by_label("Search the prompts").fill("umbrella turquoise")
-    studio.get_by_text("1 results").wait_for()
+    studio.get_by_text("1 results", exact=True).wait_for()
     studio.locator(".gallery .tile").click()
     studio.get_by_text("Manifest").click()
     studio.get_by_text('"workflow": "text2image"').wait_for()
@@ -206,7 +206,7 @@ def test_what_is_deleted_can_be_called_back(studio, live):
     studio.get_by_role("button", name="Delete").click()
     studio.get_by_role("button", name="Undo").click()
     studio.get_by_label("Search the prompts").fill("striped sock")
-    studio.get_by_text("1 results").wait_for()
+    studio.get_by_text("1 results", exact=True).wait_for()
     assert live.http.get(f"/api/jobs/{job['id']}").status_code == 200
 
 
