@@ -148,6 +148,7 @@ def test_what_cannot_fit_is_refused_before_anything_runs(pipe, given, monkeypatc
         pipe("a cat", **given)
 
 
+@pytest.mark.slow  # the picture alone takes 10 s
 def test_a_huge_start_picture_is_refused_before_it_is_looked_at(folders, monkeypatch):
     pipe = lockstep.StableDiffusionImg2ImgPipeline.from_pretrained(folders["sd1"])
     monkeypatch.setattr(VaeImageProcessor, "preprocess", None)
