@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE ?= 1
-export PYTHONDONTWRITEBYTECODE ?= 1
+unexport PYTHONDONTWRITEBYTECODE  # each of many processes would compile the package again
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test style quality docs dist bench clean codex claude clean-ai

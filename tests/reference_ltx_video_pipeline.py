@@ -1,12 +1,9 @@
 """What LTX-Video's pipeline is proven against: diffusers' on a tiny folder."""
 
-import tempfile
-from pathlib import Path
-
 import diffusers
-import torch
 
 from pipelines import tiny_ltx_video
+from pipelines.two_sides import TwoSides
 
 ARGUMENTS = {
     "prompt": "a photo of a red cat",
@@ -18,18 +15,8 @@ ARGUMENTS = {
     "num_frames": 9,
     "output_type": "pt",
 }
-SEED = 7
-
-
-def loaded(kind):
-    """A tiny pipeline of either side, with the same weights; what is loaded stays, though the folder goes."""
-    with tempfile.TemporaryDirectory() as folder:
-        pipe = kind.from_pretrained(tiny_ltx_video.save_ltx(Path(folder)))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
+SIDES = TwoSides(tiny_ltx_video.save_ltx, ARGUMENTS)
 
 
 def build():
-    """The pipeline to watch, and a call that runs it: what `lockstep parity stages` takes."""
-    pipe = loaded(diffusers.LTXPipeline)
-    return pipe, lambda: pipe(**ARGUMENTS, generator=torch.Generator().manual_seed(SEED))
+    return SIDES.built(diffusers.LTXPipeline)

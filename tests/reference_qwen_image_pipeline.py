@@ -1,12 +1,9 @@
 """What Qwen-Image's pipeline is proven against: diffusers' on a tiny folder."""
 
-import tempfile
-from pathlib import Path
-
 import diffusers
-import torch
 
 from pipelines import tiny_qwen_image
+from pipelines.two_sides import TwoSides
 
 ARGUMENTS = {
     "prompt": ["a photo of a red cat"],
@@ -15,18 +12,8 @@ ARGUMENTS = {
     "width": 40,
     "output_type": "pt",
 }
-SEED = 7
-
-
-def loaded(kind):
-    """A tiny pipeline of either side, with the same weights; what is loaded stays, though the folder goes."""
-    with tempfile.TemporaryDirectory() as folder:
-        pipe = kind.from_pretrained(tiny_qwen_image.save_qwen_image(Path(folder)))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
+SIDES = TwoSides(tiny_qwen_image.save_qwen_image, ARGUMENTS)
 
 
 def build():
-    """The pipeline to watch, and a call that runs it: what `lockstep parity stages` takes."""
-    pipe = loaded(diffusers.QwenImagePipeline)
-    return pipe, lambda: pipe(**ARGUMENTS, generator=torch.Generator().manual_seed(SEED))
+    return SIDES.built(diffusers.QwenImagePipeline)

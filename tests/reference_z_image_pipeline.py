@@ -1,13 +1,9 @@
 """What Z-Image's pipeline is proven against: diffusers' on a tiny folder."""
 
-import copy
-import tempfile
-from pathlib import Path
-
 import diffusers
-import torch
 
 from pipelines import tiny_z_image
+from pipelines.two_sides import TwoSides
 
 ARGUMENTS = {
     "prompt": ["a photo of a red cat"],
@@ -18,23 +14,8 @@ ARGUMENTS = {
     "width": 40,
     "output_type": "pt",
 }
-SEED = 7
-
-
-def loaded(kind):
-    """A tiny pipeline of either side, with the same weights; what is loaded stays, though the folder goes."""
-    with tempfile.TemporaryDirectory() as folder:
-        pipe = kind.from_pretrained(tiny_z_image.save_z_image(Path(folder)))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
+SIDES = TwoSides(tiny_z_image.save_z_image, ARGUMENTS)
 
 
 def build():
-    """The pipeline to watch, and a call that runs it: what `lockstep parity stages` takes."""
-    pipe = loaded(diffusers.ZImagePipeline)
-
-    def call():
-        arguments = copy.deepcopy(ARGUMENTS)  # it writes into lists
-        return pipe(**arguments, generator=torch.Generator().manual_seed(SEED))
-
-    return pipe, call
+    return SIDES.built(diffusers.ZImagePipeline)

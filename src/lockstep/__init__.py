@@ -158,8 +158,9 @@ _DEFINES = {
     "pipelines.wan.pipeline": ["WanPipeline"],
     "pipelines.z_image.blocks": ["ZImageBlocks"],
     "pipelines.z_image.pipeline": ["ZImagePipeline"],
-    "pipelines.ltx_video.blocks": ["LTXVideoBlocks"],
-    "pipelines.ltx_video.pipeline": ["LTXPipeline"],
+    "pipelines.ltx_video.blocks": ["LTXConditionBlocks", "LTXVideoBlocks"],
+    "pipelines.ltx_video.conditions": ["LTXVideoCondition"],
+    "pipelines.ltx_video.pipeline": ["LTXConditionPipeline", "LTXPipeline"],
 }
 _WHERE = {name: module for module, names in _DEFINES.items() for name in names}
 

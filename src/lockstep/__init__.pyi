@@ -109,9 +109,12 @@ if TYPE_CHECKING:
     from .schedulers import KDPM2DiscreteScheduler as KDPM2DiscreteScheduler
     from .schedulers import LCMScheduler as LCMScheduler
     from .schedulers import LMSDiscreteScheduler as LMSDiscreteScheduler
+    from .pipelines.ltx_video.blocks import LTXConditionBlocks as LTXConditionBlocks
+    from .pipelines.ltx_video.pipeline import LTXConditionPipeline as LTXConditionPipeline
     from .pipelines.published import LTXImageToVideoPipeline as LTXImageToVideoPipeline
     from .pipelines.ltx_video.pipeline import LTXPipeline as LTXPipeline
     from .pipelines.ltx_video.blocks import LTXVideoBlocks as LTXVideoBlocks
+    from .pipelines.ltx_video.conditions import LTXVideoCondition as LTXVideoCondition
     from .models.transformers.transformer_ltx_video import LTXVideoTransformer3DModel as LTXVideoTransformer3DModel
     from .pipelines.stable_diffusion.consistency import LatentConsistencyBlocks as LatentConsistencyBlocks
     from .pipelines.published import LatentConsistencyModelImg2ImgPipeline as LatentConsistencyModelImg2ImgPipeline
@@ -228,12 +231,12 @@ __all__ = [
     "HeliosPyramidBlocks", "HeliosPyramidPipeline", "HeliosScheduler", "HeliosTransformer3DModel",
     "HeunDiscreteScheduler", "IPAdapterMaskProcessor", "IPNDMScheduler", "InputParam", "InstructPix2PixBlocks",
     "InstructPix2PixXLBlocks", "InterruptedRun", "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler",
-    "LCMScheduler", "LMSDiscreteScheduler", "LTXImageToVideoPipeline", "LTXPipeline", "LTXVideoBlocks",
-    "LTXVideoTransformer3DModel", "LatentConsistencyBlocks", "LatentConsistencyModelImg2ImgPipeline",
-    "LatentConsistencyModelPipeline", "LatentUpscaleBlocks", "LayerSkipConfig", "LoopSequentialPipelineBlocks",
-    "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline", "ModularPipelineBlocks", "MultiAdapter",
-    "MultiControlNetModel", "OutputParam", "PNDMScheduler", "ParallelConfig", "PerturbedAttentionGuidance",
-    "PipelineState", "Qwen2Tokenizer", "Qwen2VLImageProcessor", "Qwen2VLProcessor",
+    "LCMScheduler", "LMSDiscreteScheduler", "LTXConditionBlocks", "LTXConditionPipeline", "LTXImageToVideoPipeline",
+    "LTXPipeline", "LTXVideoBlocks", "LTXVideoCondition", "LTXVideoTransformer3DModel", "LatentConsistencyBlocks",
+    "LatentConsistencyModelImg2ImgPipeline", "LatentConsistencyModelPipeline", "LatentUpscaleBlocks",
+    "LayerSkipConfig", "LoopSequentialPipelineBlocks", "MagnitudeAwareGuidance", "ModelMixin", "ModularPipeline",
+    "ModularPipelineBlocks", "MultiAdapter", "MultiControlNetModel", "OutputParam", "PNDMScheduler", "ParallelConfig",
+    "PerturbedAttentionGuidance", "PipelineState", "Qwen2Tokenizer", "Qwen2VLImageProcessor", "Qwen2VLProcessor",
     "Qwen2_5_VLForConditionalGeneration", "Qwen3Model", "QwenImageBlocks", "QwenImageEditBlocks",
     "QwenImageEditPipeline", "QwenImageEditPlusBlocks", "QwenImageEditPlusPipeline", "QwenImageImg2ImgPipeline",
     "QwenImageInpaintPipeline", "QwenImagePipeline", "QwenImageTransformer2DModel", "SASolverScheduler",

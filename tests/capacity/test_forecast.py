@@ -131,7 +131,9 @@ def test_the_fewest_workers_that_keep_a_promise():
 def test_neighbours_deaths_and_links_cost_what_they_cost():
     crowded = Measured(10, {1: Run(0.08, 0.2)}, load=30.0, crowding={2: 1.25}, result_bytes=1e6)
     assert crowded.seconds() == pytest.approx(1.0)
-    assert crowded.seconds(neighbours=3) == pytest.approx(1.25)
+    assert crowded.seconds(neighbours=2) == pytest.approx(1.25)
+    with pytest.raises(InputError, match="3 workers on one machine were not measured, at the most 2.*--beside 3"):
+        crowded.seconds(neighbours=3)
     assert crowded.seconds(link=Link(1e7, 0.01)) == pytest.approx(1.11)
     assert Planner(crowded, Service(1.0, a_machine=2)).most(2) == pytest.approx(1.6)
     assert Planner(ONE, Service(1.0, deaths=10.0)).up(1) == pytest.approx(1 / (1 + 10 * 30.5 / 3600))
@@ -141,8 +143,10 @@ def test_neighbours_deaths_and_links_cost_what_they_cost():
 
 
 def test_batches_between_the_measured_ones():
-    assert [BATCHES.seconds(size) for size in (1, 2, 3, 4, 5)] == pytest.approx([1.0, 1.75, 2.5, 3.25, 4.0])
-    assert ONE.seconds(3) == pytest.approx(3.0)
+    assert [BATCHES.seconds(size) for size in (1, 2, 3, 4)] == pytest.approx([1.0, 1.75, 2.5, 3.25])
+    for measured, size in ((BATCHES, 5), (ONE, 3)):
+        with pytest.raises(InputError, match=f"Batches of {size} were not measured.*--batch 1,{size}"):
+            measured.seconds(size)
 
 
 def test_a_measurement_is_read_as_it_was_written(tmp_path):
@@ -167,17 +171,25 @@ def test_measure_and_plan(lockstep, folder, tmp_path):
     found = Measured.read(tmp_path / "here.json")
     assert (found.steps, set(found.runs), found.model) == (3, {1, 2}, str(folder))
     assert found.result_bytes > 100
-    code, out, err = lockstep("capacity", "plan", "here.json", "--rate", 1, "--within", 60, "--workers", "3", "--json")
+    code, out, err = lockstep(
+        "capacity", "plan", "here.json", "--rate", 0.01, "--within", 600, "--workers", "3", "--json"
+    )
     told = json.loads(out)
     assert (code, told["fewest"], [row["workers"] for row in told["forecasts"]]) == (0, 1, [1, 2, 3]), err
-    code, out, _ = lockstep("capacity", "plan", "here.json", "--per-day", 10**6, "--peak", 2, "--within", 60)
-    assert (code, "pictures a second and 99% of them within 60 s" in out) == (0, True)
+    code, out, _ = lockstep("capacity", "plan", "here.json", "--per-day", 10**5, "--peak", 2, "--within", 600)
+    assert (code, "pictures a second and 99% of them within 600 s" in out) == (0, True)
 
 
 def test_a_batch_s_ledger_is_a_measurement(lockstep, tmp_path):
     (tmp_path / "ledger.jsonl").write_text("".join(f'{{"key": "a", "seconds": {s}}}\n' for s in (0.9, 1.1)))
     code, out, err = lockstep("capacity", "plan", tmp_path, "--rate", 0.5, "--json")
     assert (code, json.loads(out)["forecasts"][0]["most"]) == (0, pytest.approx(1.0)), err
+    code, out, _ = lockstep("capacity", "plan", tmp_path, "--rate", 0.5)
+    assert (code, "helps 0 s" in out) == (0, False)
+    code, _, err = lockstep("capacity", "plan", tmp_path, "--rate", 0.5, "--deaths", 1)
+    assert (code, "this measurement has none" in err) == (2, True)
+    code, out, _ = lockstep("capacity", "plan", tmp_path, "--rate", 1.5, "--workers", 1, "--json")
+    assert (code, json.loads(out)["forecasts"][0]["mean"]) == (0, None)
     (tmp_path / "ledger.jsonl").write_text("")
     code, _, err = lockstep("capacity", "plan", tmp_path, "--rate", 0.5)
     assert (code, "has no times" in err) == (2, True)
@@ -188,7 +200,14 @@ def test_a_batch_s_ledger_is_a_measurement(lockstep, tmp_path):
     [
         ((), "Give --rate"),
         (("--rate", "1", "--per-day", "5"), "Give --rate"),
-        (("--rate", "0"), "more than 0"),
+        *[(("--rate", bad), "Pictures a second: wanted a number above 0") for bad in ("0", "-1", "nan", "inf")],
+        *[(("--per-day", bad), "Pictures a second: wanted a number above 0") for bad in ("0", "nan")],
+        *[(("--rate", "1", "--within", bad), "Seconds of a promise: wanted") for bad in ("0", "-2", "nan", "inf")],
+        (("--rate", "1", "--price", "inf"), "Price of an hour: wanted a number from 0 on"),
+        (("--rate", "1", "--latency", "inf"), "Latency: wanted"),
+        (("--rate", "1", "--bandwidth", "nan"), "--bandwidth"),
+        (("--rate", "1", "--batch", "2"), "Batches of 2 were not measured"),
+        (("--rate", "3", "--a-machine", "4"), "workers on one machine were not measured"),
         (("--rate", "1", "--share", "1.5"), "between 0 and 1"),
         (("--rate", "1", "--workers", "two"), "whole numbers above 0"),
         (("--rate", "1", "--within", "0.5"), "One picture alone takes 1.00 s"),

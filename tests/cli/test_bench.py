@@ -26,6 +26,17 @@ def test_sides_in_turn_with_ratios_errors_and_a_plot(lockstep, tmp_path):
     assert Image.open(picture).size[0] == 960
 
 
+def test_a_whole_picture_beside_diffusers(lockstep):
+    only = "lockstep; diffusers"
+    words = ("--part", "picture", "--steps", "1", "--rounds", "1", "--only", only)
+    code, out, err = lockstep("bench", *words, "--json")
+    assert code == 0, err
+    (table,) = json.loads(out)["tables"]
+    assert {side["name"] for side in table["sides"] if side["seconds"]} == set(only.split("; "))
+    assert table["reference"] == "diffusers"
+    assert table["exact"] == "lockstep"
+
+
 def test_growth_of_one_axis(lockstep, tmp_path):
     picture = tmp_path / "lines.png"
     words = ("--growth", "batch=1:2", "--size", "8", "--rounds", "1")
@@ -45,6 +56,8 @@ def test_wrong_words_are_told(lockstep, tmp_path):
         (["--only", "tensorrt", "--size", "8"], "openvino"),
         (["--plot", str(tmp_path / "x.jpg")], "PNG"),
         (["--part", "ears"], "unet"),
+        (["--instructions", "mmx"], "avx2"),
+        (["--instructions", "avx2"], "torch is loaded already"),
     ):
         code, _, err = lockstep("bench", *words)
         assert code == 2

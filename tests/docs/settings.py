@@ -54,6 +54,8 @@ INSTEAD = {
     "docs/ltx_video.md": [
         ("num_frames=161, frame_rate=25, num_inference_steps=50",
          "num_frames=9, height=32, width=64, num_inference_steps=2"),
+        ("frame_index=152", "frame_index=8"),
+        ("num_frames=161, num_inference_steps=40", "num_frames=9, height=32, width=64, num_inference_steps=2"),
     ],
 }  # fmt: skip
 
@@ -216,6 +218,13 @@ def qwen_image(folder):
     tiny_qwen_image.save_qwen_image_edit(folder / "Qwen-Image-Edit")
 
 
+def ltx_video(folder):
+    for name, version in (("LTX-Video", "0.9.0"), ("LTX-Video-0.9.5", "0.9.5")):
+        tiny_ltx_video.save_ltx(folder / name, version)
+    for name in ("first.png", "last.png"):
+        Image.new("RGB", (64, 32), "navy").save(folder / name)
+
+
 SETTINGS = {
     "README.md": the_readme,
     "docs/index.md": two_models,
@@ -228,7 +237,7 @@ SETTINGS = {
     "docs/layer-guidance.md": video,
     "docs/z_image.md": lambda folder: tiny_z_image.save_z_image(folder / "Z-Image-Turbo") and None,
     "docs/qwen_image.md": qwen_image,
-    "docs/ltx_video.md": lambda folder: tiny_ltx_video.save_ltx(folder / "LTX-Video") and None,
+    "docs/ltx_video.md": ltx_video,
     "docs/parity.md": parity,
     "docs/porting-frameworks.md": frameworks,
 }

@@ -124,6 +124,7 @@ def test_replicas_die_and_every_job_ends_once(cluster, tmp_path):
     pytest.importorskip("ray.serve")
     options = ("--backend", "ray", "--address", cluster.address, "--replicas", "2", "--batch", "1", "--attempts", "4")
     with serving(tmp_path / "data", *options, patience=400) as server:
+        assert server.make("a thing of kind 0", seed=0)["state"] == "queued"
         jobs = [server.make(f"a thing of kind {k % 4}", seed=k % 4) for k in range(8)]
         server.wait(jobs[0], until=("running", "done"), seconds=200)
         victim = replicas()[0]

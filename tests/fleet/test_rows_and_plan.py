@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lockstep.errors import FileFormatError, InputError, MachineError, NotFoundError
-from lockstep.fleet.plan import NAME, Plan, key_of, with_seeds
+from lockstep.fleet.plan import NAME, Plan, key_of, told_differences, with_seeds
 from lockstep.fleet.ray import require_answer
 from lockstep.fleet.rows import read_rows
 
@@ -83,7 +83,7 @@ def test_parquet_without_its_extra(tmp_path, monkeypatch):
 def test_seeds_go_on_where_a_row_names_none():
     rows = with_seeds([{"prompt": "a"}, {"prompt": "b", "seed": "7"}, {"prompt": "c"}], 100, 2)
     assert [row["seed"] for row in rows] == [100, 101, 7, 8, 104, 105]
-    for bad in ("x", 1.5, [1]):
+    for bad in ("x", 1.5, [1], True, -1, 2**63, float("inf")):
         with pytest.raises(InputError, match="whole number"):
             with_seeds([{"seed": bad}], 0)
 
@@ -115,23 +115,49 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (plan_of([{"prompt": "a", "seed": 1}], {**SHARED, "weights": {"unet": "bb"}}), "weights was not the same"),
+        (
+            plan_of([{"prompt": "a", "seed": 1}], {**SHARED, "weights": {"unet": "bb"}}),
+            'weights.unet was "bb", now "aa" (--model)',
+        ),
+        (plan_of([{"prompt": "a", "seed": 1}], {"weights": {"unet": "aa"}}), 'lockstep was not given, now "1"'),
+        (plan_of([{"prompt": "a" * 99, "seed": 1}]), 'row 1: prompt was "a{39}…, now "a"'),
         (plan_of([{"prompt": "a", "seed": 1}] * 2), "it had 2 rows, now there are 1"),
-        (plan_of([{"prompt": "a", "seed": 2}]), "row 1 had another seed"),
+        (plan_of([{"prompt": "a", "seed": 2}]), "row 1: seed was 2, now 1"),
         (plan_of([{"prompt": "a", "seed": 1}], suffix=".webp"), "its files end in .webp, now .png"),
     ],
 )
 def test_another_plan_is_refused_with_what_is_different(tmp_path, other, told):
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=told.replace("(", r"\(").replace(")", r"\)")):
         plan_of([{"prompt": "a", "seed": 1}]).require_same(other, tmp_path)
 
 
-def test_half_a_character_is_refused_with_its_row(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "a cat"}\n{"prompt": "a \\ud800 cat"}\n')
-    with pytest.raises(InputError, match="row 2: 'prompt' has half of a surrogate pair"):
-        read_rows(tmp_path / "rows.jsonl")
+def test_of_another_class_nothing_else_is_told():
+    was = {"settings": {"scheduler": {"class": "DDIMScheduler", "eta": 0, "beta": 1}}, "dtype": ["float32"]}
+    now = {"settings": {"scheduler": {"class": "Euler", "beta": 2}}, "dtype": ["bfloat16"]}
+    assert told_differences(was, now) == (
+        'settings.scheduler.class was "DDIMScheduler", now "Euler" (--scheduler); '
+        'dtype was ["float32"], now ["bfloat16"] (--dtype)'
+    )
+
+
+def test_a_character_in_two_halves_is_one(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a \\ud83d\\ude00 cat"}\n')
     assert read_rows(tmp_path / "rows.jsonl") == [{"prompt": "a \U0001f600 cat"}]
+
+
+def test_all_lines_that_are_no_rows_are_told_at_once(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a"}\n{\n[1]\n{"prompt": "a", "prompt": "b"}\n')
+    with pytest.raises(InputError) as told:
+        read_rows(tmp_path / "rows.jsonl")
+    assert "line 2 is no JSON" in str(told.value)
+    assert "line 3 has to be an object of inputs, got list" in str(told.value)
+    assert "line 4 is no JSON: 'prompt' is there twice" in str(told.value)
+
+
+def test_a_file_of_another_kind_is_no_list_of_prompts(tmp_path):
+    (tmp_path / "rows.xlsx").write_text("a cat")
+    with pytest.raises(InputError, match=r"rows come as a text with one prompt a line .* not as \.xlsx"):
+        read_rows(tmp_path / "rows.xlsx")
 
 
 def test_an_address_where_nobody_answers_is_told_at_once():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lockstep import kernels
+from lockstep import LTXVideoTransformer3DModel, kernels
 from lockstep.kernels import calls, operators
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
@@ -202,6 +202,24 @@ def test_pairs_are_turned_by_their_angles_also_by_one_table_a_sample():
     exact = x.double() * cos[:, :, None] + turned * sin[:, :, None]
     assert_close(operators.turn(x, cos, sin), exact)
     assert_close(operators.turn(x[1:], cos[1], sin[1]), exact[1:])
+    shared = x.double() * cos[:1, :, None] + turned * sin[:1, :, None]
+    assert_close(operators.turn(x, cos[:1], sin[:1]), shared)  # one table for all samples, as a batch of one
+
+
+def test_a_transformer_whose_heads_are_turned_as_one_is_turned_by_the_kernel(monkeypatch):
+    asked, turn = [], operators.turn
+    monkeypatch.setattr(operators, "turn", lambda x, *table: asked.append(x.shape) or turn(x, *table))
+    sizes = {"num_attention_heads": 4, "attention_head_dim": 16, "cross_attention_dim": 64, "caption_channels": 16}
+    model = LTXVideoTransformer3DModel(in_channels=8, out_channels=8, num_layers=1, **sizes).eval()
+    for parameter in model.parameters():
+        parameter.normal_(std=0.1)
+    given = {"num_frames": 2, "height": 2, "width": 3, "return_dict": False}
+    tokens, text, times = torch.randn(2, 12, 8), torch.randn(2, 5, 16), torch.tensor([500.0, 20.0])
+    wanted = model(tokens, text, times, **given)[0]
+    assert not asked
+    model.set_attention_backend("lockstep")
+    assert_close(model(tokens, text, times, **given)[0], wanted.double())
+    assert asked == [(2, 12, 1, 64)] * 2
 
 
 @pytest.mark.parametrize(("depth", "columns"), [(33, 31), (700, 64), (1400, 100)])

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kit.scaffold import edited, importable, written
+from kit.scaffold import edited, importable, install, written
 from lockstep.cli.exit_codes import ExitCode
 from lockstep.errors import NotFoundError
 from lockstep.kit.checks import reading
 from lockstep.kit.checks.checklist import check_family, rules
 from lockstep.kit.checks.source import family_in
+from lockstep.kit.new import write_new
 from lockstep.kit.new.homes import house_from
 from lockstep.kit.results import save_result
 
@@ -32,9 +33,50 @@ def test_a_family_as_it_is_written_passes_whole(home, lockstep):
     with importable(home):
         code, out, _ = lockstep("check", "dusk", "--package", home.root)
     assert code == 0, out
-    assert out.count("✓") == len(rules())
-    code, out, _ = lockstep("check", "tide", "--package", home.root, "--no-run")
+    left_out = "schedulers and guiders pass their tests: not for a model and pipeline"
+    assert (out.count("✓"), left_out in out) == (len(rules()) - 1, True)
+    code, out, err = lockstep("check", "tide", "--package", home.root, "--no-run")
     assert code == 0, out
+    assert "– attention is dispatched: not for a scheduler" in out
+    assert out.count("✓") == 7
+    assert "TideScheduler: found by name once the package is installed" in err
+
+
+def test_a_scheduler_whose_step_is_wrong_fails_by_its_own_tests(home):
+    """Its guider, which is right, is run by the same rule."""
+    for kind in ("scheduler", "guider"):
+        write_new(kind, "ebb", home)
+    install(home)
+    step = home.file("scheduler", "ebb")
+    with edited(step, ("(there - here)", "(here - there)")):
+        found = check_family(family_in("ebb", home))["schedulers and guiders pass their tests"]
+    assert {one.path for one in found} == {home.file("scheduler_test", "ebb")}
+    assert any("against_reference" in one.message for one in found)
+    assert all(one.line > 1 for one in found)
+
+
+SAMPLE = "        sample = self.sample(state, inputs, repeats)\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("state.prompt_embeds.mul_(2)", "writes state.prompt_embeds"),
+        ("state.prompt_embeds[0] = 0", "writes state.prompt_embeds"),
+        ("torch.add(state.prompt_embeds, 1, out=state.prompt_embeds)", "writes state.prompt_embeds"),
+        ('setattr(self, "seen", 1)', "changes `self.seen`"),
+        ("object.__setattr__(self, name, 1)", "changes `self.…`"),
+    ],
+)
+def test_what_a_block_changes_without_an_assignment_is_seen(home, line, told):
+    from lockstep.kit.checks import running
+
+    with edited(home.file("denoise", "dusk"), (SAMPLE, f"        {line}\n{SAMPLE}")):
+        family = family_in("dusk", home)
+        found = list(reading.nothing_is_left_to_the_next_run(family))
+        with importable(home):
+            found += running.blocks_read_what_they_declare(family)
+    assert told in "\n".join(one.message for one in found)
 
 
 BREAKS = {  # rule -> the file, the text that breaks it, and what the finding says

@@ -33,10 +33,118 @@ def test_names_that_follow_from_one(given, name, camel, title):
     assert FamilyNames.of(given) == FamilyNames(name, camel, title)
 
 
-@pytest.mark.parametrize("given", ["", "2fast", "a/b", "../x", "class", "späße", "x" * (LONGEST + 1)])
-def test_a_name_that_cannot_be_one_is_refused(given):
-    with pytest.raises(InputError, match="A name"):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        *((given, "words of letters and digits") for given in ("", "2fast", "a/b", "../x", "späße", "a;b")),
+        *((given, f"{given!r} is a word of Python itself") for given in ("class", "import", "lambda")),
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused(given, told):
+    with pytest.raises(InputError, match=told):
         FamilyNames.of(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        ("scheduler", "euler", "EulerDiscreteScheduler .`euler` stands for it., which Lockstep brings"),
+        ("scheduler", "dpm2_a", "KDPM2AncestralDiscreteScheduler"),
+        ("scheduler", "DDIM", "is there already: DDIMScheduler, which Lockstep brings"),
+        ("guider", "classifier_free", "ClassifierFreeGuidance"),
+        ("pipeline", "zimage", "ZImagePipeline.*choose another name, such as my_zimage"),
+        ("model", "flux", "FluxTransformer2DModel"),
+        ("scheduler", "flow_match_euler_discrete", "is there already: FlowMatchEulerDiscreteScheduler"),
+        ("guider", "x" * (LONGEST + 1), "at most 24 letters, got 25"),
+    ],
+)
+def test_a_name_that_means_something_already_is_refused(tmp_path, kind, given, told):
+    with pytest.raises(InputError, match=told):
+        write_new(kind, given, package_at(tmp_path / "moon"))
+    assert not (tmp_path / "moon").exists()
+
+
+FOLDERS = {  # what a folder holds -> what is told, or None where a package may begin there
+    "notes.txt": "no package .it has no pyproject.toml. and not empty: notes.txt",
+    "src/old/code.py": "not empty: src/",
+    ".git/config": None,
+    "README.md": None,
+}
+
+
+@pytest.mark.parametrize("held", list(FOLDERS))
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path, held):
+    file = tmp_path / "moon" / held
+    file.parent.mkdir(parents=True)
+    file.write_text("mine\n")
+    if FOLDERS[held] is None:
+        done = write_new("guider", "wave", package_at(tmp_path / "moon"))
+        assert file not in done.new
+    else:
+        with pytest.raises(InputError, match=FOLDERS[held]):
+            package_at(tmp_path / "moon")
+    assert file.read_text() == "mine\n"
+
+
+def test_a_project_that_new_files_would_not_fit_is_refused(tmp_path):
+    root = tmp_path / "moon"
+    root.mkdir()
+    (root / "pyproject.toml").write_text('[tool.poetry]\nname = "moon"\n')
+    with pytest.raises(InputError, match=r"no name under \[project\]"):
+        package_at(root)
+    (root / "pyproject.toml").write_text('[project]\nname = "moon"\nversion = "1"\n')
+    (root / "moon").mkdir()
+    (root / "moon" / "__init__.py").touch()
+    with pytest.raises(InputError, match="its code in moon/, and new code is written to src/moon/"):
+        package_at(root)
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"), [("class", "'class' cannot be"), ("torch", "'torch' is installed already")]
+)
+def test_a_package_that_could_not_be_imported_is_refused(tmp_path, folder, told):
+    with pytest.raises(InputError, match=told):
+        package_at(tmp_path / folder)
+
+
+@pytest.mark.parametrize("mine", ["", "\nWhat I found out.\n"], ids=["as written", "edited"])
+def test_a_pipeline_comes_after_its_model(tmp_path, mine):
+    home = written(tmp_path / "moon", ("model", "owl"))
+    page = home.file("page", "owl")
+    page.write_text(page.read_text() + mine)
+    done = write_new("pipeline", "owl", home)
+    assert page in done.edited
+    assert home.file("model", "owl") in done.kept
+    text = page.read_text()
+    assert mine in text
+    assert all(text.count(f"`{name}`") >= 1 for name in ("OwlPipeline", "OwlTransformer2DModel"))
+    assert (text.count("# Owl"), text.count("## Proof\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("place", [0, 7, 17])
+def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch, place):
+    left = iter(range(place))
+
+    def interrupted(path, text):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        path.write_text(text)
+
+    monkeypatch.setattr(writing, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_new("pipeline", "owl", package_at(tmp_path / "moon"))
+    assert not (tmp_path / "moon").exists()
+
+
+def test_the_folder_to_go_to_can_be_pasted(lockstep, tmp_path):
+    _, out, err = lockstep("new", "guider", "wave", "--package", tmp_path / "my pack")
+    assert f"cd '{tmp_path / 'my pack'}' &&" in out + err
+
+
+def test_what_proofs_leave_behind_is_not_committed(tmp_path):
+    home = written(tmp_path / "moon", ("guider", "wave"))
+    ignored = (home.root / ".gitignore").read_text().split()
+    assert {"__pycache__/", "/out/", "*.egg-info/"} <= set(ignored)
 
 
 def test_imports_stand_as_a_linter_wants_them():
@@ -54,9 +162,9 @@ def ruff(folder, *words, paths=(".",)):
     return done.stdout if done.returncode else ""
 
 
-@pytest.mark.parametrize("name", ["z", "a" * LONGEST, "Z-Image"])
+@pytest.mark.parametrize("name", ["z", "a" * LONGEST, "Q-Image"])
 def test_what_is_written_is_in_its_format_whatever_the_name(tmp_path, name):
-    workflows = {"z": ["t2i"], "Z-Image": ["t2i", "i2i"]}.get(name, ["t2i", "i2i", "inpaint"])
+    workflows = {"z": ["t2i"], "Q-Image": ["t2i", "i2i"]}.get(name, ["t2i", "i2i", "inpaint"])
     written(tmp_path / "zoo-of-models", ("pipeline", name, workflows), ("scheduler", name), ("guider", name))
     assert not ruff(tmp_path / "zoo-of-models", "format", "--check", "--diff")
     assert not ruff(tmp_path / "zoo-of-models", "check")

@@ -173,11 +173,180 @@ def test_a_port_that_has_begun_is_told_what_comes_next(home, lockstep, tmp_path)
     with edited(path, ("def build_model():", HALF + "\n\ndef build_model():")), importable(home):
         code, out, _ = lockstep("port", sides(home, "noon")[0], f"{path}:build_half", "-o", tmp_path / "out", "--json")
     found = json.loads(out)
-    assert code == ExitCode.DIFFERENT
+    assert (code, found["verdict"]) == (ExitCode.BUG, "BUG")  # the answer of the values, where there are some
     assert found["rows"] == [["words.{}", "context_embedder.{}"]]
     assert [one["path"] for one in found["missing"]] == [
         f"model.{part}" for part in ("patch", "time", "layers", "norm", "head")
     ]
+
+
+LINEAR = """import torch
+
+
+def build():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, {out})
+    return model, lambda: model({given})
+"""
+
+REFUSED = """from lockstep.errors import ConfigError
+
+
+def build():
+    raise ConfigError("rope_dim 5 is not even.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("port", "code", "told"),
+    [
+        (LINEAR.format(out=3, given="torch.ones(1, 4)"), ExitCode.DONE, "PASS"),
+        (LINEAR.format(out=3, given="2 * torch.ones(1, 4)"), ExitCode.BUG, "BUG"),
+        (LINEAR.format(out=3, given="torch.ones(1, 5)"), ExitCode.RAISED, "RAISED"),
+        (LINEAR.format(out="size=3", given="torch.ones(1, 4)"), ExitCode.RAISED, "unexpected keyword argument"),
+        ("import nothing_like_it\n", ExitCode.RAISED, "nothing_like_it"),
+        (REFUSED, ExitCode.RAISED, "is not even"),
+        (None, ExitCode.DIFFERENT, "1 missing"),
+    ],
+    ids=["right", "wrong", "raises", "cannot be built", "cannot be imported", "refused", "not there yet"],
+)
+def test_the_exit_code_is_the_answer(lockstep, tmp_path, port, code, told):
+    sides = {"reference": LINEAR.format(out=3, given="torch.ones(1, 4)"), "port": port}
+    words = []
+    for name, text in sides.items():
+        if text is not None:
+            (tmp_path / f"{name}.py").write_text(text)
+            words.append(f"{tmp_path / name}.py:build")
+    found, out, err = lockstep("port", *words, "-o", tmp_path / "out")
+    assert found == code, out + err
+    assert told in out + err
+    if code in (ExitCode.RAISED, ExitCode.DIFFERENT) and "RAISED" not in told:
+        assert "1 missing" in out  # the plan of the reference alone
+        assert "of ours" not in out
+
+
+@pytest.mark.parametrize("command", [("port",), ("port", "alone"), ("parity", "stages")], ids=" ".join)
+def test_a_reference_that_raises_is_told_and_ends_with_the_code_of_proofs(lockstep, tmp_path, command):
+    for name, width in (("reference", 5), ("port", 4)):
+        (tmp_path / f"{name}.py").write_text(LINEAR.format(out=3, given=f"torch.ones(1, {width})"))
+    given = [f"{tmp_path / name}.py:build" for name in ("reference", "port")[: 1 if "alone" in command else 2]]
+    words = [word for word in command if word != "alone"]
+    code, out, err = lockstep(*words, *given, "-o", tmp_path / "out")
+    assert code == ExitCode.RAISED, out + err
+    assert "mat1 and mat2 shapes" in out + err
+    assert "Traceback" not in out + err
+
+
+TWO = """import torch
+
+
+def build():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Linear(6, 4), torch.nn.LayerNorm(4))
+    return model, lambda: model(torch.ones(1, 4))
+
+
+def tensors():
+    return build()[0].state_dict()
+"""
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A reference and a right port, with the tensors that both have."""
+    for name in ("reference", "port"):
+        (tmp_path / f"{name}.py").write_text(TWO)
+    made: dict = {}
+    exec(TWO, made)
+    return [f"{tmp_path / name}.py:build" for name in ("reference", "port")], made["tensors"]()
+
+
+def without(tensors):
+    return {name: one for name, one in tensors.items() if name != "1.weight"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (without, "ours without a partner: 1.weight"),
+        (lambda all_: all_ | {"1.weight": drawn(4, 5)}, "ours without a partner: 1.weight"),
+        (lambda all_: {name: one * float("nan") for name, one in all_.items()}, "NaN or Inf in theirs: "),
+        (lambda all_: {name: one * 0.5 for name, one in all_.items()}, "scaled by 2"),
+        (lambda all_: all_, ""),
+    ],
+    ids=["a tensor is missing", "another shape", "NaN", "half", "right"],
+)
+def test_a_checkpoint_that_does_not_cover_the_port_is_different(lockstep, tmp_path, two, changed, told):
+    sides, tensors = two
+    save_file(changed(tensors), tmp_path / "original.safetensors")
+    weights = ["--weights", tmp_path / "original.safetensors"]
+    code, out, err = lockstep("port", *sides, *weights, "-o", tmp_path / "out")
+    assert code == (ExitCode.DIFFERENT if told else ExitCode.DONE), out + err
+    assert told in out
+    assert "with the weights that they load themselves" in out  # whose values PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_checkpoint_in_half_precision_is_the_same_model(two, dtype):
+    ours = {**two[1], "fused": drawn(8, 3), "turned": drawn(5, 7, seed=1), "q": drawn(4, 3, seed=2)}
+    ours["k"] = drawn(4, 3, seed=3)
+    theirs = {name: one.to(dtype) for name, one in two[1].items()}
+    theirs |= {"a": ours["fused"][:4].to(dtype), "b": ours["fused"][4:].to(dtype), "t": ours["turned"].T.to(dtype)}
+    theirs["qk"] = torch.cat([ours["q"], ours["k"]]).to(dtype)
+    found = propose(theirs, ours)
+    assert set(found.proven) == set(ours)
+    assert found.covers_ours
+
+
+def test_several_tensors_of_one_shape_are_no_guess():
+    theirs = {name: drawn(3, 3, seed=seed) for seed, name in enumerate(["a", "b"])}
+    found = propose(theirs, {name: drawn(3, 3, seed=seed) for seed, name in enumerate(["x", "y"], 5)})
+    assert not found.rows
+    assert not found.guessed
+    assert found.notes[0].note == "ambiguous: 2 of theirs and 2 of ours have the shape [3, 3]"
+    assert found.ours_left == ["x", "y"]
+
+
+def test_shards_are_read_from_their_folder_or_index(lockstep, tmp_path, two):
+    sides, tensors = two
+    folder = tmp_path / "sharded"
+    folder.mkdir()
+    names = {name: f"model-{1 + place % 2:05}-of-00002.safetensors" for place, name in enumerate(tensors)}
+    for file in set(names.values()):
+        save_file({name: one for name, one in tensors.items() if names[name] == file}, folder / file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    for weights in (folder, index):
+        code, out, err = lockstep("port", *sides, "--weights", weights, "-o", tmp_path / "out")
+        assert code == 0, out + err
+    index.unlink()
+    code, out, err = lockstep("port", *sides, "--weights", folder, "-o", tmp_path / "out")
+    assert code == ExitCode.WRONG_USE
+    assert "several checkpoints" in out + err
+
+
+PARTS = """import torch
+
+
+class Parts:
+    def __init__(self):
+        self.transformer, self.text_encoder, self.vae = (torch.nn.Linear(4, 4) for _ in range(3))
+
+    def __call__(self):
+        return self.vae(self.transformer(self.text_encoder(torch.ones(1, 4))))
+
+
+def build():
+    parts = Parts()
+    return parts, parts
+"""
+
+
+def test_parts_without_a_scheduler_have_the_order_of_building(lockstep, tmp_path):
+    (tmp_path / "reference.py").write_text(PARTS)
+    _, out, _ = lockstep("port", f"{tmp_path / 'reference.py'}:build", "-o", tmp_path / "out", "--json")
+    listed = [(one["group"], one["path"]) for one in json.loads(out)["missing"]]
+    assert listed == [("decoders", "vae"), ("encoders", "text_encoder"), ("loop", "transformer")]
 
 
 def test_a_save_is_seen(tmp_path):
@@ -192,20 +361,10 @@ def test_a_save_is_seen(tmp_path):
     timer.join()
 
 
-LINEAR = """import torch
-
-
-def build():
-    torch.manual_seed(0)
-    model = torch.nn.Linear(4, {out})
-    return model, lambda: model(torch.ones(1, 4))
-"""
-
-
 def test_watching_compares_again_at_a_save(tmp_path):
     """The command in a process of its own: a first look, then one more when the port is saved."""
-    (tmp_path / "reference.py").write_text(LINEAR.format(out=3))
-    (tmp_path / "port.py").write_text(LINEAR.format(out=2))
+    (tmp_path / "reference.py").write_text(LINEAR.format(out=3, given="torch.ones(1, 4)"))
+    (tmp_path / "port.py").write_text(LINEAR.format(out=2, given="torch.ones(1, 4)"))
     sources = {"PYTHONPATH": str(Path(library.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "lockstep", "port", "reference.py:build", "port.py:build", "--watch"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -218,7 +377,7 @@ def test_watching_compares_again_at_a_save(tmp_path):
                 seen += line
                 if "watching" in line:
                     assert "PASS" not in seen
-                    (tmp_path / "port.py").write_text(LINEAR.format(out=3))
+                    (tmp_path / "port.py").write_text(LINEAR.format(out=3, given="torch.ones(1, 4)"))
                 if "PASS" in line:
                     break
             assert "saved: port.py" in seen

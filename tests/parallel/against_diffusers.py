@@ -45,7 +45,7 @@ def ours(folder, given, **degrees):
 
 
 @torch.no_grad()
-def run(folder):
+def run(folder, group):
     even, odd = inputs(16, 8), inputs(15, 7)
     found = {}
     mine, found["ulysses to one process"] = ours(folder, even, ulysses=2)
@@ -56,4 +56,4 @@ def run(folder):
     found["to theirs"] = None if other is None else relative_l2(mine, other)
     found["their odd lengths"] = theirs(folder, odd, ulysses_degree=2)[1]
     found["their ring"] = theirs(folder, even, ring_degree=2)[1]
-    (folder / f"2-{os.environ['RANK']}.json").write_text(json.dumps(found))
+    (folder / f"{group}-{os.environ['RANK']}.json").write_text(json.dumps(found))

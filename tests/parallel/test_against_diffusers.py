@@ -9,7 +9,8 @@ from pipelines import tiny_flow
 @pytest.mark.slow
 def test_ulysses_is_theirs_and_more_works_here(tmp_path):
     tiny_flow.save_flux(tmp_path / "flux")
-    found = launch.results(tmp_path, "parallel.against_diffusers", [2])[2]
+    launch.launched(tmp_path, [("parallel.against_diffusers", {"two": 2}, False)])
+    found = launch.results(tmp_path, "two", 2)
     assert found["their ulysses"] == [None, None]
     assert max(found["to theirs"]) <= 1e-5
     assert all(found["their odd lengths"])

@@ -1,18 +1,25 @@
-"""Two and four gloo ranks against one process: attention, pipelines, weights, tiles, refusals.
+"""Two and four gloo ranks against one process: attention, pipelines, weights, tiles, refusals; and ranks that die.
 
-All cases of a number of ranks run in one launch (`cases.py`): to start the processes takes longer than any of them.
+All of them are forked out of one process (`launch.py`): to import torch takes longer than any of the cases.
 """
 
 import json
+import re
 
 import pytest
 
 from lockstep import parity
+from lockstep.parallel import watching
 from lockstep.parity.trace.merging import merge
-from parallel import launch
-from pipelines import tiny, tiny_flow, tiny_video
+from parallel import dying, launch
+from pipelines import tiny, tiny_flow, tiny_qwen_image, tiny_video, tiny_z_image
 
 PER_ATTENTION, PER_PIPELINE = 1e-6, 1e-5
+IN_TIME = dying.TIMEOUT + 2.0  # to say who it was; a dead rank is noticed after 2 s
+TOKENS = [
+    *["tokens_flux", "tokens_sd3", "tokens_wan", "tokens_wan_by_time", "tokens_z_image", "tokens_qwen_image"],
+    "tokens_helios",
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,22 +30,33 @@ def folders(tmp_path_factory):
     tiny_flow.save_sd3(place / "sd3")
     tiny_video.save_wan(place / "wan")
     tiny_video.save_wan(place / "wan 5B", "5B")
+    tiny_z_image.save_z_image(place / "z image")
+    tiny_qwen_image.save_qwen_image(place / "qwen image")
+    tiny_video.save_helios(place / "helios", {"stages": 1, "stage_range": [0, 1]}, {}, 0.25)
     return place
 
 
 @pytest.fixture(scope="module")
 def launched(folders):
-    return launch.results(folders, "parallel.cases", [2, 4])
+    """Those that end badly first, all at once: most of the time they wait."""
+    launch.launched(folders, [("parallel.dying", dying.GROUPS, True), ("parallel.cases", {"two": 2, "four": 4}, False)])
+    return folders
 
 
 @pytest.fixture(scope="module")
 def two(launched):
-    return launched[2]
+    return launch.results(launched, "two", 2)
 
 
 @pytest.fixture(scope="module")
 def four(launched):
-    return launched[4]
+    return launch.results(launched, "four", 4)
+
+
+@pytest.fixture(scope="module")
+def last_words(launched):
+    """Group -> exit code and standard error of each of its ranks."""
+    return {group: launch.last_words(launched, group) for group in dying.GROUPS}
 
 
 def checked(results, case):
@@ -98,7 +116,7 @@ def test_without_a_seed_the_ranks_use_one(two):
     assert first["parallel"] == {"cfg": 2}
 
 
-@pytest.mark.parametrize("case", ["tokens_flux", "tokens_sd3", "tokens_wan", "tokens_wan_by_time"])
+@pytest.mark.parametrize("case", TOKENS)
 def test_pipelines_whose_tokens_are_shared_out(two, case):
     assert_equal(two, case, PER_PIPELINE)
 
@@ -162,17 +180,24 @@ def test_after_refusals_the_ranks_go_on(two):
         ("twice", "InputError", "already"),
         ("processor", "UnsupportedError", "_parallel_config"),
         ("blur", "InputError", "several ranks"),
+        (
+            "one branch",
+            "InputError",
+            "Ask for guidance (a guidance_scale above 1; true_cfg_scale and a negative_prompt",
+        ),
     ],
 )
 def test_what_cannot_be_spread_is_refused_before_compute(two, what, kind, words):
     for found in checked(two, "refusals"):
         assert found[what]["type"] == kind
         assert words in found[what]["message"]
+        assert found[what].get("guided", True)
 
 
-def compared(folders, name, world):
+def compared(folders, name, world, kind=None):
     """What `lockstep parity` says of one process and of the ranks' traces put together."""
-    whole = merge([folders / f"{name}.rank{rank}.trace" for rank in range(world)], folders / f"{name}.merged.trace")
+    kind = kind or name
+    whole = merge([folders / f"{kind}.rank{rank}.trace" for rank in range(world)], folders / f"{kind}.merged.trace")
     return parity.compare(folders / f"{name}.trace", whole)
 
 
@@ -191,9 +216,9 @@ def test_parity_compares_branches_and_tokens_on_four_ranks(four, folders):
 
 def test_a_fault_of_the_ranks_is_found_in_its_block(two, folders):
     checked(two, "traces")
-    comparison = compared(folders, "sd3", 2)
+    comparison = compared(folders, "flux", 2, "another_bias")
     assert comparison.verdict is parity.Verdict.BUG
-    assert comparison.first.key.path.startswith("transformer.transformer_blocks.1.attn")
+    assert comparison.first.key.path.startswith("transformer.single_transformer_blocks.0.attn")
 
 
 def test_traces_that_are_not_all_of_one_run_are_refused(two, folders, tmp_path):
@@ -201,7 +226,7 @@ def test_traces_that_are_not_all_of_one_run_are_refused(two, folders, tmp_path):
     with pytest.raises(parity.InvalidTrace, match=r"2 ranks has a trace of each, got those of \[0\]"):
         merge([first], tmp_path / "one.trace")
     with pytest.raises(parity.InvalidTrace, match="another thing"):
-        merge([first, folders / "sd3.rank1.trace"], tmp_path / "one.trace")
+        merge([first, folders / "another_bias.rank1.trace"], tmp_path / "one.trace")
     with pytest.raises(parity.InvalidTrace, match="says nothing of ranks"):
         merge([first, second, folders / "flux.trace"], tmp_path / "one.trace")
 
@@ -221,3 +246,49 @@ def test_the_commands_record_merge_and_compare(two, folders, lockstep):
     assert code == 0
     assert json.loads(out)["steps"] > 1
     assert lockstep("parity", "diff", folders / "cli.trace", "ranks.trace")[0] == 0
+
+
+# ---- ranks that end badly ----
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_is_named_in_time(last_words, rank):
+    told = last_words["killed"][rank][1]
+    found = re.search(
+        r"after ([\d.]+) s: Rank \d cannot go on with 'what never comes' \(exchange 2\): rank 2 (.*)", told
+    )
+    assert found, told
+    assert float(found[1]) <= IN_TIME
+    assert "taken for dead" in found[2]
+
+
+def test_a_rank_that_raises_says_why_to_the_others(last_words):
+    code, told = last_words["killed"][0]
+    assert code != 0
+    assert re.search(r"'what never comes either'.*rank 1 .*has left: ValueError: rank 1 has had enough", told), told
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_the_death_of_the_first_rank_in_the_middle_ends_the_others_with_its_name(last_words, rank):
+    assert last_words["first_killed"][0][0] == -9
+    code, told = last_words["first_killed"][rank]
+    assert code not in (0, -9)
+    assert re.search(r"cannot go on with 'turn \d+'.*rank 0.* (is gone|taken for dead)", told), told
+    began, ended = (float(re.search(rf"{word} at ([\d.]+)", told)[1]) for word in ("began", "ended"))
+    assert ended - began <= IN_TIME
+
+
+def test_a_process_that_waits_for_a_frozen_rank_ends_itself(last_words):
+    """With its own exit code, as nothing else can end an exchange whose other side is silent."""
+    code, told = last_words["frozen"][0]
+    assert code == watching.LOST == 70
+    assert re.search(
+        r"rank 0 waits in 'what never comes', but rank 1 \(process \d+ on \S+\) has said nothing for", told
+    ), told
+
+
+def test_a_rank_that_is_over_is_named_as_such(last_words):
+    told = last_words["ended"][0][1]
+    assert re.search(r"rank 1 \(process .*\) has left: its script is over\. Every rank makes the same calls", told), (
+        told
+    )

@@ -51,7 +51,14 @@ def test_the_repaired_port_agrees(reference, port, tmp_path):
     assert told(reference, port, Choices(), tmp_path).verdict in ("PASS", "NOISE")
 
 
-@pytest.mark.parametrize(("port", "fault"), [(port, fault) for port in PORTS for fault in FAULTS[port]])
+@pytest.mark.parametrize(
+    ("port", "fault"),
+    [
+        pytest.param(port, fault, marks=[] if place == number else [pytest.mark.slow])
+        for number, port in enumerate(PORTS)
+        for place, fault in enumerate(FAULTS[port])
+    ],
+)
 def test_a_planted_fault_is_named(reference, port, fault, tmp_path):
     from benchmarks.ports.unet import PLANTED
 

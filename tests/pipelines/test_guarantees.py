@@ -165,7 +165,12 @@ FAMILIES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=list(FAMILIES))
+SLOW = ("xl", "pyramid")  # variants of a family that is there already
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in FAMILIES]
+)
 def family(request):
     return FAMILIES[request.param]
 

@@ -136,7 +136,7 @@ def test_latents_of_an_image_run_can_be_given(folders):
 
 
 PLANTED = {
-    "the first frame has noise": (denoise.PredictTokens, "times", staticmethod(lambda state, t, n: t.expand(n))),
+    "the first frame has noise": (denoise.PredictTokens, "times", lambda self, state, t, n: t.expand(n)),
     "the first frame moves": (denoise.StepTokens, "held", staticmethod(lambda components, state: 0)),
     "tokens counted without frames": (before_denoise.SetVideoTimesteps, "tokens", lambda self, *_: 2),
 }

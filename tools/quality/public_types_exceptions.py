@@ -99,6 +99,7 @@ EXCEPTIONS: dict[str, str] = {
     "pipelines.pipeline.DiffusionPipeline.__getattr__": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.__setattr__(value)": BY_BLOCKS,
     "pipelines.pipeline.DiffusionPipeline.outline": COMPONENT,
+    "pipelines.pipeline.DiffusionPipeline.without_memory": COMPONENT,
     "pipelines.pipeline.DiffusionPipeline.held": COMPONENT,
     "pipelines.manager.ComponentsManager.add(component)": COMPONENT,
     "pipelines.manager.ComponentsManager.get_one": COMPONENT,

@@ -53,6 +53,10 @@ class SequenceParallel:
     splits_keys: bool = True
     guard: Callable[[str], AbstractContextManager[None]] = unguarded
 
+    def total(self, kind: int, own: int) -> int:
+        """Tokens of a kind on all ranks, where this one has `own`."""
+        return own if self.lengths is None else sum(self.lengths()[kind])
+
     def block(self, place: int) -> range:
         """The ranks whose tokens are together at a place of the ring."""
         return range(place * self.ulysses.size, (place + 1) * self.ulysses.size)
@@ -112,6 +116,8 @@ def attend(
     """What this rank's queries mix; `run` is a backend, `run_with_lse` the same with the log-sum-exp of the scores."""
     if records_gradient(*call.tensors()) or call.dropout_p > 0.0:
         raise BackendError("Attention over several ranks has no gradient and no dropout. Use torch.no_grad().")
+    if not config.splits_keys and (call.attn_mask is None or call.attn_mask.shape[2] == 1):
+        return run(call)  # all keys are here, and every query sees the same of them
     layout = layout_of(call, config)
     if not config.splits_keys:
         own = layout.positions([config.tokens.place], call.query.device)

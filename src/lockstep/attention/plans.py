@@ -11,14 +11,20 @@ from fnmatch import fnmatchcase
 class Cut:
     """A value that is cut along an axis: an argument of a module by name, or an output by number.
 
-    `module` is a path below the model ("" is the model itself, `blocks.*` each of a list); `stream` names the tokens.
-    A list or pair of tensors is cut one by one; a tensor that is one long there serves all tokens, and stays.
+    `module` is a path below the model ("" is the model itself, `blocks.*` each of a list, `blocks.-1` its last one);
+    `stream` names the tokens, or those of several kinds that lie behind each other, of which one may be new. A list or
+    pair of tensors is cut one by one; a tensor that is one long there serves all tokens, and stays; a number is how
+    many tokens the stream has, and becomes that of this rank's.
     """
 
     module: str
     value: str | int
-    stream: str
+    stream: str | tuple[str, ...]
     axis: int = 1
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return (self.stream,) if isinstance(self.stream, str) else self.stream
 
 
 @dataclass(frozen=True)

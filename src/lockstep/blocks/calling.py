@@ -35,10 +35,39 @@ ELSEWHERE = {
 OPTION_NAMES = tuple(option.name for option in dataclasses.fields(RunOptions))
 
 
+@dataclasses.dataclass(frozen=True)
+class UnderstoodCall:
+    """A call's arguments, bound to names and planned; checked for themselves, without a look at components."""
+
+    assembly: Assembly
+    plan: Plan
+    values: dict[str, Any]
+    options: RunOptions
+    given: dict[str, Any]  # what the caller said, without defaults
+
+    @property
+    def samples(self) -> int:
+        return self.plan.root.count_samples(self.values) if "generator" in self.plan.inputs else 1
+
+
 def prepare_run(
     pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], only: Collection[str] | None = None
 ) -> Run:
     """Bind, plan, check, load what is needed, and hand out generators; for `only` these outermost blocks."""
+    call = understood(pipe, args, kwargs)
+    plan, values, options, samples = call.plan, call.values, call.options, call.samples
+    needed = plan.needed_components(values, only)
+    pipe.require_components(needed)
+    memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
+    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples, call.given)
+    check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path), only)
+    seeds = give_generators(plan, values, options, samples, pipe.choose_seed)
+    workflow = options.workflow or call.assembly.workflow_of(plan)
+    return Run(pipe, plan, values, options, components, seeds, workflow, only)
+
+
+def understood(pipe: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> UnderstoodCall:
+    """Bind and plan a call, and check its values for themselves."""
     assembly: Assembly = pipe.assembly  # taken once: an edit by another thread makes another one
     grouped = _given_groups(assembly, kwargs)
     kwargs = {name: value for name, value in kwargs.items() if name not in grouped}
@@ -48,20 +77,13 @@ def prepare_run(
     plan = make_plan(root, {**defaults, **_without_none(values)}, _wanted(options))
     given = _without_none(values)
     values |= {n: v for n, v in pipe.folder_defaults.items() if n in plan.inputs and values.get(n) is None}
-    check_call(plan, assembly.flow, values)
+    check_call(plan, assembly.flow, values, assembly.face)
     _check_options(pipe, plan, options)
     values = plan.with_defaults(values)
     for group, members in grouped.items():
         plan.flow.groups[group] = list(dict.fromkeys([*plan.flow.groups.get(group, []), *members]))
         values |= members
-    needed = plan.needed_components(values, only)
-    pipe.require_components(needed)
-    samples = plan.root.count_samples(values) if "generator" in plan.inputs else 1
-    memory.require(samples * memory.PER_SAMPLE, torch.device("cpu"), f"{samples} pictures at once")
-    components = RunComponents(pipe, {name: spec for name, (spec, _) in needed.items()}, samples, given)
-    check_blocks(plan, values, lambda place: components.seen_by(place.block, place.path), only)
-    seeds = _give_generators(plan, values, options, samples, pipe.choose_seed)
-    return Run(pipe, plan, values, options, components, seeds, options.workflow or assembly.workflow_of(plan), only)
+    return UnderstoodCall(assembly, plan, values, options, given)
 
 
 def _given_groups(assembly: Assembly, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -135,7 +157,7 @@ def _check_callback(callback: Any) -> None:
         pass  # a builtin that tells no signature
 
 
-def _give_generators(
+def give_generators(
     plan: Plan, values: dict[str, Any], options: RunOptions, samples: int, choose_seed: Callable[[], int]
 ) -> list[int] | None:
     """Put this run's generators into its values; the seeds, where it has seeds."""

@@ -20,11 +20,10 @@ class Face:
 
     def shown(self, inputs: list[InputParam]) -> list[InputParam]:
         """The inputs as the caller sees them: by the arguments' names, in their order, with this face's defaults."""
-        argument = {name: shown for shown, name in self.renamed.items()}
         seen = [
             replace(
                 param,
-                name=argument.get(str(param.name), param.name),
+                name=self.argument(str(param.name)),
                 default=self.defaults.get(str(param.name), param.default),
             )
             for param in inputs
@@ -50,6 +49,10 @@ class Face:
                 raise InputError(f"{argument!r} is another name of {name!r} here; both were given. Give one of them.")
             found[name] = found.get(name) if value is None else value
         return found
+
+    def argument(self, name: str) -> str:
+        """What the caller calls an input."""
+        return next((argument for argument, renamed in self.renamed.items() if renamed == name), name)
 
     def settings(self, spec: ComponentSpec) -> dict[str, Any]:
         """The defaults that are a setting of a component which the pipeline makes itself (a guider's scale)."""

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 from weakref import WeakKeyDictionary
@@ -191,6 +192,8 @@ def encode(value: Any) -> Any:
     """A value as JSON (and paths); what is large is named by its hash."""
     if value is None or isinstance(value, (bool, int, float, str, Path)):
         return value
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(key): encode(one) for key, one in value.items()}
     for kind in media.KINDS:

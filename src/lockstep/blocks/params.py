@@ -276,6 +276,12 @@ class ComponentSpec:
             self.type_hint.from_config(config) if hasattr(self.type_hint, "from_config") else self.type_hint(**config)
         )
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether it is a model's: a class of layers, or one that loads whatever a folder names."""
+        kind = self.type_hint
+        return chooses(kind) or (isinstance(kind, type) and issubclass(kind, torch.nn.Module))
+
     def load_outline(self, **options: Any) -> Any:
         """The component without its weights, from the config at the place that the spec names."""
         if not hasattr(self.type_hint, "outline"):
@@ -299,9 +305,8 @@ class ComponentSpec:
             raise LoadError(
                 f"Component {self.name!r} cannot be loaded: {describe_type(self.type_hint)} has no from_pretrained."
             )
-        is_class = isinstance(self.type_hint, type)
-        is_model = chooses(self.type_hint) or (is_class and issubclass(self.type_hint, torch.nn.Module))
-        of_other = is_class and library_of(self.type_hint) is not None
+        is_model = self.has_weights
+        of_other = isinstance(self.type_hint, type) and library_of(self.type_hint) is not None
         left = {*(() if is_model else (*OF_WEIGHTS, "force_download")), *(() if of_other else TRUST)}
         options = {key: value for key, value in options.items() if value is not None and key not in left}
         config = options.pop("config", None)

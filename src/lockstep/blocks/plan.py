@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 
 from ..configuration import describe_type
 from ..errors import InputError, UnknownNameError
+from .face import PLAIN, Face
 from .params import ComponentSpec, InputParam
 from .state import LATER, BlockView, PipelineState
 from .user_inputs import merge_wants
@@ -114,8 +115,8 @@ def check_names(whole: Flow, names: Iterable[str], options: Iterable[str], owner
             raise UnknownNameError(f"input of {owner}", name, known, _made_inside(whole.made.get(name), name))
 
 
-def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any]) -> None:
-    """Refuse values that this call would not read, missing and wrong values; in this order."""
+def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any], face: Face = PLAIN) -> None:
+    """Refuse values that this call would not read, missing and wrong values; in this order, by the caller's names."""
     for name, value in values.items():
         if value is not None and name not in plan.readable and not _is_default(whole, name, value):
             raise InputError(_not_read(whole, name, values))
@@ -124,10 +125,9 @@ def check_call(plan: Plan, whole: Flow, values: Mapping[str, Any]) -> None:
         for want in wants:
             if want.param.required and values.get(name) is None and plan.inputs[name].default is None:
                 raise InputError(_missing(whole, name, want))
-            want.param.check(
-                values.get(name, want.param.default) if not want.param.required else values[name], f"block {want.place}"
-            )
-        _check_numbers(name, values.get(name))
+            value = values[name] if want.param.required else values.get(name, want.param.default)
+            replace(want.param, name=face.argument(name)).check(value, f"block {want.place}")
+        _check_numbers(face.argument(name), values.get(name))
 
 
 def _made_inside(made: Made | None, name: str) -> str:

@@ -34,8 +34,24 @@ class Service:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InputError(f"A promise is kept for a share between 0 and 1, got {self.share}.")
-        if self.rate <= 0:
-            raise InputError(f"A service is asked for more than 0 pictures a second, got {self.rate}.")
+        require_number("Pictures a second", self.rate, above=True)
+        require_number("Seconds of a promise", 1.0 if self.promise is None else self.promise, above=True)
+        for what, value in (
+            ("Price of an hour", self.price),
+            ("Deaths an hour", self.deaths),
+            ("Latency", self.link.latency),
+        ):
+            require_number(what, value)
+        require_number("Bytes that ranks send", self.split.bytes)
+        require_number("Messages that ranks send", self.split.messages)
+        if not self.link.bandwidth > 0:
+            raise InputError(f"A bandwidth is above 0 bytes a second, got {self.link.bandwidth}.")
+
+
+def require_number(what: str, value: float, *, above: bool = False) -> None:
+    """Refuse what cannot be computed with: NaN, infinity, numbers below 0 (or at it)."""
+    if not math.isfinite(value) or value < 0 or (above and value == 0):
+        raise InputError(f"{what}: wanted a number {'above 0' if above else 'from 0 on'}, got {value}.")
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,11 @@ class Planner:
 
     def __init__(self, measured: Measured, service: Service, seed: int = 0) -> None:
         self.measured, self.service, self.seed = measured, service, seed
+        if service.deaths and not measured.load:
+            raise InputError(
+                "Each death costs a loading, and this measurement has none (a batch's ledger has not). Take one of "
+                "`lockstep capacity measure`."
+            )
 
     def seconds(self, pictures: int, workers: int) -> float:
         """A run of so many pictures at once, with as many neighbours as a machine of this service has."""

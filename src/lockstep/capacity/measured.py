@@ -89,22 +89,32 @@ class Measured:
         return slower * Run(step, run.fixed).seconds(self.steps) + pictures * link.seconds(self.result_bytes)
 
     def _run(self, pictures: int) -> Run:
-        """As measured, or on the line between the two sizes around it."""
+        """As measured, or on the line between the two sizes around it; beyond the largest nothing is known."""
         sizes = sorted(self.runs)
         if pictures in self.runs:
             return self.runs[pictures]
-        if len(sizes) == 1:  # nothing is known of batches: they gain nothing
-            return Run(self.runs[1].step * pictures, self.runs[1].fixed * pictures)
-        above = next((size for size in sizes if size > pictures), sizes[-1])
+        if not 1 <= pictures <= sizes[-1]:
+            raise InputError(
+                f"Batches of {pictures} were not measured, those of {', '.join(map(str, sizes))} were, and how it goes "
+                f"on is not foretold. Measure them (`lockstep capacity measure --batch 1,{pictures}`), or ask for at "
+                f"most {sizes[-1]}."
+            )
+        above = next(size for size in sizes if size > pictures)
         below = sizes[sizes.index(above) - 1]
         share = (pictures - below) / (above - below)
         one, other = self.runs[below], self.runs[above]
         return Run(one.step + share * (other.step - one.step), one.fixed + share * (other.fixed - one.fixed))
 
     def _slower(self, neighbours: int) -> float:
-        """What is known of so many neighbours, or of the largest number below it."""
-        known = [count for count in self.crowding if count <= neighbours]
-        return self.crowding[max(known)] if known else 1.0
+        """What was measured of so many neighbours, or of the next larger number; beyond them nothing is."""
+        known = {1: 1.0, **self.crowding}
+        if neighbours > max(known):
+            raise InputError(
+                f"{neighbours} workers on one machine were not measured, at the most {max(known)}, and each would be "
+                f"slower. Measure them (`lockstep capacity measure --beside {neighbours}`), or ask for at most "
+                f"{max(known)} a machine."
+            )
+        return known[min(count for count in known if count >= neighbours)]
 
     @classmethod
     def of_seconds(cls, seconds: Sequence[float]) -> Self:

@@ -12,13 +12,21 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError, InterruptedRun, UnknownNameError
-from .batch_rows import by_their_names, check_row, given_words, hashed_row, one_of_each, require_different, row_inputs
+from .batch_rows import (
+    by_their_names,
+    checked_rows,
+    given_words,
+    hashed_row,
+    one_of_each,
+    require_different,
+    row_inputs,
+)
 from .console import err, out, print_json
 from .exit_codes import ExitCode
 from .generate import PipelineCommand, described_inputs, result_kind
 from .inputs import numbers
 from .options import Json, Quiet, Variant
-from .pipelines import DEFAULT_MODEL, described, loaded
+from .pipelines import DEFAULT_MODEL, loaded
 
 if TYPE_CHECKING:
     from ..fleet.driving import Tally
@@ -81,7 +89,7 @@ def run(
     places: Annotated[
         str | None, typer.Option(help="Resources of the nodes for stages: texts=small,denoising=large (Ray).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Row k has the seed + k, unless it names its own.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Row k has the seed + k, unless it names its own.")] = 0,
     count: Annotated[
         int, typer.Option("-n", "--count", min=1, help="Pictures a row, with seeds one after the other.")
     ] = 1,
@@ -105,33 +113,32 @@ def run(
 ) -> None:
     """Make a picture for every row; run again, it makes what is missing."""
     from ..fleet.driving import Driver, locked, require_own
-    from ..fleet.making import Setup
+    from ..fleet.making import Setup, known_early
     from ..fleet.plan import Plan, with_seeds
     from ..fleet.rows import read_rows
 
     if backend not in BACKENDS:
         raise UnknownNameError("backend", backend, BACKENDS)
     chain = chain_of(stages, places)
-    pipe = described(model)
+    settings: dict[str, Any] = {"dtype": dtype, "device": device, "workflow": None, "variant": variant}
+    settings |= {"scheduler": scheduler, "guider": guider}
+    pipe = loaded(model, **settings, load=False)
     kind, common = result_kind(pipe), by_their_names(given_words(context))
     described_inputs(pipe, context)  # a mistyped option is told before a row is looked at
     suffix = f".{ending.lstrip('.')}" if ending else kind.formats[0].suffixes[0]
     kind.format_for(Path(f"x{suffix}"))
-    rows = with_seeds([{**common, **by_their_names(row)} for row in read_rows(source)], seed, count)
-    for number, row in enumerate(rows):
-        check_row(pipe, number, row)
+    rows = with_seeds(checked_rows(pipe, read_rows(source), common, count), seed, count)
     hashed = [hashed_row(pipe, row) for row in rows]
     if not merge_equal:
         require_different(hashed)
-    load = functools.partial(
-        loaded, model, dtype=dtype, device=device, workflow=None, scheduler=scheduler, guider=guider,
-        loras=lora or (), variant=variant, speed=speed, load=stages is None,
-    )  # fmt: skip
+    load = functools.partial(loaded, model, **settings, loras=lora or (), speed=speed, load=stages is None)
     share = threads or max((os.cpu_count() or 1) // workers, 1)
-    setup = Setup(load, row_inputs, output.absolute(), share, one_of_each(rows))
+    place = {"threads": share, "device": device or "cpu"}
+    read = functools.partial(row_inputs, base=Path.cwd())
+    setup = Setup(load, read, output.absolute(), share, one_of_each(rows))
 
     def planned(shared: dict[str, Any]) -> Plan:
-        plan, before = Plan.of(shared, rows, hashed, suffix), Plan.read(output)
+        plan, before = Plan.of(shared, rows, hashed, suffix, place), Plan.read(output)
         if before is not None:
             plan.require_same(before, output)
         else:
@@ -140,16 +147,17 @@ def run(
 
     with locked(output), FilesBar(quiet or json) as tell:
         sweep(output)
-        require_own(output, rows, suffix)
+        tell_place(require_own(output, rows, suffix, known_early(pipe)), place)
         made = workers_of(backend, setup, workers, address, chain)
         driver = Driver(made, output, planned, attempts=attempts, stall=stall, tell=tell)
         try:
             report = driver.run()
         except KeyboardInterrupt:
             done = driver.report
-            raise InterruptedRun(
-                f"{done.there + done.made} of {done.rows} files are there. The same command goes on."
-            ) from None
+            told = (
+                f"{done.there + done.made} of {done.rows} files are there" if done.rows else "No worker was ready yet"
+            )
+            raise InterruptedRun(f"{told}. The same command goes on.") from None
     show(report, output, json)
     if report.failed:
         raise typer.Exit(ExitCode.INCOMPLETE)
@@ -261,6 +269,18 @@ def workers_of(backend: str, setup: Setup, count: int, address: str | None, chai
     return LocalWorkers(setup, count)
 
 
+def tell_place(before: Plan | None, place: Mapping[str, Any]) -> None:
+    """Say it where a batch goes on with other threads or elsewhere: that is allowed, and may round otherwise."""
+    from ..fleet.plan import told_differences
+
+    if before is not None and before.place and (told := told_differences(before.place, place)):
+        err.print(
+            f"[yellow]note[/] {told}: new files may differ in the last bits from what they would have been. Give what "
+            "it was to go on as it was begun.",
+            highlight=False,
+        )
+
+
 def sweep(folder: Path) -> None:
     """What a death left half-written goes."""
     for path in folder.glob(".*.part"):
@@ -300,6 +320,11 @@ def show(report: Tally, output: Path, as_json: bool) -> None:
         return
     for number, why in report.failed.items():
         out.print(f"[bold red]row {number + 1}[/] {why}", highlight=False)
-    rate = f", {report.made / report.seconds:.2f} a second" if report.made else ""
+    for name in report.damaged[:LISTED]:
+        out.print(f"[bold yellow]made again[/] {name}: it had another size than was written", highlight=False)
+    rate = f" in {report.seconds - report.loading:.1f} s, {report.rate:.2f} a second" if report.made else ""
     was = f"{report.there} were there, " * bool(report.there)
-    out.print(f"[bold green]{output}[/]  {was}{report.made} made{rate}, {len(report.failed)} failed", highlight=False)
+    loading = f" (loaded in {report.loading:.1f} s)"
+    out.print(
+        f"[bold green]{output}[/]  {was}{report.made} made{rate}, {len(report.failed)} failed{loading}", highlight=False
+    )

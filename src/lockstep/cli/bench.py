@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +23,16 @@ if TYPE_CHECKING:
     from ..measure.subjects import Subject
 
 PICTURE = "picture"
+PEER = "diffusers"  # what ratios are against
+# set of instructions -> what tells each library to use no better one, before torch is loaded
+INSTRUCTIONS = {
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "LOCKSTEP_KERNELS": "avx2",
+    }
+}
 RUN = {"prompt": "a red heart", "seed": 0}
 FACTS = ("processor", "cores", "threads", "instructions", "native bf16", "kernels", "torch", "lockstep")
 EXAMPLES = examples(
@@ -50,10 +62,16 @@ def bench(
     growth: Annotated[
         str | None, typer.Option(help="Instead: how time grows with size, batch, steps, threads (some of them).")
     ] = None,
+    instructions: Annotated[
+        str | None,
+        typer.Option(help="avx2: all sides without better instructions, in imitation of a processor that has none."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it to this PNG, too.")] = None,
     json: Json = False,
 ) -> None:
     """Measure a model by every level, engine and peer that is installed, in turn; ratios, errors, memory."""
+    if instructions is not None:
+        _imitate(instructions)
     from ..kernels import keep_freed_memory
     from ..measure import growth as growing
     from ..measure import plot as drawing
@@ -72,7 +90,7 @@ def bench(
             picture, tables = drawing.lines(grown, machine) if plot else None, [one.as_json() for one in grown]
         else:
             title, sides = _sides(model, part, size, batch, steps, compiled)
-            table = measured(title, _chosen(sides, only), rounds, tell)
+            table = measured(title, _chosen(sides, only), rounds, tell, reference=PEER)
             picture, tables = drawing.bars([table], machine) if plot else None, [table.as_json()]
     if picture is not None and plot is not None:
         from ..files import atomic
@@ -91,15 +109,26 @@ def bench(
         out.print(f"[bold green]{plot}[/]", highlight=False)
 
 
+def _imitate(instructions: str) -> None:
+    """Let every library use this set of instructions; torch reads it once, when it is loaded."""
+    if instructions not in INSTRUCTIONS:
+        raise UnknownNameError("set of instructions", instructions, INSTRUCTIONS)
+    wanted = INSTRUCTIONS[instructions]
+    if "torch" in sys.modules and any(os.environ.get(name) != value for name, value in wanted.items()):
+        raise InputError(f"torch is loaded already; start with {' '.join(f'{k}={v}' for k, v in wanted.items())}.")
+    os.environ.update(wanted)
+
+
 def _sides(
     model: str, part: str | None, size: int | None, batch: int, steps: int, compiled: bool
 ) -> tuple[str, list[Way]]:
     """What the table is about, and who is in it."""
+    from ..files import resolve_folder
     from ..measure.peers import peer_sides
     from ..measure.sides import own_sides, picture_sides
 
     if part == PICTURE:
-        sides = picture_sides(_loader(model), {**RUN, "num_inference_steps": steps})
+        sides = picture_sides(_loader(model), lambda: resolve_folder(model), {**RUN, "num_inference_steps": steps})
         return f"a picture of {model}, {steps} steps", sides
     subject = _subject(model, part, size, batch)
     shown = f", latents of {size or subject.size}" if size or subject.size else ""

@@ -146,7 +146,7 @@ def plan(
     counts = sorted({*(numbers(workers, "--workers") if workers else ()), fewest.workers, fewest.workers + 1})
     rows = [fewest if count == fewest.workers else planner.forecast(count) for count in counts]
     if json:
-        print_json({"rate": asked, "fewest": fewest.workers, "forecasts": [row.to_dict() for row in rows]})
+        print_json({"rate": asked, "fewest": fewest.workers, "forecasts": [in_json(row) for row in rows]})
     else:
         show(planner, rows, fewest)
 
@@ -177,14 +177,21 @@ def show(planner: Planner, rows: list[Forecast], fewest: Forecast) -> None:
         style = "bold green" if row.workers == fewest.workers else None
         table.add_row(str(row.workers), f"{row.load:.0%}", *times, kept, f"{row.cost:.2f}", style=style)
     out.print(table)
+    load = planner.measured.load  # of which a ledger says nothing
+    later = f" A further one helps {load:.0f} s after it was asked for." if load else ""
     promise = (
         f" and {service.share:.0%} of them within {service.promise:g} s" if service.promise is not None else ""
     )  # fmt: skip
     out.print(
         f"{fewest.workers} workers for {service.rate:.2f} pictures a second{promise}; at the most they make "
-        f"{fewest.most:.2f} a second. A further one helps {planner.measured.load:.0f} s after it was asked for.",
+        f"{fewest.most:.2f} a second.{later}",
         highlight=False,
     )
+
+
+def in_json(row: Forecast) -> dict[str, float | None]:
+    """A forecast in JSON, which has no infinity: null where workers cannot keep up, or no formula is known."""
+    return {name: value if math.isfinite(value) else None for name, value in row.to_dict().items()}
 
 
 def readable(seconds: float) -> str:

@@ -80,8 +80,8 @@ def read_options(words: list[str], params: Iterable[Any], own: Iterable[str] = (
     return values
 
 
-def read_value(text: str, param: Any) -> Any:
-    """A word of the command line as the input's type."""
+def read_value(text: str, param: Any, called: str | None = None) -> Any:
+    """A word of the command line, or of a table, as the input's type; an error says what the input is `called`."""
     if param.media is not None:
         from ..media import kind_named
 
@@ -90,7 +90,8 @@ def read_value(text: str, param: Any) -> Any:
         value = _as(text, kind)
         if value is not None:
             return value
-    raise InputError(f"--{param.name.replace('_', '-')} wants {describe_type(param.type_hint)}, got {text!r}.")
+    called = called or f"--{param.name.replace('_', '-')}"
+    raise InputError(f"{called} wants {describe_type(param.type_hint)}, got {text!r}.")
 
 
 def _kinds(hint: Any) -> list[Any]:

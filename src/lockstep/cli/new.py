@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     help="Write a new model, pipeline, scheduler or guider: files, tests, a reference, a page; names registered.",
 )  # fmt: skip
 
-Name = Annotated[str, typer.Argument(help="Of the family: z_image, ZImage or Z-Image.")]
+Name = Annotated[str, typer.Argument(help="Of the family: night_sky, NightSky or Night-Sky.")]
 Package = Annotated[
     Path | None, typer.Option(help="A package of your own, made if it is not there; else Lockstep's own repository.")
 ]
@@ -83,7 +84,8 @@ def _write(kind: str, name: str, package: Path | None, json: bool, workflows: st
 def _next(kind: str, family: str, home: Home) -> list[str]:
     """The commands that go on from here."""
     test = home.path({"model": "test", "pipeline": "pipeline_test"}.get(kind, f"{kind}_test"), family)
-    there = [] if home.is_house else [f"cd {home.root} && pip install -e .   (so that it is found by its name)"]
+    folder = shlex.quote(str(home.root))
+    there = [] if home.is_house else [f"cd {folder} && pip install -e .   (so that it is found by its name)"]
     if kind in ("scheduler", "guider"):
         return [*there, f"pytest {test}"]
     part, build = ("pipeline", "build") if kind == "pipeline" else ("", "build_model")
@@ -102,9 +104,9 @@ def examples(*lines: str) -> str:
     return "Examples:\n\n" + "\n\n".join(f"  lockstep {line}" for line in lines)
 
 
-app.command(epilog=examples("new model Z-Image", "new model sunrise --package ./sunrise-models"))(model)
+app.command(epilog=examples("new model Night-Sky", "new model sunrise --package ./sunrise-models"))(model)
 app.command(
-    epilog=examples("new pipeline Z-Image --workflows t2i,i2i", "new pipeline sunrise --package ./sunrise-models")
+    epilog=examples("new pipeline Night-Sky --workflows t2i,i2i", "new pipeline sunrise --package ./sunrise-models")
 )(pipeline)
 app.command(epilog=examples("new scheduler half_moon --package ./sunrise-models"))(scheduler)
 app.command(epilog=examples("new guider fading --package ./sunrise-models"))(guider)

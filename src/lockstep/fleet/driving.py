@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,15 @@ class Tally:
     there: int = 0  # files that were there before
     made: int = 0
     failed: dict[int, str] = field(default_factory=dict)  # row -> why
+    damaged: list[str] = field(default_factory=list)  # files of another size than was written: made again
     deaths: int = 0
-    seconds: float = 0.0
+    loading: float = 0.0  # seconds until the first worker was ready …
+    seconds: float = 0.0  # … of all that it took
+
+    @property
+    def rate(self) -> float:
+        """Files a second, once a worker was ready."""
+        return self.made / max(self.seconds - self.loading, 1e-9)
 
 
 class Ledger:
@@ -102,15 +109,36 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def require_own(folder: Path, rows: Sequence[Row], suffix: str) -> None:
-    """Refuse a folder that belongs to something else, before a model is loaded for it."""
+def require_own(folder: Path, rows: Sequence[Row], suffix: str, known: Mapping[str, Any]) -> Plan | None:
+    """The plan that a folder was begun with; one that belongs to something else is refused before a model is loaded."""
     plan = Plan.read(folder)
     if plan is not None:
         plan.require_rows(rows, suffix, folder)
-        return
+        plan.require_settings(known, folder)
+        return plan
     strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != LEDGER)
     if strange:
         raise InputError(f"{folder} holds other files ({strange[0]} …) and no {NAME}. A batch has a folder of its own.")
+    return None
+
+
+def looked_at(folder: Path, plan: Plan) -> tuple[set[str], list[str]]:
+    """The planned files that are there; and those that have another size than the ledger says, which count as none."""
+    sizes: dict[str, set[int]] = {}
+    for entry in Ledger.read(folder):
+        if "bytes" in entry:
+            sizes.setdefault(entry["key"], set()).add(entry["bytes"])
+    there, damaged = set(), []
+    for name, row in plan.files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            continue
+        if size in sizes.get(row.key, {size}):
+            there.add(name)
+        else:
+            damaged.append(name)
+    return there, damaged
 
 
 class Driver:
@@ -136,10 +164,11 @@ class Driver:
         self._ready: set[int] = set()
         self._tries: dict[int, int] = {}
         self._starts: dict[int, int] = dict.fromkeys(range(workers.count), 0)
+        self._began = 0.0
 
     def run(self) -> Tally:
         """Until every row has its file or its reason; what was made stays, however this ends."""
-        began = time.monotonic()
+        self._began = time.monotonic()
         ledger = Ledger(self.folder)
         try:
             for worker in range(self.workers.count):
@@ -152,7 +181,7 @@ class Driver:
         finally:
             self.workers.close()
             ledger.close()
-            self.report.seconds = time.monotonic() - began
+            self.report.seconds = time.monotonic() - self._began
         return self.report
 
     def _start(self, worker: int) -> None:
@@ -185,9 +214,10 @@ class Driver:
         self._ready.add(worker)
         if self._plan is None:
             self._plan = self._plan_from(shared)
-            missing = [row for row in self._plan.files.values() if not (self.folder / row.file).exists()]
-            self.report.rows, self.report.there = len(self._plan.files), len(self._plan.files) - len(missing)
-            self._waiting.extend(missing)
+            self.report.loading = time.monotonic() - self._began
+            there, self.report.damaged = looked_at(self.folder, self._plan)
+            self.report.rows, self.report.there = len(self._plan.files), len(there)
+            self._waiting.extend(row for name, row in self._plan.files.items() if name not in there)
         elif shared != self._plan.shared:
             names = [name for name in shared if shared[name] != self._plan.shared.get(name)]
             raise MachineError(

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import InputError, MachineError
 from .plan import PlannedRow
@@ -70,23 +70,24 @@ class Maker:
 
     def shared(self) -> dict[str, Any]:
         """What decides the pixels of every row: versions, model, weights, settings; the same in every worker."""
-        from .. import __version__
         from ..blocks.manifest import encode
 
-        parts = {name: part for name, part in self.pipe.all_components.items() if part is not None}
-        configs = {name: encode(part.config) for name, part in parts.items() if hasattr(part, "fresh")}
         adapters = [{key: one[key] for key in ("sha256", "strength")} for one in self.pipe.describe_adapters()]
         words = [{key: one[key] for key in ("sha256", "tokens")} for one in self.pipe.describe_words()]
+        known = known_early(self.pipe)
         found = {
-            "lockstep": __version__,
-            "pipeline": type(self.pipe).__name__,
+            **known,
             "dtype": sorted({str(model.dtype).removeprefix("torch.") for model in self._models().values()}),
             "weights": self.weights,
-            "settings": {**configs, "adapters": adapters, "embeddings": words, **encode(self.pipe.describe_switches())},
+            "settings": {
+                **known["settings"],
+                "adapters": adapters,
+                "embeddings": words,
+                **encode(self.pipe.describe_switches()),
+            },
             "accelerated": self.pipe.accelerated(),
         }
-        plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
-        return plain
+        return plain(found)
 
     def make(self, row: PlannedRow) -> Future[dict[str, Any]]:
         """A row computed here, and its file written on a thread: the hash of its pixels, and how long each took."""
@@ -104,8 +105,10 @@ class Maker:
 
     def _write(self, part: Any, row: PlannedRow, told: dict[str, Any]) -> dict[str, Any]:
         began = time.perf_counter()
-        part.write(self.setup.folder / row.file)
-        return {**told, "writing": round(time.perf_counter() - began, 4)}
+        path = self.setup.folder / row.file
+        part.write(path)
+        data = {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+        return {**told, **data, "writing": round(time.perf_counter() - began, 4)}
 
     def made(self, row: PlannedRow) -> str:
         """The hash of the pixels of a row, which is written nowhere."""
@@ -124,7 +127,34 @@ class Maker:
         return part, PixelHash(part.kind.frames(part.item)).text
 
 
+def known_early(pipe: Any) -> dict[str, Any]:
+    """What of `Maker.shared` no weights have to be loaded for: versions, and what schedulers and guiders are set to."""
+    from .. import __version__
+    from ..blocks.manifest import encode
+
+    load_settled(pipe)
+    held = {name: part for name, part in pipe.all_components.items() if hasattr(part, "fresh")}
+    settings = {name: {"class": type(part).__name__, **encode(part.config)} for name, part in held.items()}
+    return plain({"lockstep": __version__, "pipeline": type(pipe).__name__, "settings": settings})
+
+
+def is_settled(hint: Any) -> bool:
+    """Whether components of this type are settings and no weights, as schedulers and guiders are."""
+    return any(hasattr(kind, "fresh") for kind in get_args(hint) or (hint,))
+
+
+def load_settled(pipe: Any) -> None:
+    """Have the settings of a pipeline: its schedulers and guiders, and none of its models."""
+    pipe.load_components([spec.name for spec in pipe.component_specs.values() if is_settled(spec.type_hint)])
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As it will be read from a file."""
+    read: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return read
+
+
 def hash_file(path: Path) -> str:
-    """What is in a file that goes into a run."""
+    """What is in a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -36,8 +36,7 @@ class RayWorkers:
         self.ray, self.setup, self.count = ray, setup, count
         self._own = not ray.is_initialized()
         if self._own:
-            require_answer(address)
-            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+            connect(ray, address)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, heard)  # Ray's own would leave before the ledger is closed
         threads = {"OMP_NUM_THREADS": str(setup.threads or 1)}
@@ -88,6 +87,20 @@ class RayWorkers:
             self.ray.kill(actor)
         if self._own:
             self.ray.shutdown()
+
+
+def connect(ray: Any, address: str | None) -> None:
+    """Join the cluster at an address, or begin one on this machine."""
+    require_answer(address)
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    except (ConnectionError, ray.exceptions.RayError) as problem:
+        reason = str(problem).strip().splitlines()[-1]
+        raise MachineError(
+            f"The Ray cluster{f' at {address}' if address else ''} took no connection: {reason}. `ray status` says "
+            "whether it takes one of yours: it wants the token of its head (`ray get-auth-token` there) in "
+            "RAY_AUTH_TOKEN or ~/.ray/auth_token, unless all of it was started with RAY_AUTH_MODE=disabled."
+        ) from None
 
 
 def require_answer(address: str | None) -> None:

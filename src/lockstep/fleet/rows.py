@@ -11,27 +11,29 @@ from typing import Any
 from ..errors import InputError, MachineError, NotFoundError
 
 Row = dict[str, Any]
+TOLD = 20  # lines that are told in words
 
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a file, each with the inputs that it names; empty cells are inputs that are not given."""
     if not path.is_file():
         raise NotFoundError(f"There is no file {path} with rows (one prompt a line, .csv, .tsv, .jsonl or .parquet).")
-    read = READERS.get(path.suffix.lower(), _lines)
+    read = READERS.get(path.suffix.lower())
+    if read is None:
+        raise InputError(
+            f"{path}: rows come as a text with one prompt a line (.txt), as .csv, .tsv, .jsonl or .parquet, not as "
+            f"{path.suffix}. Rename it if it is one of them."
+        )
     try:
         rows = read(path)
     except UnicodeDecodeError:
         raise InputError(f"{path} is no text in UTF-8, which .txt, .csv, .tsv and .jsonl have to be.") from None
     if not rows:
         raise InputError(f"{path} has no rows in it.")
-    for number, row in enumerate(rows, 1):
-        for name, value in row.items():
-            if isinstance(value, str) and not _is_unicode(value):
-                raise InputError(f"{path}, row {number}: {name!r} has half of a surrogate pair, which is no character.")
     return rows
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether a text can be written: JSON can name half of a character."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
@@ -68,18 +70,32 @@ def _check_head(path: Path, names: Sequence[str] | None) -> None:
 
 
 def _json_lines(path: Path) -> list[Row]:
-    rows = []
+    rows, bad = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_named_once)
         except ValueError as problem:
-            raise InputError(f"{path}, line {number} is no JSON: {problem}.") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number} has to be an object of inputs, got {type(row).__name__}.")
-        rows.append({name: value for name, value in row.items() if value is not None})
+            bad.append(f"line {number} is no JSON: {problem}")
+            continue
+        if isinstance(row, dict):
+            rows.append({name: value for name, value in row.items() if value is not None})
+        else:
+            bad.append(f"line {number} has to be an object of inputs, got {type(row).__name__}")
+    if bad:
+        more = [f"… and {len(bad) - TOLD} more lines"] if len(bad) > TOLD else []
+        raise InputError("\n".join([f"{path} cannot be read; nothing was started.", *bad[:TOLD], *more]))
     return rows
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> Row:
+    """An object of JSON; one that gives a name twice means two things."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
 
 
 def _parquet(path: Path) -> list[Row]:
@@ -97,6 +113,9 @@ def _parquet(path: Path) -> list[Row]:
 
 
 READERS: dict[str, Callable[[Path], list[Row]]] = {
+    "": _lines,
+    ".txt": _lines,
+    ".prompts": _lines,
     ".csv": _table,
     ".tsv": lambda path: _table(path, "\t"),
     ".jsonl": _json_lines,

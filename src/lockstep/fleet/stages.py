@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ import torch
 from ..blocks.checkpoints import Checkpoint
 from ..blocks.plan import make_plan
 from ..errors import UnsupportedError
-from .making import Maker, Setup
+from .making import Maker, Setup, load_settled
 from .plan import PlannedRow
 from .workers import STAGES
 
@@ -127,8 +127,7 @@ class Stage(Maker):
     def check(self) -> None:
         """Refuse what no run can begin with; the models of this stage are loaded by it."""
         super().check()
-        settled = [spec.name for spec in self.pipe.component_specs.values() if is_settled(spec.type_hint)]
-        self.pipe.load_components(settled)  # what a maker of the whole would tell the settings of
+        load_settled(self.pipe)  # what a maker of the whole would tell the settings of
 
     def begun(self, inputs: Mapping[str, Any]) -> Any:
         names = cut(self.pipe, inputs)[self.place]
@@ -159,8 +158,3 @@ class Stage(Maker):
             record |= {"components": made.components, "given": made.given}
             output.manifest.know_weights(made.weights)
         return made, output
-
-
-def is_settled(hint: Any) -> bool:
-    """Whether components of this type are settings and no weights, as schedulers and guiders are."""
-    return any(hasattr(kind, "fresh") for kind in get_args(hint) or (hint,))

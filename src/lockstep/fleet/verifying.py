@@ -12,8 +12,8 @@ from ..errors import LockstepError, NotFoundError
 from ..media import kind_named
 from ..media.pixels import PixelHash
 from .driving import LEDGER, LOCK, Ledger
-from .making import Maker
-from .plan import NAME, Plan, PlannedRow
+from .making import Maker, hash_file
+from .plan import NAME, Plan, PlannedRow, told_differences
 
 OWN = (NAME, LEDGER, LOCK)
 
@@ -48,10 +48,13 @@ def verify(
     there = {path.name for path in folder.iterdir()} - set(OWN)
     found.missing = sorted(set(planned) - there)
     found.strange = sorted(there - set(planned))
-    recorded = {entry["key"]: entry["pixels"] for entry in Ledger.read(folder) if "pixels" in entry}
+    recorded: dict[str, list[dict[str, Any]]] = {}
+    for entry in Ledger.read(folder):
+        if "pixels" in entry:
+            recorded.setdefault(entry["key"], []).append(entry)
     good: list[PlannedRow] = []
     for name in sorted(there & set(planned)):
-        problem = compared(folder / name, plan, planned[name], recorded.get(planned[name].key))
+        problem = compared(folder / name, plan, planned[name], recorded.get(planned[name].key, []))
         if problem:
             found.wrong[name] = problem
         else:
@@ -60,8 +63,8 @@ def verify(
         tell(found.files)
     if maker is not None and replays and good:
         again = maker(plan)
-        if again.shared() != plan.shared:
-            found.wrong[NAME] = "the model or its settings are not those of the plan any more"
+        if told := told_differences(plan.shared, again.shared()):
+            found.wrong[NAME] = f"the model or its settings are not those of the plan any more: {told}"
             return found
         for row in random.Random(0).sample(good, min(replays, len(good))):
             if again.made(row) != pixels_in(folder / row.file)[0]:
@@ -70,8 +73,8 @@ def verify(
     return found
 
 
-def compared(path: Path, plan: Plan, row: PlannedRow, recorded: str | None) -> str | None:
-    """What of a file is not as its row says."""
+def compared(path: Path, plan: Plan, row: PlannedRow, recorded: list[dict[str, Any]]) -> str | None:
+    """What of a file is not as its row says, or as a line of the ledger does (it may have been made twice)."""
     try:
         pixels, manifest = pixels_in(path)
     except LockstepError as problem:
@@ -84,8 +87,11 @@ def compared(path: Path, plan: Plan, row: PlannedRow, recorded: str | None) -> s
         return "its manifest has another prompt"
     if manifest.get("pixels") != pixels:
         return "its pixels are not those that were written"
-    if recorded is not None and recorded != pixels:
+    if recorded and pixels not in {entry["pixels"] for entry in recorded}:
         return "its pixels are not those that the ledger names"
+    hashes = {entry["sha256"] for entry in recorded if "sha256" in entry}
+    if hashes and hash_file(path) not in hashes:
+        return "its bytes are not those that the ledger names: it was written again, or is damaged"
     return None
 
 

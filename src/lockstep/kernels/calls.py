@@ -160,7 +160,7 @@ def row_norm(
 def turn(library: Library, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Pairs of neighbouring numbers of (batch, tokens, heads, width) turned by a table (tokens, width) or several."""
     x, cos, sin = x.contiguous(), cos.contiguous(), sin.contiguous()
-    y, step = torch.empty_like(x), 0 if cos.ndim == 2 else cos.stride(0)
+    y, step = torch.empty_like(x), 0 if cos.ndim == 2 or len(cos) == 1 else cos.stride(0)  # one table may be for all
     parts = (address(x), address(cos), address(sin), address(y))
     library.run("turn", *parts, *x.shape, step, torch.get_num_threads())
     return y

@@ -8,6 +8,7 @@ of a schedule of realistic length. What has no scheduler is one stage, `model`.
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,22 @@ from .. import parity
 from ..errors import InputError, UnknownNameError
 from ..notes import say_once
 from ..parity import Comparison, Floor, Verdict
+from ..parity.comparison.layout import EXCHANGED
 from ..parity.errors import TeacherForcingError
 from ..parity.locate.stages import STAGES
 from ..parity.recording.targets import find_target
-from .pitfalls import pitfall_of_error, pitfalls_of
+from .kept_state import kept_state
+from .pitfalls import VAGUE, pitfall_of_error, pitfalls_of
 
 MODEL = "model"
 FEWEST = 4  # steps of a schedule whose first two are not also its last ones
 FLOORS = ("fp64", "ulp")
 UNKNOWN = "unknown"  # what a search calls a cause that it did not find
 EVALUATIONS = 200  # runs of a suspect part; `lockstep parity explain` takes more
+
+
+class ReferenceRaised(InputError):
+    """The reference does not run to its end, so that there is nothing to compare with."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,12 @@ class StageResult:
     def passed(self) -> bool:
         return self.comparison is not None and self.verdict.passes(strict=False)
 
+    @property
+    def notes(self) -> list[str]:
+        """What is written otherwise in the port and is right, too."""
+        reasons = [] if self.comparison is None else self.comparison.reasons
+        return [reason for reason in reasons if self.passed and EXCHANGED in reason]
+
     def sentence(self) -> str:
         """The answer for people."""
         return self.problem if self.comparison is None else self.comparison.sentence()
@@ -96,8 +109,14 @@ def walk_stages(
     names = stage_names(reference, port)
     if begin is not None and begin not in names:
         raise UnknownNameError("stage", begin, names)
-    floor = floor or measured_floor(reference, folder)
-    for stage in names[names.index(begin) if begin is not None else 0 :]:
+    asked = names[names.index(begin) if begin is not None else 0 :]
+    if floor is None:
+        try:
+            floor = measured_floor(reference, folder)
+        except ReferenceRaised as problem:
+            yield StageResult(asked[0], None, [], str(problem))
+            return
+    for stage in asked:
         result = _stage(stage, reference, port, folder, floor, evaluations)
         yield result
         if not result.passed:
@@ -107,7 +126,14 @@ def walk_stages(
 def measured_floor(reference: StageSide, folder: Path) -> Floor:
     """How far the reference differs from itself, measured on a whole run of it."""
     trace = folder / "floor" / "ref.trace"
-    reference.record(trace, "ref")
+    try:
+        reference.record(trace, "ref")
+    except parity.ParityError:
+        raise
+    except Exception as problem:  # whatever its own code raises
+        last = traceback.extract_tb(problem.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        raise ReferenceRaised(f"the reference raised {type(problem).__name__}: {problem} ({place})") from problem
     steps = {one for one in parity.Trace.open(trace).steps if one.startswith("denoise")}
     if reference.loops and len(steps) < FEWEST:
         raise InputError(
@@ -136,9 +162,18 @@ def _stage(
     except Exception as problem:  # whatever a side's own code raises
         named = pitfall_of_error(problem)
         return StageResult(stage, None, [named] if named else [], f"{type(problem).__name__}: {problem}")
-    if comparison.verdict in (Verdict.BUG, Verdict.DRIFT):
-        _explain(comparison, reference, port, evaluations)
+    kept = kept_state(comparison, port.record, _stop(stage)) if stage != "decode" else None
+    if kept is not None:
+        comparison.causes = [kept]
+    elif comparison.verdict in (Verdict.BUG, Verdict.DRIFT):
+        # what was injected is not there when the port is run again: only the reference can be
+        _explain(comparison, reference, port if stage != "decode" else None, evaluations)
     return StageResult(stage, comparison, pitfalls_of(stage, comparison))
+
+
+def _stop(stage: str) -> str | None:
+    """Where a run of this stage ends."""
+    return {"encode": "preloop", "denoise": "denoise:1"}.get(stage)
 
 
 def _compared(stage: str, reference: StageSide, port: StageSide, folder: Path, floor: Floor) -> Comparison:
@@ -152,9 +187,11 @@ def _compared(stage: str, reference: StageSide, port: StageSide, folder: Path, f
     return parity.compare(*traces, floor=floor)
 
 
-def _explain(comparison: Comparison, reference: StageSide, port: StageSide, evaluations: int) -> None:
+def _explain(comparison: Comparison, reference: StageSide, port: StageSide | None, evaluations: int) -> None:
     """Name what the recorded values prove; where they prove nothing, try a few causes on the live models."""
     parity.diagnose(comparison)
-    if evaluations and not any(cause.name != UNKNOWN for cause in comparison.causes):
-        live = [parity.Live(side.target, side.call, side.name) for side in (reference, port)]
+    told = [cause for cause in comparison.causes if cause.name not in VAGUE or cause.standing == "proven"]
+    if evaluations and not any(cause.name != UNKNOWN for cause in told):
+        sides = (reference, port)
+        live = [None if side is None else parity.Live(side.target, side.call, side.name) for side in sides]
         parity.diagnose(comparison, reference=live[0], candidate=live[1], evaluations=evaluations)

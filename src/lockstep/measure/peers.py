@@ -45,6 +45,26 @@ def theirs(subject: Subject) -> Any:
         raise Absent(f"{library} does not take this config or these weights: {first_line(problem)}") from problem
 
 
+def their_picture(folder: Path, call: dict[str, Any]) -> Run:
+    """A whole run of diffusers' own pipeline on the same folder, in fp32; its noise and its guidance are its own."""
+    library = "diffusers"
+    if importlib.util.find_spec(library) is None:
+        raise Absent(f"{library} is not installed")
+    try:
+        pipe = importlib.import_module(library).DiffusionPipeline.from_pretrained(
+            str(folder), torch_dtype=torch.float32
+        )
+    except Exception as problem:  # whatever another library's loader raises
+        raise Absent(f"{library} cannot load it: {first_line(problem)}") from problem
+    pipe.set_progress_bar_config(disable=True)
+    seed, words = call["seed"], {name: value for name, value in call.items() if name != "seed"}
+
+    def run() -> torch.Tensor:
+        return torch.as_tensor(pipe(**words, generator=torch.Generator().manual_seed(seed), output_type="pt").images)
+
+    return run
+
+
 def by_engine(subject: Subject, name: str, level: str) -> Run:
     """The graph of the call, by an engine; what it makes on disk is gone afterwards."""
     engine, model = ENGINES[name], subject.again()

@@ -69,8 +69,17 @@ class Table:
 
 
 @torch.no_grad()
-def measured(title: str, sides: Iterable[Way], rounds: int, tell: Callable[[str], object] = lambda text: None) -> Table:
-    """Each side once a round, in turn, so that a slow moment of the machine hits all of them."""
+def measured(
+    title: str,
+    sides: Iterable[Way],
+    rounds: int,
+    tell: Callable[[str], object] = lambda text: None,
+    reference: str | None = None,
+) -> Table:
+    """Each side once a round, in turn, so that a slow moment of the machine hits all of them.
+
+    Errors are against the first side, ratios against `reference`, if it can be measured, or the first one, too.
+    """
     found, runs = [], {}
     exact: tuple[str, Tensor] | None = None
     for side in sides:
@@ -95,7 +104,8 @@ def measured(title: str, sides: Iterable[Way], rounds: int, tell: Callable[[str]
                 tell(f"round {turn + 1} of {rounds}: {one.name}")
                 time_once(one, runs[one.name])
     name = exact[0] if exact else ""
-    return Table(title, name, name, tuple(found))
+    against = reference if reference in runs else name
+    return Table(title, against or name, name, tuple(found))
 
 
 def time_once(one: Measured, run: Run) -> None:

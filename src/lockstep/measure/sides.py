@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH
+from .peers import their_picture
 from .runs import Absent, Run, Way
 from .subjects import Subject
 
@@ -29,8 +31,8 @@ def _at(subject: Subject, level: str, missing: str | None) -> Run:
     return subject.call(subject.again().accelerate(level))
 
 
-def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Way]:
-    """A whole run of a pipeline, words to pixels, at every level."""
+def picture_sides(load: Callable[[], Any], folder: Callable[[], Path], call: dict[str, Any]) -> list[Way]:
+    """A whole run of a pipeline, words to pixels, at every level, and by diffusers where it can load the folder."""
 
     def at(level: str | None, missing: str | None = None) -> Run:
         if missing is not None:
@@ -46,4 +48,5 @@ def picture_sides(load: Callable[[], Any], call: dict[str, Any]) -> list[Way]:
         Way("lockstep, exact", lambda: at(EXACT, accelerated.why_not())),
         Way("lockstep, high", lambda: at(HIGH, accelerated.why_not_high())),
         Way("lockstep, fast", lambda: at("fast")),
+        Way("diffusers", lambda: their_picture(folder(), call)),
     ]

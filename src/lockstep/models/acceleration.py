@@ -21,7 +21,7 @@ from .examples import Call
 from .layers import GEGLU, ResnetBlock2D, TanhGELU
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
-from .transformers.transformer_wan import FP32LayerNorm
+from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: fast_layers.FastLinear,
@@ -37,6 +37,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     AdaLayerNormContinuous: fast_token_layers.FastAdaLayerNormContinuous,
     TanhGELU: fast_token_layers.FastTanhGELU,
     FluxSingleTransformerBlock: fast_token_layers.FastFluxSingleTransformerBlock,
+    WanTransformerBlock: fast_token_layers.FastWanTransformerBlock,
 }
 LARGEST = 5e-6  # relative L2 to fp64 that a layer may have; ours have up to 3e-6, torch's up to 2e-6
 PIXELS = 10  # rows and columns of the map that a convolution is tried on: two and a half tiles

@@ -12,8 +12,9 @@ from ..kernels import calls, found, operators
 from .fast_layers import Fast, FastLinear, Prepared
 from .layers import TanhGELU
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero, finite_in_half, modulate
+from .transformers.rotary import Table
 from .transformers.transformer_flux import FluxSingleTransformerBlock
-from .transformers.transformer_wan import FP32LayerNorm
+from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
 
 Tensor = torch.Tensor
 
@@ -97,3 +98,22 @@ class FastFluxSingleTransformerBlock(FluxSingleTransformerBlock):
         tokens = tokens + gate[:, None] * self.proj_out(torch.cat([mixed, wide], dim=2))
         text, picture = finite_in_half(tokens).split([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
         return text, picture
+
+
+class FastWanTransformerBlock(WanTransformerBlock):
+    """A block of a video whose norms are modulated while they are written, where one time is for all tokens."""
+
+    def forward(
+        self, video: Tensor, conditions: Tensor, temb_BS6D: Tensor, rotary_emb: Table, kwargs: dict[str, Any]
+    ) -> Tensor:
+        norms = self.norm1, self.norm3
+        fused = all(isinstance(norm, FastFP32LayerNorm) for norm in norms) and video.dtype == torch.float32
+        if not fused or temb_BS6D.shape[1] != 1:
+            return super().forward(video, conditions, temb_BS6D, rotary_emb, kwargs)
+        modulation = (self.scale_shift_table + temb_BS6D.float())[:, 0].unbind(1)
+        shift, scale, gate, ffn_shift, ffn_scale, ffn_gate = modulation
+        mixed = self.attn1(self.norm1(video, (shift, scale)), rotary_emb=rotary_emb, **kwargs)
+        video = torch.addcmul(video, mixed, gate[:, None])
+        video = video + self.attn2(self.norm2(video), conditions, **kwargs)
+        wide = self.ffn(self.norm3(video, (ffn_shift, ffn_scale)))
+        return torch.addcmul(video, wide, ffn_gate[:, None])

@@ -93,7 +93,7 @@ def open_folder(
             return read([single])
         index = folder / with_variant(f"{name}.index.json", variant)
         if index.is_file():
-            return _open_shards(index, read)
+            return open_shards(index, read)
     names = [name for name, _ in readers] or [pickle_name(weights_name)]
     raise not_found(folder, names, variant, pickles)
 
@@ -140,7 +140,8 @@ def _other_variants(there: list[str], weights_name: str) -> str:
     return f"There are variants: pass variant={variants[0]!r}." if variants else ""
 
 
-def _open_shards(index: Path, read: Callable[[list[Path]], dict[str, StoredTensor]]) -> dict[str, StoredTensor]:
+def open_shards(index: Path, read: Callable[[list[Path]], dict[str, StoredTensor]]) -> dict[str, StoredTensor]:
+    """Every tensor of the files that an index beside them names."""
     weight_map = files.read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise FileFormatError(f"{index} has no 'weight_map' from tensor names to file names.")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from ..errors import InputError
 from ..guiders import BaseGuidance
 from ..guiders.branches import Predict, branch_context, branch_inputs
 from .ranks import Ranks
+
+
+def most_branches(guider: BaseGuidance) -> int:
+    """The largest number of branches that a guider asks for at some step of its run."""
+    tried = copy.copy(guider)
+    steps = guider.get_state()["num_inference_steps"]
+    counts = [tried.num_conditions]
+    for step in range(steps or 0):
+        tried.set_state(step, steps, None)
+        counts.append(tried.num_conditions)
+    return max(counts)
 
 
 class SpreadBranches:
@@ -26,6 +39,13 @@ class SpreadBranches:
     def predict(self, guider: BaseGuidance, batches: list[SimpleNamespace], denoiser: Any, predict: Predict) -> None:
         """Set `noise_pred` on every branch."""
         group = self._ranks.branches
+        if not self.counts and most_branches(guider) == 1:
+            raise InputError(
+                f"cfg={group.size} shares the branches of the guidance out, and this run has one at every step: each "
+                f"rank would do the same work ({type(guider).__name__} does not guide here). Ask for guidance (a "
+                "guidance_scale above 1; true_cfg_scale and a negative_prompt for a model that was taught its scale), "
+                "or share out the tokens: ulysses or ring."
+            )
         rounds = -(-len(batches) // group.size)
         own = [min(turn * group.size + group.place, len(batches) - 1) for turn in range(rounds)]
         made: dict[int, torch.Tensor] = {}

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 from ..attention.parallel import Lengths, RankGroup
 from ..errors import ConfigError, RankError
 from .config import ParallelConfig
-from .watching import Watch
+from .watching import ENDED, Watch
 
 Tensor = torch.Tensor
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells a process
@@ -62,7 +62,7 @@ class Ranks:
         for place in itertools.product(*(range(1 if a in axes else size) for a, size in enumerate(shape))):
             index = tuple(slice(None) if a in axes else place[a] for a in range(4))
             members = numbers[index].flatten().tolist()
-            handle = dist.new_group(members, timeout=timedelta(seconds=self.config.timeout_s))
+            handle = made_group(members, self.config.timeout_s)
             if self.rank in members:
                 mine = RankGroup(handle, len(members), members.index(self.rank))
         return mine
@@ -107,6 +107,17 @@ class Ranks:
         return whole.reshape(len(whole), *moved.shape[1:]).movedim(0, axis).contiguous()
 
 
+_GROUPS: dict[tuple[float, ...], Any] = {}  # once made, used by everybody who asks for the same
+
+
+def made_group(members: list[int], timeout_s: float) -> Any:
+    """The group of these ranks; every rank asks for all groups in one order, so all of them make it, or none does."""
+    key = (timeout_s, *members)
+    if key not in _GROUPS:
+        _GROUPS[key] = dist.new_group(members, timeout=timedelta(seconds=timeout_s))
+    return _GROUPS[key]
+
+
 _JOINED: list[tuple[int, torch.device, Watch]] = []  # this process, once it is among the others
 
 
@@ -143,7 +154,7 @@ def joined(timeout_s: float, lost_after_s: float) -> tuple[int, torch.device, Wa
 
 def left(watch: Watch) -> None:
     """At the end of the process: say so, and leave the group."""
-    watch.leave("done")
+    watch.leave(ENDED)
     if dist.is_initialized():
         dist.destroy_process_group()
 

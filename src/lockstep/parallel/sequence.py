@@ -74,23 +74,42 @@ class SharedSequence:
         """This rank's share of a tensor, or of each of several."""
         if isinstance(value, (list, tuple)):
             return type(value)(self._cut(cut, one) for one in value)
+        if isinstance(value, int):
+            self.totals[cut.streams[0]] = value
+            return self.lengths(cut.streams[0])[self.ranks.tokens.place]
         if not isinstance(value, Tensor):
             return value
         size = value.shape[cut.axis]
-        total = self.totals.setdefault(cut.stream, size)
-        if size == 1 != total:
+        totals = self._totals(cut, size)
+        if size == 1 != sum(totals):
             return value
-        if size != total:
+        if size != sum(totals):
             raise InputError(
-                f"{self.owner}: {cut.value!r} has {size} tokens along axis {cut.axis}, the {cut.stream} has {total}; "
-                "over several ranks both are shared out alike."
+                f"{self.owner}: {cut.value!r} has {size} tokens along axis {cut.axis}, the {' and '.join(cut.streams)} "
+                f"has {sum(totals)}; over several ranks both are shared out alike."
             )
-        return value.split(list(self.lengths(cut.stream)), dim=cut.axis)[self.ranks.tokens.place].contiguous()
+        place = self.ranks.tokens.place
+        parts = zip(value.split(totals, dim=cut.axis), cut.streams, strict=True)
+        own = [part.split(list(self.lengths(stream)), dim=cut.axis)[place] for part, stream in parts]
+        return torch.cat(own, dim=cut.axis).contiguous() if len(own) > 1 else own[0].contiguous()
+
+    def _totals(self, cut: Cut, size: int) -> list[int]:
+        """Tokens of each stream of a cut; one that is not known yet has what the others leave."""
+        new = [stream for stream in cut.streams if stream not in self.totals]
+        if len(new) == 1:
+            self.totals[new[0]] = size - sum(self.totals[stream] for stream in cut.streams if stream in self.totals)
+        return [self.totals[stream] for stream in cut.streams]
 
     def _gather(self, cut: Cut, value: Tensor) -> Tensor:
-        """The shares of all ranks."""
-        lengths = self.lengths(cut.stream)
-        return self.ranks.gathered(f"the {cut.stream} of all ranks", value, self.ranks.tokens, lengths, cut.axis)
+        """The shares of all ranks, stream by stream."""
+        by_rank = [self.lengths(stream) for stream in cut.streams]
+        own = value.split([lengths[self.ranks.tokens.place] for lengths in by_rank], dim=cut.axis)
+        whole = [
+            self.ranks.gathered(f"the {stream} of all ranks", part, self.ranks.tokens, lengths, cut.axis)
+            for stream, part, lengths in zip(cut.streams, own, by_rank, strict=True)
+            if sum(lengths)
+        ]
+        return torch.cat(whole, dim=cut.axis) if len(whole) > 1 else whole[0]
 
 
 def plan_of(model: nn.Module) -> SequencePlan:
@@ -128,9 +147,11 @@ def attentions_of(model: nn.Module, plan: SequencePlan, ranks: Ranks) -> dict[st
 
 
 def modules_at(model: nn.Module, path: str) -> Iterator[nn.Module]:
-    """The module at a path; with `.*` at the end each of a list."""
-    if path.endswith(".*"):
-        yield from model.get_submodule(path.removesuffix(".*")).children()
+    """The module at a path; with `.*` at the end each of a list, with `.-1` its last."""
+    within, _, last = path.rpartition(".")
+    if last in ("*", "-1"):
+        found = list(model.get_submodule(within).children())
+        yield from found if last == "*" else found[-1:]
     else:
         yield model.get_submodule(path)
 

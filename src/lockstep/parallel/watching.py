@@ -21,6 +21,7 @@ from ..errors import RankError
 BEATS = 5  # in the time after which a rank is lost
 GRACE = 3.0  # seconds in which an exchange may fail by itself, before the process is ended
 LOST = 70  # with which a process leaves that waits for a dead rank
+ENDED = "its script is over. Every rank makes the same calls to the end"
 STORE_GONE = "rank 0, or the launcher, which kept the store that all ranks see, is gone"
 
 

@@ -29,7 +29,7 @@ from ..blocks.params import ComponentSpec
 from ..blocks.progress import BarSettings, ProgressBars
 from ..blocks.run import Run
 from ..configuration import FrozenDict, describe_type
-from ..errors import InputError, LoadError, UnknownNameError, close_to
+from ..errors import InputError, LoadError, OutlineError, UnknownNameError, close_to
 from ..files import HUB_ARGUMENTS
 from ..loaders.header import ENDINGS, is_checkpoint
 from ..schedulers.exchange import check_assigned
@@ -320,11 +320,17 @@ class DiffusionPipeline(
             raise InputError("load_components wants 'names' or 'workflow', not both: a workflow names its components.")
         if workflow is not None:
             names = [spec.name for spec in self.blocks.get_workflow(workflow).expected_components]
-        for name in list(self._unloaded) if names is None else names:
+        chosen = list(self._unloaded) if names is None else list(names)
+        for name in chosen:
             if name not in self._specs:
                 raise UnknownNameError("component", name, self._specs)
+        for name in sorted(chosen, key=self._has_weights):  # what is wrong with a small file is told before gigabytes
             trusted = True if trust_remote_code and self._is_own(name) else None
             self._load(name, config=config, trust_remote_code=trusted)
+
+    def _has_weights(self, name: str) -> bool:
+        hint = self._specs[name].type_hint
+        return not isinstance(hint, type) or issubclass(hint, torch.nn.Module)
 
     def outline(self, name: str) -> Any:
         """A component without its weights: what its class and config tell; None where the pipeline has none."""
@@ -336,6 +342,18 @@ class DiffusionPipeline(
                 return self._outlines[name]
         plain: Any = getattr(component, "_orig_mod", component)
         return type(plain).outline(plain.config) if hasattr(plain, "outline") else component
+
+    def without_memory(self, name: str) -> Any:
+        """A component as far as it can be had without its weights: a model's layers on `meta`, settings as they are."""
+        stored = self._unloaded.get(name)
+        if stored is None or not stored.has_weights:
+            return self.outline(name) if stored is not None else self._components.get(name)
+        if not hasattr(stored.type_hint, "on_meta"):
+            raise OutlineError(f"Of {name!r} ({describe_type(stored.type_hint)}) nothing is known before it is loaded.")
+        known = f"{name} on meta"
+        if known not in self._outlines:
+            self._outlines[known] = stored.type_hint.on_meta(self.outline(name).config)
+        return self._outlines[known]
 
     def require_components(self, needed: Mapping[str, tuple[ComponentSpec, str]]) -> None:
         """Load what the blocks of a run need; refuse a run that needs what is not there."""

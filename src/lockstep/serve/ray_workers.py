@@ -13,6 +13,7 @@ import os
 import time
 from typing import Any
 
+from ..fleet.ray import connect
 from .settings import Settings
 from .workers import Shop, WorkerProcess
 
@@ -44,7 +45,7 @@ class Service:
         from .worker.replica import Board, Replica
 
         if not ray.is_initialized():
-            ray.init(address=self.settings.address, include_dashboard=False, log_to_driver=False)
+            connect(ray, self.settings.address)
             self._own = True
         serve.start(proxy_location="Disabled")
         self.board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()

@@ -71,6 +71,8 @@ class Supervisor:
 
     async def start(self) -> None:
         lives = [worker.keep_alive() for worker in self.workers]
+        if self._service is not None:
+            lives.append(self._describe_here())
         self._tasks = [asyncio.create_task(work) for work in (*lives, self._clock())]
 
     async def stop(self) -> None:
@@ -113,6 +115,13 @@ class Supervisor:
     async def seconds_ahead(self) -> float:
         """When what waits now will be done, at a guess."""
         return self.seconds_per_cost * await self.database(self.queue.work_ahead) / len(self.workers)
+
+    async def _describe_here(self) -> None:
+        """Read the models' configs on this machine: what is asked for can be checked and queued before a replica is
+        up. Where they cannot be read here, the first replica says what there is."""
+        told = await WorkerProcess(self.shop, None).introduction()
+        if told is not None and self.catalogue is None:
+            self._take_catalogue(told)
 
     def _take_catalogue(self, told: dict[str, Any]) -> None:
         own = list(self.settings.loras), list(self.settings.controlnets)

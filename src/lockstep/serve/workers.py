@@ -147,6 +147,17 @@ class WorkerProcess:
         )  # fmt: skip
         self._send(worker_settings(self.shop.settings, self.shop.folder, self.device))
 
+    async def introduction(self) -> dict[str, Any] | None:
+        """What there is, told by a process that ends after it; None where it cannot say so."""
+        try:
+            await self._spawn()
+            told = await asyncio.wait_for(self._hear(), self.shop.settings.start)
+        except (OSError, ValueError, TimeoutError):
+            told = None
+        finally:
+            await self.end()
+        return told if told is not None and told["tell"] == "ready" else None
+
     async def end(self) -> None:
         """It has nothing that would have to be written: files count when the row does."""
         process, self._process = self._process, None

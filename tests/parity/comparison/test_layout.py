@@ -189,6 +189,38 @@ def test_fused_and_split_layers_are_compared_by_slice(order, turned, tmp_path):
     assert not any(node.bad for node in by_slice)
 
 
+class FusedByHead(Fused):
+    """Rows of the weight: head 0 (q k v), head 1 (q k v), and so on."""
+
+    def __init__(self, original):
+        super().__init__(original)
+        rows = self.qkv.weight.unflatten(0, (3, self.heads, -1)).transpose(0, 1)
+        self.qkv.weight.data = rows.flatten(0, 2).detach()
+
+    def forward(self, tokens):
+        q, k, v = self.qkv(tokens).unflatten(-1, (self.heads, 3, -1)).permute(3, 0, 2, 1, 4)
+        return self.proj_out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_fault_behind_layers_that_are_fused_head_by_head_is_found_where_it_is(turned, tmp_path):
+    split, fused = tiny.transformer(), tiny.transformer()
+    for block in fused.blocks:
+        block.attn = FusedByHead(block.attn)
+    models = (fused, split) if turned else (split, fused)
+    paths = tmp_path / "a.trace", tmp_path / "b.trace"
+    for model, path in zip(models, paths, strict=True):
+        with torch.no_grad(), record(model, path, keep="full"):
+            model(tiny.sample())
+    right = compare(*paths)
+    assert not [node for node in right.nodes if node.bad], right.sentence()
+    assert any("groups" in node.arranged for node in right.nodes)
+    models[1].blocks[0].norm2.eps = 1e-3
+    with torch.no_grad(), record(models[1], paths[1], keep="full"):
+        models[1](tiny.sample())
+    assert compare(*paths).first.key.path.endswith("blocks.0.norm2")
+
+
 # Pairs by sequence, and weights of a single file
 
 

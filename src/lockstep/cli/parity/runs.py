@@ -122,8 +122,10 @@ class Side:
             raise
         except Exception as problem:
             err.print(
-                f"[yellow]{escape(self.run.label)} raised {type(problem).__name__}[/]; recorded until there",
+                f"[yellow]{escape(self.run.label)} raised {type(problem).__name__}[/]: "
+                f"{escape(str(problem).partition(chr(10))[0])}; recorded until there",
                 highlight=False,
+                soft_wrap=True,
             )
             return False
         return True

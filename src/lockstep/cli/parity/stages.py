@@ -46,7 +46,8 @@ def stages(
     for result in walk_stages(sides[0], sides[1], output, begin):
         results.append(result)
         for one, name in zip(loaded, ("ref", "cand"), strict=True):
-            one.run.save(output / result.stage / f"{name}.trace")
+            if (result.stage, name) != ("decode", "cand"):  # which ran on latents that no run of its own gives
+                one.run.save(output / result.stage / f"{name}.trace")
         if not json:
             _tell(result)
     kept = None if where is None else _keep(where, reference, port, results)
@@ -80,9 +81,12 @@ def _tell(result: StageResult) -> None:
 
     colour = "green" if result.passed else "red"
     out.print(f"[bold {colour}]{result.stage:<8}{result.verdict}[/]  {escape(result.sentence())}", highlight=False)
+    for note in result.notes:
+        out.print(f"        [dim]{escape(note)}[/]", highlight=False)
     for number in result.pitfalls:
         out.print(f"        looks like [yellow]{describe(number)}[/]", highlight=False)
-    for setting in settings_that_differ(result.comparison)[:5] if result.comparison is not None else []:
+    wrong = None if result.passed else result.comparison
+    for setting in settings_that_differ(wrong)[:5] if wrong is not None else []:
         out.print(f"        {escape(setting)}", highlight=False)
 
 

@@ -11,7 +11,7 @@ template <class Numbers>
 static void pack_panels(const float* weights, float* packed, Size columns, Size depth, int threads) {
   const Size units = Numbers::units(depth);
   pool().share(panels(columns), threads, [&](Size panel) {
-    const Rows rows = Numbers::rows(weights + panel * PANEL * depth, depth, std::min<Size>(PANEL, columns - panel * PANEL), depth);
+    const Rows rows = gathered<Numbers>(weights + panel * PANEL * depth, depth, std::min<Size>(PANEL, columns - panel * PANEL), depth);
     for (Size k = 0; k < units; k++)
       for (int j = 0; j < PANEL; j++) {
         float* to = packed + (panel * units + k) * PANEL + j;
@@ -41,6 +41,7 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
     float* y = l.y + m * l.columns + column;
     const int count = (int)std::min<Size>(ROWS, last - m);
     const float* rows = x.at + (m - first) * x.step;
+    fetch_rows(y, l.columns, count, width);
     if (width == PANEL) {
       multiply_rows<Numbers>(count, rows, x.step, weights, part, units, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
         float* to = y + i * l.columns;
@@ -65,12 +66,12 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
   }
 }
 
-constexpr Size ROW_BLOCK = 192, UNIT_BLOCK = 640;  // activations of a block stay in the second cache
+constexpr Size ROW_BLOCK = 144, UNIT_BLOCK = 48 * LANES;  // activations of a block stay in the second cache
 
 // Blocks of rows; where there are few, the columns are shared among the threads too.
 template <class Work>
 static void share_blocks(Size rows, Size columns, int threads, const Work& work) {
-  const Size blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK, groups = blocks >= 4 ? 1 : std::min<Size>(columns, 4);
+  const Size blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK, groups = blocks >= 2 * threads ? 1 : std::min<Size>(columns, 4);
   pool().share(blocks * groups, threads, [&](Size item) {
     const Size block = item / groups, group = item % groups;
     work(block * ROW_BLOCK, std::min(rows, (block + 1) * ROW_BLOCK), group * columns / groups, (group + 1) * columns / groups);
@@ -83,7 +84,7 @@ static void linear(const Linear& l, int threads) {
   share_blocks(l.rows, panels(l.columns), threads, [&](Size first, Size last, Size from, Size to) {
     for (Size start = 0; start < units; start += part) {
       const Size input = start * Numbers::PACKED, inputs = std::min(part * Numbers::PACKED, l.depth - input);
-      const Rows x = Numbers::rows(l.x + first * l.depth + input, l.depth, last - first, inputs);
+      const Rows x = gathered<Numbers>(l.x + first * l.depth + input, l.depth, last - first, inputs);
       for (Size panel = from; panel < to; panel++) linear_panel<Numbers>(l, x, first, last, panel, start, std::min(part, units - start), units);
     }
   });
@@ -94,12 +95,15 @@ template <class Numbers>
 static void geglu(const float* x, const float* packed, const float* bias, float* y, Size rows, Size columns, Size depth, int threads) {
   const Size units = Numbers::units(depth);
   share_blocks(rows, columns / LANES, threads, [&](Size first, Size last, Size from, Size to) {
-    const Rows block = Numbers::rows(x + first * depth, depth, last - first, depth);
+    const Rows block = gathered<Numbers>(x + first * depth, depth, last - first, depth);
     for (Size panel = from; panel < to; panel++) {
       const Vector a = load(bias + panel * PANEL), b = load(bias + panel * PANEL + LANES);
-      for (Size m = first; m < last; m += ROWS)
-        multiply_rows<Numbers>((int)std::min<Size>(ROWS, last - m), block.at + (m - first) * block.step, block.step, packed + panel * units * PANEL, units, units,
+      for (Size m = first; m < last; m += ROWS) {
+        const int count = (int)std::min<Size>(ROWS, last - m);
+        fetch_rows(y + m * columns + panel * LANES, columns, count, LANES);
+        multiply_rows<Numbers>(count, block.at + (m - first) * block.step, block.step, packed + panel * units * PANEL, units, units,
                                [&](int i, Vector value, Vector gate) __attribute__((always_inline)) { store(y + (m + i) * columns + panel * LANES, (value + a) * gelu(gate + b)); });
+      }
     }
   });
 }

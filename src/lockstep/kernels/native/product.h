@@ -2,6 +2,12 @@
 #pragma once
 #include "numbers.h"
 
+// `count` rows of `width` floats that will be read or written soon, fetched now
+static inline void fetch_rows(const float* rows, Size step, int count, int width) {
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < width; j += 16) __builtin_prefetch(rows + i * step + j, 1);
+}
+
 // COUNT rows of one panel, summed over `units`; `out(row, left, right)` takes the two vectors of each row. While a panel
 // is used, what lies `ahead` of it is fetched.
 template <class Numbers, int COUNT, class Out>
@@ -14,7 +20,8 @@ static inline __attribute__((always_inline)) void multiply(const float* x, Size 
   for (int i = 0; i < (COUNT + 2) / 3; i++) row[i] = x + 3 * i * step;
 #pragma GCC unroll 4
   for (Size k = 0; k < units; k++) {
-    __builtin_prefetch(panel + (k + ahead) * PANEL, 0, 2);
+#pragma GCC unroll 2
+    for (int j = 0; j < PANEL; j += 16) __builtin_prefetch(panel + (k + ahead) * PANEL + j, 0, 2);
     const Vector left = load(panel + k * PANEL), right = load(panel + k * PANEL + LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < COUNT; i++) {

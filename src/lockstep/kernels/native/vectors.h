@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, ROWS = 12, KEYS = 8;  // 32 registers: 12 rows x 2 vectors, or 8 keys x 3 vectors, are summed at once
@@ -26,12 +29,21 @@ static inline Vector all(float x) { return x - Vector{}; }
 static inline Vector larger(Vector a, Vector b) { return a < b ? b : a; }
 static inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }
 
-// 2^x with a relative error of 1e-7; x is cut to -126 ... 126, where nothing that uses it can tell the difference.
-// NaN stays NaN.
+// For 2^x: x within what a float has a power for, its distance to the nearest whole number, and p times 2^whole.
+#if defined(__AVX512F__)
+static inline Vector in_range(Vector x) { return x; }  // the instructions know zero and infinity
+static inline Vector fraction(Vector x) { return (Vector)_mm512_maskz_reduce_ps(0xffff, (__m512)x, 0); }
+static inline Vector scaled(Vector p, Vector whole) { return (Vector)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)whole); }
+#else
+static inline Vector in_range(Vector x) { return smaller(larger(x, all(-126.f)), all(126.f)); }
+static inline Vector fraction(Vector x) { return x - ((x + 12582912.f) - 12582912.f); }
+static inline Vector scaled(Vector p, Vector whole) { return (Vector)((Whole)p + (__builtin_convertvector(whole, Whole) << 23)); }
+#endif
+
+// 2^x with a relative error of 1e-7. NaN stays NaN.
 static inline Vector exp2(Vector x) {
-  x = smaller(larger(x, all(-126.f)), all(126.f));
-  const Vector nearest = (x + 12582912.f) - 12582912.f;
-  const Vector r = x - nearest;
+  x = in_range(x);
+  const Vector r = fraction(x);
   Vector p = all(1.5403530e-4f);
   p = p * r + 1.3333558e-3f;
   p = p * r + 9.6181291e-3f;
@@ -39,7 +51,7 @@ static inline Vector exp2(Vector x) {
   p = p * r + 2.4022651e-1f;
   p = p * r + 6.9314718e-1f;
   p = p * r + 1.f;
-  return (Vector)((Whole)p + (__builtin_convertvector(nearest, Whole) << 23));
+  return scaled(p, x - r);
 }
 
 constexpr float LOG2E = 1.44269504f;

@@ -10,6 +10,7 @@ import ast
 import functools
 import importlib
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +30,8 @@ COMPONENTS, STATE = 0, 1
 ENTRIES = {"__call__": (1, 2), "check": (1, 2), "loop_items": (1, 2), "unneeded": (None, 1)}
 ALWAYS = {"device", "dtype"}
 ASK_NOTHING = {"isinstance", "type", "id", "partial"}  # calls that read nothing of a view
+IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")  # methods of tensors that write into them: mul_, copy_
+NO_VALUE = {"requires_grad_"}  # those of them that leave the values as they are
 BY_NAME = {"getattr": False, "hasattr": False, "setattr": True, "delattr": True}  # whether it writes
 
 
@@ -240,6 +243,8 @@ def parsed(function: types.FunctionType) -> tuple[ast.Module, Path, int]:
 
 def _uses(node: ast.AST, view: str) -> list[tuple[int, str, bool]]:
     """Line, name and whether it is written, where a node reaches into a view."""
+    if changed := _written_into(node):
+        return [(line, name, True) for line, name, _ in _uses(changed, view)]
     if isinstance(node, ast.Attribute) and _is(node.value, view):
         return [(node.lineno, node.attr, not isinstance(node.ctx, ast.Load))]
     if isinstance(node, ast.Subscript) and _is(node.value, view) and isinstance(node.slice, ast.Constant):
@@ -252,6 +257,18 @@ def _uses(node: ast.AST, view: str) -> list[tuple[int, str, bool]]:
         if _is(node.args[0], view) and isinstance(literal, ast.Constant) and isinstance(literal.value, str):
             return [(node.lineno, literal.value, BY_NAME[node.func.id])]
     return []
+
+
+def _written_into(node: ast.AST) -> ast.expr | None:
+    """What a node writes into, without giving it another name: `x` of `x.mul_(…)`, `x[0] = …`, `f(…, out=x)`."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if IN_PLACE.fullmatch(name) and name not in NO_VALUE:
+            return value
+        case ast.Call(keywords=words):
+            return next((word.value for word in words if word.arg == "out"), None)
+        case ast.Subscript(value=ast.Attribute() | ast.Subscript() as value, ctx=ast.Store()):
+            return value
+    return None
 
 
 def _is(node: ast.AST, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from .finding import Finding
 from .source import Family, Function, Source, bases, called, dotted
@@ -11,7 +11,14 @@ from .source import Family, Function, Source, bases, called, dotted
 Rule = Callable[[Family], Iterator[Finding]]
 MODULES = {"Module", "ModelMixin", "TokenModel"}  # bases whose children have layers
 DRAWS = {"rand", "randn", "randint", "randperm", "normal", "bernoulli", "rand_like", "randn_like", "randint_like"}
+DRAWS_INTO = {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
+TEMPORARY = {"TMPDIR", "TEMP", "TMP"}  # where the environment says that such folders are
+LONGEST = 80  # of a call that is shown
+BEGINS = {"set_timesteps", "_restart", "fresh", "set_state"}  # where a run begins
+RUNS = {"step", "scale_model_input", "add_noise", "__call__", "forward", "combine", "prepare_inputs"}  # what it calls
+OF_THE_BASE = {"history", "_step_index", "_begin_index"}  # every scheduler's, begun anew by all of them
 CHANGES = {"append", "extend", "insert", "update", "add", "setdefault", "pop", "clear", "remove"}
+SETS = {"setattr", "delattr", "object.__setattr__"}  # by the name of an attribute
 FAMILY_FREE = {"DiffusionPipeline", "ModularPipeline", "PicturePipeline", "VideoPipeline"}
 
 
@@ -107,49 +114,106 @@ def draws_follow_the_generator(family: Family) -> Iterator[Finding]:
     for source in family.code:
         starts = _start_values(source)
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.Call) or node in starts:
-                continue
-            room, _, name = called(node).rpartition(".")
-            told = {keyword.arg for keyword in node.keywords}
-            globally = room == "torch" and name in DRAWS and "generator" not in told
-            if globally or name in ("MultivariateNormal", "manual_seed") or room in ("np.random", "random"):
+            told = _draws_elsewhere(node, source) if isinstance(node, ast.Call) and node not in starts else ""
+            if told:
                 yield Finding(
-                    source.path, node.lineno, f"`{called(node)}` draws from the global random numbers",
+                    source.path, getattr(node, "lineno", 1), f"`{ast.unparse(node)[:LONGEST]}` {told}",
                     "draw with lockstep.blocks.randn_tensor(shape, state.generator, …)", pitfall=1,
                 )  # fmt: skip
 
 
+def _draws_elsewhere(call: ast.Call, source: Source) -> str:
+    """In what a call draws, if it is not the generator that a run is given; empty for all other calls."""
+    room, _, name = source.meant(call).rpartition(".")
+    given = {word.arg: word.value for word in call.keywords}
+    drawn = (room == "torch" and name in DRAWS) or (name in DRAWS_INTO and not room.endswith("init"))
+    seeded = name == "MultivariateNormal" or (room, name) == ("torch", "manual_seed")
+    if (drawn and "generator" not in given) or seeded or (room in ("numpy.random", "random") and name.islower()):
+        return "draws from the global random numbers"
+    if name == "sample" and ast.unparse(call.func).endswith("latent_dist.sample") and not call.args and not given:
+        return "draws from the global random numbers"
+    if source.meant(call) == "torch.Generator":
+        return "makes a generator of its own, where a run is given one"
+    generator = given.get("generator", call.args[1] if len(call.args) > 1 else None)
+    if name == "randn_tensor" and (generator is None or ast.unparse(generator) == "None"):
+        return "draws from the global random numbers: it is told no generator"
+    return ""
+
+
 def nothing_is_left_to_the_next_run(family: Family) -> Iterator[Finding]:
-    """What changes lives in the run: no state in classes, in modules, or behind `global`."""
+    """What changes lives in the run: no state in classes, in modules, behind `global`, or where no run begins it."""
     for source in family.code:
         shared = {kind.name: _mutable(kind.body) for kind in source.classes}
         at_top = _mutable(source.tree.body)
         for kind, function in source.functions():
             inherited = set(shared.get(kind.name, ())) if kind is not None else set()
             classes = tuple(f"{name}." for name in shared)
+            kept = _kept_by(kind, function, _is_block(source, family)) if kind is not None else set()
             for node in ast.walk(function):
                 name = _changed(node)
                 own = name.removeprefix("self.").removeprefix("type(self).").removeprefix("cls.")
-                of_class = name.startswith(("type(self).", "cls.", *classes))
-                if isinstance(node, ast.Global) or of_class or (name != own and own in inherited) or name in at_top:
-                    what = ", ".join(node.names) if isinstance(node, ast.Global) else name
-                    pitfall = 9 if "Guidance" in _owner(kind) else 7
+                of_class = name.startswith(("type(self).", "cls.", *classes)) or (name != own and own in inherited)
+                if isinstance(node, ast.Global) or of_class or name in at_top or node in kept:
+                    what = ", ".join(node.names) if isinstance(node, ast.Global) else name or _attribute(node)
                     yield Finding(
                         source.path, getattr(node, "lineno", 1),
                         f"{_owner(kind)}{function.name} changes `{what}`, which every later run finds changed",
-                        "keep it on the object and begin it anew in set_timesteps, set_state or fresh", pitfall=pitfall,
+                        "keep it on the object and begin it anew in set_timesteps, set_state or fresh; a block keeps "
+                        "what it computes in the state", pitfall=9 if source.path == family.file("guider") else 7,
                     )  # fmt: skip
+
+
+def _is_block(source: Source, family: Family) -> bool:
+    """Whether a file holds blocks, whose every method is called by runs."""
+    return source.path.parent == family.home.file("family", family.name).parent and source.path.name != "pipeline.py"
+
+
+def _kept_by(kind: ast.ClassDef, function: Function, is_block: bool) -> set[ast.AST]:
+    """Where a method that runs call changes attributes of its object that no begin of a run begins anew."""
+    methods = {one.name: one for one in kind.body if isinstance(one, Function)}
+    called_by_runs = {name for name in methods if name != "__init__"} if is_block else _reached(RUNS, methods)
+    begins = _reached(BEGINS, methods)
+    if function.name not in called_by_runs - begins:
+        return set()
+    renewed = {_attribute(node) for name in begins for node in ast.walk(methods[name])}
+    renewed |= {f"self.{name}" for name in OF_THE_BASE}
+    return {node for node in ast.walk(function) if _attribute(node) and _attribute(node) not in renewed}
+
+
+def _reached(names: set[str], methods: Mapping[str, Function]) -> set[str]:
+    """Those of some methods that a class has, and those of its methods that they call."""
+    found: set[str] = set()
+    waiting = [name for name in names if name in methods]
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        own = [called(one).removeprefix("self.") for one in _calls(methods[name]) if called(one).startswith("self.")]
+        waiting += [one for one in own if one in methods and one not in found]
+    return found
+
+
+def _attribute(node: ast.AST) -> str:
+    """`self.seen` where a node changes it: gives it a value, adds to it, puts something into it, sets it by name."""
+    if isinstance(node, ast.Call) and called(node) in SETS and node.args and dotted(node.args[0]) == "self":
+        name = node.args[1] if len(node.args) > 1 else None
+        return f"self.{name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else '…'}"
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else targets
+    given = [_written(target) for target in targets if isinstance(target, ast.Attribute)]
+    return next((name for name in (*given, _changed(node)) if name.startswith("self.") and name.count(".") == 1), "")
 
 
 def nothing_lies_in_a_temporary_folder(family: Family) -> Iterator[Finding]:
     """Converted weights and proofs lie where a restart leaves them."""
     remedy = "keep weights in a folder of the project, or read them from the original file"
-    nodes = [(source.path, node) for source in [*family.code, *family.tests] for node in ast.walk(source.tree)]
+    sources = [*family.code, *family.tests]
+    nodes = [(source.path, node) for source in sources for node in ast.walk(source.tree)]
+    by_path = {source.path: source for source in sources}
     ends = {
         item.context_expr for _, node in nodes if isinstance(node, ast.With) for item in node.items
     }  # with the block
     for path, node in nodes:
-        if _is_temporary(node) and node not in ends:
+        if _is_temporary(node, by_path[path]) and node not in ends:
             told = f"`{ast.unparse(node)}` is in a folder that a restart empties"
             yield Finding(path, getattr(node, "lineno", 1), told, remedy, pitfall=10)
 
@@ -172,10 +236,10 @@ def _start_values(source: Source) -> set[ast.Call]:
     return {call for function in starts for call in _calls(function)}
 
 
-def _is_temporary(node: ast.AST) -> bool:
+def _is_temporary(node: ast.AST, source: Source) -> bool:
     written = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-    made = isinstance(node, ast.Call) and called(node).startswith("tempfile.")
-    return made or written.startswith(("/tmp", "/var/tmp"))
+    made = isinstance(node, ast.Call) and source.meant(node).startswith("tempfile.")
+    return made or written in TEMPORARY or written.startswith(("/tmp", "/var/tmp", "/dev/shm"))
 
 
 def _owner(kind: ast.ClassDef | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import tomllib
 from collections.abc import Iterator
 
@@ -45,6 +46,21 @@ def names_are_registered(family: Family) -> Iterator[Finding]:
                     f'add {kind.name} = "{family.home.module(part, family.name)}:{kind.name}" to '
                     f'[project.entry-points."{extensions.GROUPS[part]}"], then install the package again',
                 )  # fmt: skip
+
+
+def not_installed(family: Family) -> list[str]:
+    """The classes of a package that its `pyproject.toml` names, and that what is installed does not know yet."""
+    if family.home.is_house:
+        return []
+    register = family.home.root / "pyproject.toml"
+    text = register.read_text(encoding="utf-8") if register.is_file() else ""
+    found: list[str] = []
+    for part in BROUGHT:
+        path, group = family.file(part), extensions.GROUPS[part]
+        known = {entry.name for entry in importlib.metadata.entry_points(group=group)}
+        names = [kind.name for kind in _public(Source(path), part)] if path is not None else []
+        found += [name for name in names if name in _entry_points(text, group) and name not in known]
+    return found
 
 
 def packages_are_imported_lazily(family: Family) -> Iterator[Finding]:

@@ -6,6 +6,9 @@ import importlib
 import importlib.util
 import inspect
 import linecache
+import os
+import re
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 from ...errors import InputError, LockstepError
 from . import declared
@@ -85,6 +89,36 @@ def mixins_pass(family: Family) -> Iterator[Finding]:
                 yield _failed(family, problem, f"{rule}: {said}", remedy, rule)
 
 
+def own_tests_pass(family: Family) -> Iterator[Finding]:
+    """The tests of a scheduler or guider, run by pytest in a process of their own, as its author runs them."""
+    tests = [path for part in ("scheduler_test", "guider_test") if (path := family.file(part)) is not None]
+    if not tests:
+        return  # told by the rule on parity
+    root = family.home.root
+    paths = [str(root / "src"), str(root / "tests"), os.environ.get("PYTHONPATH", "")]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        done = subprocess.run([*command, *map(str, tests)], cwd=root, env=environment, capture_output=True, text=True)
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.is_file() else []
+    failed = [(case, problem) for case in cases for problem in case if problem.tag in ("failure", "error")]
+    for case, problem in failed:
+        said = next(iter((problem.get("message") or "").splitlines()), "")
+        path, line = _place(problem.text or "", tests, root)
+        remedy = "repair it until its own tests pass; a test that asks for it by name wants the package installed"
+        yield Finding(path, line, f"{case.get('name')}: {said}", remedy)
+    if done.returncode and not failed:
+        last = (done.stderr.strip() or done.stdout.strip() or "pytest said nothing").splitlines()[-1]
+        yield Finding(tests[0], 1, f"its tests cannot be run: {last}", "see what pytest says of this file")
+
+
+def _place(text: str, tests: list[Path], root: Path) -> tuple[Path, int]:
+    """The last line of a report that names one of the tests, as file and line."""
+    named = [(root / file, int(line)) for file, line in re.findall(r"^(\S+\.py):(\d+):", text, re.MULTILINE)]
+    return next((one for one in reversed(named) if one[0] in tests), (tests[0], 1))
+
+
 def _failed(family: Family, problem: BaseException, message: str, remedy: str, rule: str = "") -> Finding:
     """The finding at the last line of the family's own files that the error came by."""
     own = {source.path for source in [*family.code, *family.tests]}
@@ -130,4 +164,8 @@ def _importable(family: Family) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-RULES: dict[str, Rule] = {declared.RULE: blocks_read_what_they_declare, "the mixins pass": mixins_pass}
+RULES: dict[str, Rule] = {
+    declared.RULE: blocks_read_what_they_declare,
+    "the mixins pass": mixins_pass,
+    "schedulers and guiders pass their tests": own_tests_pass,
+}

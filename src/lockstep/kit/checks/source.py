@@ -23,6 +23,7 @@ CODE = (
     "scheduler",
     "guider",
 )
+KINDS = ("model", "pipeline", "scheduler", "guider")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -38,6 +39,22 @@ class Source:
             return ast.parse(self.path.read_text(encoding="utf-8"))
         except SyntaxError as problem:
             raise FileFormatError(f"{self.path}:{problem.lineno}: {problem.msg}. Repair it first.") from problem
+
+    @cached_property
+    def imported(self) -> dict[str, str]:
+        """The names that this file gives to what it imports: `np` -> `numpy`, `randn` -> `torch.randn`."""
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {one.asname: one.name for one in node.names if one.asname}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+        return found
+
+    def meant(self, node: ast.Call) -> str:
+        """The dotted name that a call names, whatever the file calls it: `torch.randn` for a `randn` from there."""
+        first, dot, rest = called(node).partition(".")
+        return f"{self.imported.get(first, first)}{dot}{rest}"
 
     @property
     def classes(self) -> list[ast.ClassDef]:
@@ -79,6 +96,12 @@ class Family:
         parts += ["scheduler_reference", "guider_reference"]
         return [Source(path) for part in dict.fromkeys(parts) if (path := self.file(part)) is not None]
 
+    @cached_property
+    def kinds(self) -> list[str]:
+        """What it consists of: a model, a pipeline (or what is there of its folder), a scheduler, a guider."""
+        begun = {"pipeline"} if any(self.home.file("family", self.name).parent.glob("*.py")) else set()
+        return [kind for kind in KINDS if kind in begun or self.file(kind) is not None]
+
     @property
     def models(self) -> list[Source]:
         """The file of the model, where the family has one."""
@@ -90,7 +113,7 @@ def family_in(name: str, home: Home) -> Family:
     """The family of that name, if anything of it is there."""
     family = Family(name, home)
     if not family.code:
-        wanted = ", ".join(home.path(part, name) for part in ("model", "pipeline", "scheduler", "guider"))
+        wanted = ", ".join(home.path(part, name) for part in KINDS)
         raise NotFoundError(
             f"There is nothing called {name!r} in {home.root}: looked for {wanted}. "
             f"`lockstep new` writes one, and --package names a package of your own."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import keyword
 import re
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +14,8 @@ from ...errors import FileFormatError, InputError
 
 HOUSE, DISTRIBUTION = "lockstep", "lockstep-diffusion"
 MANY = 64  # folders above the working one
+LISTED = 5  # files of somebody else that are named
+EMPTY = ("readme", "license", ".")  # how files begin that a folder may have before there is anything in it
 
 # part -> its place in the house, and in a package
 LAYOUT = {
@@ -96,18 +100,52 @@ def package_at(folder: Path) -> Home:
     root = folder.resolve()
     if root.is_file():
         raise InputError(f"--package wants a folder, and {folder} is a file.")
-    project = _project(root)
+    project, is_new = _project(root), not (root / "pyproject.toml").exists()
+    if is_new:
+        _refuse_files_of_others(root, folder)
+    elif not project.get("name"):
+        raise InputError(
+            f"{folder}/pyproject.toml has no name under [project], where entry points would be added. Write "
+            f'`[project]` with `name = "{root.name}"` and a version there, or name another folder.'
+        )
     distribution = str(project.get("name") or root.name)
     package = re.sub(r"[-. ]", "_", distribution).lower()
-    if not package.isidentifier() or package == HOUSE:
+    if not package.isidentifier() or keyword.iskeyword(package) or package == HOUSE:
         raise InputError(
             f"A package is imported by its name, and {package!r} cannot be: name the folder with letters, digits and "
             "dashes, such as sunrise-models."
+        )
+    if is_new and _is_installed(package):
+        raise InputError(
+            f"A package called {package!r} is installed already, and `import {package}` would find one of the two. "
+            f"Choose another name for the folder, such as {root.name}-models."
+        )
+    if (root / package / "__init__.py").is_file():
+        raise InputError(
+            f"{folder} has its code in {package}/, and new code is written to src/{package}/. Move it there first "
+            "(and say so in pyproject.toml), or name another folder."
         )
     found = [path.parent.name for path in sorted(root.glob("src/*/__init__.py"))]
     if found and package not in found:
         package = found[0]
     return Home(root, package, distribution)
+
+
+def _is_installed(package: str) -> bool:
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None  # a folder in the path that holds no code has none
+
+
+def _refuse_files_of_others(root: Path, folder: Path) -> None:
+    """A folder that is no package yet is empty, or holds what every repository begins with."""
+    held = sorted(path.name + "/" * path.is_dir() for path in root.iterdir()) if root.is_dir() else []
+    held = [name for name in held if not name.lower().startswith(EMPTY)]
+    if held:
+        more = f" and {len(held) - LISTED} more" if len(held) > LISTED else ""
+        raise InputError(
+            f"{folder} is no package (it has no pyproject.toml) and not empty: {', '.join(held[:LISTED])}{more}. Name "
+            "a folder that is new, or make this one a package first: a pyproject.toml with [project], name and version."
+        )
 
 
 def _project(root: Path) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from .registering import (
     with_public_name_in,
     with_public_names,
 )
+from .taken import CLASSES, refuse_a_taken_name
 
 # what can be new -> part of the layout -> template
 MODEL = {
@@ -58,6 +60,7 @@ KINDS = {
     },
 }
 PACKAGE = {  # what a package has besides, where there is none yet
+    ".gitignore": "package/gitignore",
     "pyproject.toml": "package/pyproject.toml",
     "Makefile": "package/Makefile",
     "README.md": "package/README.md",
@@ -90,15 +93,35 @@ def write_new(kind: str, given: str, home: Home, workflows: Iterable[str] = ("t2
         if path in _package_files(home) or (model_there and path in [home.file(part, names.name) for part in MODEL]):
             written.kept.append(path)
             del texts[path]
+    page = _page_with_pipeline(names, home, texts, chosen) if model_there else {}
     taken = [path for path in texts if path.exists()]
     if taken:
         listed = ", ".join(str(path.relative_to(home.root)) for path in taken)
         raise InputError(f"{names.name!r} is there already: {listed}. Choose another name, or remove these files.")
-    edits = _edits(kind, names, home, texts, model_there)
-    written.new, written.edited = list(texts), list(edits)
+    refuse_a_taken_name(kind, names, home, model_there)
+    names.refuse_too_long()
+    edits = {**_edits(kind, names, home, texts, model_there), **page}
+    written.edited = [path for path in edits if path.exists()]
+    written.new = [path for path in (*texts, *edits) if path not in written.edited]
     written.kept = [path for path in written.kept if path not in edits]
     _write({**texts, **edits}, _regenerated_stubs if home.is_house else lambda home: None, home)
     return written
+
+
+def _page_with_pipeline(
+    names: FamilyNames, home: Home, texts: dict[Path, str], workflows: tuple[str, ...]
+) -> dict[Path, str]:
+    """The page that came with the model, which tells of the pipeline as well now; what people wrote in it stays."""
+    page = home.file("page", names.name)
+    if not page.is_file():
+        return {}
+    there, whole = page.read_text(encoding="utf-8"), texts.pop(page)
+    if there == _texts("model", names, home, workflows)[page]:
+        return {page: whole}
+    if CLASSES["pipeline"].format(names.camel) in there:
+        return {}
+    part = whole.partition("\n")[2].replace("## Proof", "## Proof of the pipeline")
+    return {page: f"{there.rstrip()}\n\n## Pipeline\n{part}"}
 
 
 def _texts(kind: str, names: FamilyNames, home: Home, workflows: tuple[str, ...]) -> dict[Path, str]:
@@ -134,29 +157,25 @@ def _edits(kind: str, names: FamilyNames, home: Home, texts: dict[Path, str], mo
     if not home.is_house:
         project = home.root / "pyproject.toml"
         text = texts.pop(project) if project in texts else project.read_text(encoding="utf-8")
-        group, name = {
-            "pipeline": ("pipeline", f"{names.camel}Pipeline"),
-            "scheduler": ("scheduler", f"{names.camel}Scheduler"),
-            "guider": ("guider", f"{names.camel}Guidance"),
-        }.get(kind, ("", ""))
-        if group:
-            text = with_entry_point(text, extensions.GROUPS[group], name, f"{home.module(kind, names.name)}:{name}")
+        if kind in extensions.GROUPS:
+            name = CLASSES[kind].format(names.camel)
+            text = with_entry_point(text, extensions.GROUPS[kind], name, f"{home.module(kind, names.name)}:{name}")
         return {project: text}
     package = home.root / "src" / home.package
     public = package / "__init__.py"
     text, edits = public.read_text(encoding="utf-8"), {}
     if kind in ("scheduler", "guider"):
-        name = f"{names.camel}{'Scheduler' if kind == 'scheduler' else 'Guidance'}"
+        name = CLASSES[kind].format(names.camel)
         room = package / f"{kind}s" / "__init__.py"
         edits[room] = with_exported(room.read_text(encoding="utf-8"), names.name, name)
         text = with_public_name_in(text, f"{kind}s", name)
     if kind in ("model", "pipeline") and not model_there:
-        row = {f"models.transformers.transformer_{names.name}": [f"{names.camel}Transformer2DModel"]}
+        row = {f"models.transformers.transformer_{names.name}": [CLASSES["model"].format(names.camel)]}
         text = with_public_names(text, "models.transformers", row)
     if kind == "pipeline":
         rows = {
             f"pipelines.{names.name}.blocks": [f"{names.camel}Blocks"],
-            f"pipelines.{names.name}.pipeline": [f"{names.camel}Pipeline"],
+            f"pipelines.{names.name}.pipeline": [CLASSES["pipeline"].format(names.camel)],
         }
         text = with_public_names(text, "pipelines", rows)
         page = home.root / "docs" / "architecture.md"
@@ -168,15 +187,21 @@ def _edits(kind: str, names: FamilyNames, home: Home, texts: dict[Path, str], mo
 def _write(texts: dict[Path, str], then: Callable[[Home], None], home: Home) -> None:
     """Every file, and what follows from them; where something fails, all is as it was."""
     before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in texts}
+    folders = {folder for path in texts for folder in path.parents if not folder.exists()}
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
         then(home)
-    except (OSError, WriteError) as problem:
+    except BaseException as problem:  # also ctrl-C, which leaves nothing half-written either
         for path, old in before.items():
             path.unlink(missing_ok=True) if old is None else write_text(path, old)
-        raise WriteError(f"{problem} Nothing was changed.") from problem
+        for folder in sorted(folders, key=lambda one: -len(one.parts)):
+            with suppress(OSError):  # not there yet, or with files of somebody else in it
+                folder.rmdir()
+        if isinstance(problem, OSError):
+            raise WriteError(f"{problem} Nothing was changed.") from problem
+        raise
 
 
 def _regenerated_stubs(home: Home) -> None:

@@ -28,14 +28,15 @@ class Match:
     ours: tuple[str, ...]
     operation: str = "keep"
     by: str = BY_VALUES
-    note: str = ""  # what no operation can say: a factor, an order of rows
+    note: str = ""  # what no operation can say: a factor, an order of rows, several of one shape
+    equal: bool = False  # constants that have the same values, whichever is meant
 
 
 def match_tensors(theirs: Tensors, ours: Tensors) -> list[Match]:
     """Every match that the values prove; then, of what is left, what shape and order suggest."""
     left = dict(theirs), dict(ours)
     found: list[Match] = []
-    for search in (_singles, _splits, _joins, _scaled, _by_shape):
+    for search in (_singles, _splits, _joins, _scaled, _constants, _by_shape):
         for match in search(*left):
             if all(name in left[0] for name in match.theirs) and all(name in left[1] for name in match.ours):
                 found.append(match)
@@ -47,14 +48,18 @@ def match_tensors(theirs: Tensors, ours: Tensors) -> list[Match]:
 
 def _singles(theirs: Tensors, ours: Tensors) -> Iterator[Match]:
     """One tensor of each side with the same numbers, in the same or in another order."""
-    by_content: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for name, tensor in theirs.items():
-        if not _says_nothing(tensor):
-            by_content[_content(tensor)].append(name)
+    told = {name: tensor for name, tensor in theirs.items() if not _says_nothing(tensor)}
+    dtypes = {tensor.dtype for tensor in told.values()}
+    by_content: dict[tuple[torch.dtype, tuple[int, ...]], list[str]] = defaultdict(list)
+    for name, tensor in told.items():
+        for dtype in {coarser(tensor.dtype, one.dtype) for one in ours.values() if one.is_floating_point()}:
+            by_content[dtype, _content(tensor.to(dtype))].append(name)
     for name, tensor in list(ours.items()):
         if _says_nothing(tensor):
             continue
-        candidates = [one for one in by_content.get(_content(tensor), []) if one in theirs]
+        read_as = sorted({coarser(tensor.dtype, dtype) for dtype in dtypes}, key=str)
+        keys = [(dtype, _content(tensor.to(dtype))) for dtype in read_as]
+        candidates = [one for one in dict.fromkeys(one for key in keys for one in by_content[key]) if one in theirs]
         for other in sorted(candidates, key=lambda one: -_likeness(one, name)):
             operation = operation_between(theirs[other], tensor)
             if operation is not None:
@@ -73,9 +78,24 @@ def operation_between(one: Tensor, other: Tensor) -> str | None:
             (made,) = operations.run(operations.parse(text), [one], 1, backwards=False)
         except WeightsError:
             continue
-        if made.shape == other.shape and torch.equal(made, other.to(made.dtype)):
+        if same_values(made, other):
             return text
     return None
+
+
+def same_values(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, as far as the coarser of their dtypes can tell them apart."""
+    if one.shape != other.shape:
+        return False
+    dtype = coarser(one.dtype, other.dtype)
+    return torch.equal(one.to(dtype), other.to(dtype))
+
+
+def coarser(one: torch.dtype, other: torch.dtype) -> torch.dtype:
+    """The dtype that rounds more; a checkpoint in half precision is the same model."""
+    if not (one.is_floating_point and other.is_floating_point):
+        return one
+    return max(one, other, key=lambda dtype: torch.finfo(dtype).eps)
 
 
 def _operations(one: Tensor, other: Tensor) -> Iterator[str]:
@@ -139,7 +159,7 @@ def _parts_of(whole: Tensor, pool: Tensors) -> list[str]:
             and len(part) < len(whole)
             and name not in found
             and not _says_nothing(part)
-            and torch.equal(whole[place : place + len(part)], part.to(whole.dtype))
+            and same_values(whole[place : place + len(part)], part)
         ]
         if not fitting:
             return []
@@ -168,16 +188,27 @@ def _scaled(theirs: Tensors, ours: Tensors) -> Iterator[Match]:
                     break
 
 
+def _constants(theirs: Tensors, ours: Tensors) -> Iterator[Match]:
+    """Equal constants (norms that begin with ones): whichever of them is taken, the values are right."""
+    for name, tensor in list(ours.items()):
+        equal = [other for other, one in theirs.items() if same_values(one, tensor)]
+        if equal:
+            yield Match((max(equal, key=lambda other: _likeness(other, name)),), (name,), by=BY_SHAPE, equal=True)
+
+
 def _by_shape(theirs: Tensors, ours: Tensors) -> Iterator[Match]:
-    """What is left, where as many of each side have a shape: a guess, for weights that are not loaded yet."""
+    """What is left, by its shape: a guess where one of each side has it, and told as ambiguous where more have."""
     shapes = [defaultdict(list), defaultdict(list)]  # type: list[dict[tuple[int, ...], list[str]]]
     for by_shape, side in zip(shapes, (theirs, ours), strict=True):
         for name, tensor in side.items():
             by_shape[tuple(tensor.shape)].append(name)
     for shape, names in shapes[0].items():
         others = shapes[1].get(shape, [])
-        if len(names) == len(others):
-            yield from (Match((a,), (b,), by=BY_SHAPE) for a, b in zip(names, others, strict=True))
+        if len(names) == len(others) == 1:
+            yield Match((names[0],), (others[0],), by=BY_SHAPE)
+        elif others:
+            note = f"ambiguous: {len(names)} of theirs and {len(others)} of ours have the shape {list(shape)}"
+            yield Match(tuple(names), tuple(others), by=BY_SHAPE, note=note)
 
 
 def _content(tensor: Tensor) -> tuple[int, ...]:

@@ -39,9 +39,10 @@ def missing_modules(reference: Trace, port: Trace | None) -> list[Module]:
     bodies = _bodies(kinds) | {path.partition(".")[0] for path in owners if "." in path}
     parts = list(dict.fromkeys(_outermost(path, there, bodies) for path in lacking))
     looping = any(step != "-" for step in ran.values())
+    several = _is_several(owners)
     found = []
     for path in parts:
-        group = _group(path, ran[path], path.partition(".")[0] in behind) if looping else "model"
+        group = _group(path, ran[path], path.partition(".")[0] in behind) if looping else _named(path, several)
         own = [path] if path in bodies else [one for one in owners if _below(one, path)]
         numbers = (math.prod(e.shape) for name, e in reference.params.items() if name.rpartition(".")[0] in own)
         inside = sum(one != path for one in own if one in lacking)
@@ -111,6 +112,23 @@ def _first_calls(trace: Trace) -> tuple[dict[str, str], set[str]]:
         for count in range(1, len(parts) + 1):
             ran.setdefault(".".join(parts[:count]), entry.key.step)
     return ran, roots
+
+
+def _is_several(owners: Iterable[str]) -> bool:
+    """Whether what has no scheduler is a pipeline all the same: several parts, or one that holds such ones."""
+    names = [path.split(".") for path in owners]
+    return len({parts[0] for parts in names}) > 1 or any(
+        part == "vae" or part.startswith("text_encoder") for parts in names for part in parts[1:2]
+    )
+
+
+def _named(path: str, several: bool) -> str:
+    """The group by the names of the parts, where no loop tells what comes before and behind it."""
+    if not several:
+        return "model"
+    if "encoder" in path:
+        return "encoders"
+    return "decoders" if "decoder" in path or "vae" in path else "loop"
 
 
 def _group(path: str, step: str, behind: bool) -> str:

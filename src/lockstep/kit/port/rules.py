@@ -12,7 +12,7 @@ from torch import Tensor
 from ...errors import ConfigError, WeightsError
 from ...loaders.weight_map import WeightMap
 from ...models.weights import Row
-from .matching import BY_VALUES, Match, match_tensors
+from .matching import BY_VALUES, Match, match_tensors, same_values
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 LETTERS = "ijklmnop"
@@ -23,17 +23,28 @@ class Proposal:
     """A weight map, as far as it is proven, and what it leaves open."""
 
     rows: list[Row] = field(default_factory=list)
-    proven: list[str] = field(default_factory=list)  # tensors of ours that the rows make, bit for bit
+    proven: list[str] = field(default_factory=list)  # tensors of ours that the rows make, to the coarser dtype's bit
     guessed: list[Match] = field(default_factory=list)  # by shape and order alone
     notes: list[Match] = field(default_factory=list)  # related, but by nothing that an operation says
     theirs_left: list[str] = field(default_factory=list)
     ours_left: list[str] = field(default_factory=list)
+    not_finite: list[str] = field(default_factory=list)  # tensors of theirs with NaN or Inf in them
     total: tuple[int, int] = (0, 0)
 
     @property
+    def covers_ours(self) -> bool:
+        """Whether every tensor of ours is made of theirs, or is a constant that theirs have, too."""
+        return not self.ours_left and not self.not_finite and all(match.equal for match in self.guessed)
+
+    @property
     def coverage(self) -> str:
+        return self.coverage_of("ours")
+
+    def coverage_of(self, owner: str) -> str:
+        """How many tensors of both sides the rows speak of; the owner of the right side by its name."""
         theirs, ours = self.total
-        return f"{theirs - len(self.theirs_left)} of {theirs} tensors of theirs, {len(self.proven)} of {ours} of ours"
+        taken = theirs - len(self.theirs_left)
+        return f"{taken} of {theirs} tensors of theirs, {len(self.proven)} of {ours} of {owner}"
 
 
 def propose(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> Proposal:
@@ -42,17 +53,18 @@ def propose(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> Proposa
     sure = [match for match in matches if match.by == BY_VALUES and not match.note]
     found = Proposal(total=(len(theirs), len(ours)))
     found.notes = [match for match in matches if match.note]
-    found.guessed = [match for match in matches if match.by != BY_VALUES]
+    found.guessed = [match for match in matches if match.by != BY_VALUES and not match.note]
+    found.not_finite = [name for name, one in theirs.items() if not bool(torch.isfinite(one).all())]
     rows = _merged(_generalised(sure))
     constants = [name for match in found.guessed for name in match.ours]
     made, used = _applied(rows, theirs)
     found.rows = rows
-    found.proven = [name for name, tensor in made.items() if name in ours and _equal(tensor, ours[name])]
+    found.proven = [name for name, tensor in made.items() if name in ours and same_values(tensor, ours[name])]
     wrong = [name for name in made if name not in found.proven]
     if wrong:  # a placeholder took in too much: every tensor by itself
         found.rows = [_row(match.theirs, match.ours, match.operation) for match in sure]
         made, used = _applied(found.rows, theirs)
-        found.proven = [name for name, tensor in made.items() if name in ours and _equal(tensor, ours[name])]
+        found.proven = [name for name, tensor in made.items() if name in ours and same_values(tensor, ours[name])]
     covered = set(found.proven)
     found.guessed = [match for match in found.guessed if not set(match.ours) <= covered]
     found.theirs_left = [name for name in theirs if name not in used]
@@ -73,14 +85,22 @@ def written(found: Proposal, reference: str, port: str) -> str:
         "]",
     ]
     remarks = [
+        *(f"{name}: theirs, holds NaN or Inf" for name in found.not_finite),
         *(f"{' + '.join(m.theirs)} -> {' + '.join(m.ours)}: {m.note}" for m in found.notes),
-        *(f"{m.theirs[0]} -> {m.ours[0]}: a guess by {m.by}, their values differ" for m in found.guessed),
+        *(f"{m.theirs[0]} -> {m.ours[0]}: {guess(m)}" for m in found.guessed),
         *(f"{name}: theirs, without a partner" for name in found.theirs_left),
         *(f"{name}: ours, without a partner" for name in found.ours_left),
     ]
     if remarks:
         lines += ["", "# What is open:", *(f"#   {remark}" for remark in remarks)]
     return "\n".join(lines) + "\n"
+
+
+def guess(match: Match) -> str:
+    """What is known of a match that no row claims."""
+    if match.note:
+        return match.note
+    return f"a guess by {match.by}, {'equal constants' if match.equal else 'their values differ'}"
 
 
 def _generalised(matches: Sequence[Match]) -> list[tuple[Names, str]]:
@@ -158,10 +178,6 @@ def _applied(rows: Sequence[Row], theirs: Mapping[str, Tensor]) -> tuple[dict[st
     except (ConfigError, WeightsError):
         return {"": torch.empty(0)}, set()  # nothing of it is proven
     return made, used
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one, other.to(one.dtype))
 
 
 def _skeleton(name: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ...attention import ProcessorMixin, dispatch_attention_fn
+from ...attention import Cut, ProcessorMixin, SequencePlan, dispatch_attention_fn
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError
 from ...outputs import output_or_tuple
@@ -53,9 +53,11 @@ class HeliosAttnProcessor(ProcessorMixin):
             past, now = key.split((key.shape[1] - original_context_length, original_context_length), dim=1)
             scale = 1.0 + torch.sigmoid(attn.history_key_scale) * (MOST_SCALE - 1.0)
             key = torch.cat([(past * scale.view(1, 1, -1, 1)).to(now.dtype), now], dim=1)
-        backend = self._attention_backend
-        mixed = dispatch_attention_fn(query, key, value, attn_mask=attention_mask, backend=backend).flatten(2)
-        return attn.to_out[0](mixed)
+        mixed = dispatch_attention_fn(
+            query, key, value, attn_mask=attention_mask, backend=self._attention_backend,
+            parallel_config=self._parallel_config,
+        )  # fmt: skip
+        return attn.to_out[0](mixed.flatten(2))
 
 
 class HeliosAttention(WanAttention):
@@ -126,6 +128,16 @@ class HeliosTransformer3DModel(ModelMixin, ConfigMixin):
     gradient_checkpointing = False
     keep_in_fp32 = (r"time_embedder\.", r"scale_shift_table$", r"\.norm[123]\.", r"history_key_scale$")
     ignored_tensors = (r"\.norm_added_q\.",)  # published, and never used
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("blocks.*", "now", "now"),
+            Cut("blocks.0", "video", ("past", "now")),
+            Cut("blocks.*", "kinds_L", ("past", "now"), axis=0),
+            Cut("blocks.*", "rotary_emb", ("past", "now")),
+        ),
+        gather=(Cut("blocks.-1", 0, ("past", "now")),),
+        attends={"*": ("past", "now")},
+    )
 
     @register_to_config
     def __init__(

@@ -43,7 +43,8 @@ class LTXVideoAttnProcessor(ProcessorMixin):
         source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         query, key, value = attn.project(hidden_states, source)
         if image_rotary_emb is not None:
-            query, key = (rotate(part.flatten(2).unsqueeze(2), image_rotary_emb).view_as(part) for part in (query, key))
+            backend, whole = self._attention_backend, [part.flatten(2).unsqueeze(2) for part in (query, key)]
+            query, key = (rotate(part, image_rotary_emb, backend).view_as(query) for part in whole)
         mixed_BLHK = dispatch_attention_fn(
             query, key, value, attn_mask=attention_mask, backend=self._attention_backend,
             parallel_config=self._parallel_config,

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import InputError, UnsupportedError
 from ...outputs import output_or_tuple
@@ -42,8 +43,10 @@ class QwenDoubleStreamAttnProcessor2_0(JointProcessor):
         if image_rotary_emb is not None:
             query, key = (rotate(part, image_rotary_emb, self._attention_backend) for part in (query, key))
         mask = None
-        if encoder_hidden_states_mask is not None:  # of the pictures every token counts
-            mask = F.pad(encoder_hidden_states_mask, (0, hidden_states.shape[1]), value=True)[:, None, None]
+        if encoder_hidden_states_mask is not None:  # of the pictures every token counts, those of other ranks included
+            pictures, shared = hidden_states.shape[1], self._parallel_config
+            pictures = pictures if shared is None else shared.total(1, pictures)
+            mask = F.pad(encoder_hidden_states_mask, (0, pictures), value=True)[:, None, None]
         return self.part(attn, self.mix(query, key, value, mask), encoder_hidden_states.shape[1])
 
 
@@ -137,6 +140,17 @@ class QwenImageTransformer2DModel(ModelMixin, ConfigMixin):
         ("{}.attn.to_qkv", ("{}.attn.to_q", "{}.attn.to_k", "{}.attn.to_v")),
         ("{}.attn.to_added_qkv", ("{}.attn.add_q_proj", "{}.attn.add_k_proj", "{}.attn.add_v_proj")),
     )
+    sequence_plan = SequencePlan(
+        split=(
+            Cut("", "controlnet_block_samples", "picture"),
+            Cut("img_in", 0, "picture"),
+            Cut("txt_in", 0, "text"),
+            Cut("transformer_blocks.*", "image_rotary_emb", ("text", "picture"), axis=0),
+            Cut("transformer_blocks.*", "modulate_index", "picture"),
+        ),
+        gather=(Cut("proj_out", 0, "picture"),),
+        attends={"*": ("text", "picture")},
+    )
     trained_size = 128  # of the latents along a side; the published configs do not say it
     ignored_tensors = (r"^__index_timestep_zero__$",)  # by which files for ComfyUI say zero_cond_t
 
@@ -206,7 +220,7 @@ class QwenImageTransformer2DModel(ModelMixin, ConfigMixin):
         mask = None if mask is None else mask.bool()
         times, index = self.times(timestep.to(picture.dtype), shapes)  # type: ignore[union-attr]
         temb = self.time_text_embed(times, picture.dtype, additional_t_cond)
-        table = self.places(shapes, text.shape[1], picture.device)
+        table = self.places(shapes, encoder_hidden_states.shape[1], picture.device)
 
         depth, residuals = len(self.transformer_blocks), controlnet_block_samples
         for number, block in enumerate(self.transformer_blocks):

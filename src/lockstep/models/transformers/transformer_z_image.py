@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from ...attention import Cut, SequencePlan
 from ...configuration import ConfigMixin, register_to_config
 from ...errors import ConfigError, InputError, UnsupportedError
 from ...outputs import Output, output_or_tuple
@@ -164,6 +165,22 @@ class ZImageTransformer2DModel(ModelMixin, ConfigMixin):
 
     _supports_gradient_checkpointing = True
     gradient_checkpointing = False
+    sequence_plan = SequencePlan(  # of each picture with its text behind it, the zeros of short ones included
+        split=(
+            Cut("noise_refiner.0", "x", "picture"),
+            Cut("noise_refiner.*", "freqs_cis", "picture"),
+            Cut("context_refiner.0", "x", "text"),
+            Cut("context_refiner.*", "freqs_cis", "text"),
+            Cut("layers.0", "x", "both"),
+            Cut("layers.*", "freqs_cis", "both"),
+        ),
+        gather=(
+            Cut("noise_refiner.-1", 0, "picture"),
+            Cut("context_refiner.-1", 0, "text"),
+            Cut("all_final_layer.*", "x", "both"),
+        ),
+        attends={"noise_refiner.*": ("picture",), "context_refiner.*": ("text",), "layers.*": ("both",)},
+    )
     trained_size = 128  # of the latents along a side; the published configs do not say it
 
     @register_to_config

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..comparison.results import Cause, Comparison, SearchLog, Standing, Verdict
 from ..floors.file import Floor
 from ..trace.names import Key
 from ..trace.reader import Trace
+from .earlier_values import ROWS, STALE
 from .facts import from_facts
 from .handed_over import prove_handed_over
 from .live import Live, live_side
+from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
 from .repeatability import unrepeatable
 from .search import CauseSearch
@@ -33,8 +32,10 @@ TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_ind
 # What a value is, not why; and tokens in another order may be the port's good right.
 DESCRIBING = (
     "wrong_operand", "left_out", "half_swap", "reversed", "shifted", "axes_swapped", "interleave", "channel_order",
-    "permutation",
+    "permutation", STALE, ROWS,
 )  # fmt: skip
+# Of the result of a run, where all before it is right: as a picture is handed out.
+REARRANGED = ("half_swap", "reversed", "axes_swapped", "interleave", "channel_order", "value_range")
 PROVEN = 2
 FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
@@ -71,9 +72,10 @@ def diagnose(
         evaluations = min(evaluations, FEW)
     sides = [(live_side(reference, a), a, b, False), (live_side(candidate, b), b, a, True)]
     floor = floor if floor is not None else (comparison.floor_path or None)
+    held = [live.weights() if live is not None else None for live, *_ in sides]
     other = [
-        _by_partner(comparison, live.weights(), turned) if live is not None else None
-        for live, turned in ((sides[1][0], False), (sides[0][0], True))
+        weights_by_partner(comparison, held[turned] or {}, theirs, bool(turned)) if theirs is not None else None
+        for turned, theirs in enumerate(reversed(held))
     ]
     comparison.search = log = SearchLog(tell=tell)
     searches = []
@@ -87,40 +89,46 @@ def diagnose(
         searches[0].across, searches[1].across = searches[1], searches[0]
     causes: list[Cause] = []
     try:
+        known = _told_by_values(recorded, comparison, searches)
+        if known is not None:
+            comparison.causes = [known]
+            return comparison.causes
         causes = _searched(comparison, searches, limit, rounding, log)
     except KeyboardInterrupt:
         log.interrupted = True
         causes = max((search.found for search in searches), key=_standing, default=[])
-    if searches and _standing(causes) < PROVEN:
+    if searches and _standing(causes) < PROVEN and not log.interrupted:
         _proven_by_runs(recorded, comparison, searches)
     comparison.causes = together(comparison, causes, recorded)
     return comparison.causes
+
+
+def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> Cause | None:
+    """A value of another step or row, or a schedule that one choice makes: proven by one run, before anything else."""
+    candidate = next((search for search in searches if search.turned), None)
+    for cause in recorded:
+        if _is_end(Key.parse(cause.at)) and cause.name in REARRANGED and cause.standing is Standing.PROVEN:
+            return cause
+        early = cause.name in (STALE, ROWS) or cause.evidence.get("certain")
+        if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
+            return cause
+    return None
+
+
+def _is_end(key: Key) -> bool:
+    """True for the result of a run: nothing comes behind it."""
+    return key.path in ("@pipeline", "@result") and not key.is_input
 
 
 def _proven_by_runs(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> None:
     """That a value is some other value says what it is, not why: where a side can be run, the proof is a run."""
     candidate = next((search for search in searches if search.turned), None)
     for cause in recorded:
-        at = Key.parse(cause.at)
-        is_end = at.path in ("@pipeline", "@result") and not at.is_input  # nothing comes behind it
-        if cause.name not in DESCRIBING or cause.standing is not Standing.PROVEN or is_end:
+        if cause.name not in DESCRIBING or cause.standing is not Standing.PROVEN or _is_end(Key.parse(cause.at)):
             continue
         if candidate is None or not prove_handed_over(candidate, comparison, cause):
             cause.standing, cause.evidence["accepted"] = Standing.FITS, False
             cause.why = f"cause not proven; this fits the value only: {cause.why}"
-
-
-def _by_partner(comparison: Comparison, weights: dict[str, torch.Tensor], turned: bool) -> dict[str, torch.Tensor]:
-    """The other side's parameters by the paths that their modules have on this one."""
-    found, inside = dict(weights), defaultdict[str, dict[str, torch.Tensor]](dict)
-    for path, tensor in weights.items():
-        owner, _, name = path.rpartition(".")
-        inside[owner][name] = tensor
-    for node in comparison.nodes:
-        if node.other is not None and not node.key.is_operation and node.key.path != node.other.path:
-            own, other = (node.other.path, node.key.path) if turned else (node.key.path, node.other.path)
-            found |= {f"{own}.{name}": tensor for name, tensor in inside[other].items()}
-    return found
 
 
 def _spent(log: SearchLog, most: float) -> bool:
@@ -145,7 +153,7 @@ def _searched(
         log.runs += search.runs
         if not best or _standing(causes) > _standing(best) or not _standing(best):  # the last one has counted all
             best, comparison.explained = causes, search.explained
-        if _standing(best) == PROVEN:
+        if _standing(best) == PROVEN or log.interrupted:
             break
     return best
 

@@ -33,9 +33,9 @@ PARAMETERS = {
     "stack": ("tensors", "dim"),
     "repeat_interleave": ("input", "repeats", "dim"),
 }
-# Edited though they are not recorded: positions and masks start at a constant, a dropout may be left on, and what is
-# written into a part of a tensor is what the tensor is made of.
-_FACTORIES = {"arange", "linspace", "dropout", "setitem"}
+# Edited though they are not recorded: positions and masks start at a constant or a comparison, a dropout may be left
+# on, and what is written into a part of a tensor is what the tensor is made of.
+_FACTORIES = {"arange", "linspace", "dropout", "setitem", "eq", "ne", "lt", "gt", "le", "ge"}
 
 
 _OPERANDS = frozenset(["input", "query", "key", "value", "tensors", "weight"])

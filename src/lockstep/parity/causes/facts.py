@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ..comparison.results import Comparison
+from ..comparison.results import Comparison, Status
 from .edits import Edit, ParameterChange
 from .hypotheses.call_counts import call_count_edits
 from .hypotheses.kept_state import kept_state_edits
+from .hypotheses.layer_order import layer_order_edits
 from .hypotheses.state import state_edits
 from .hypotheses.weights import weight_words
 from .in_place import written_in_place
@@ -35,6 +37,7 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
             if trial is None:
                 continue
             if closing.closes:
+                _place_weights(search, edit, comparison)
                 return Judgement(trial, closing, True)
             before = comparison.first.order if comparison.first is not None else -1
             if partly is None and closing.reach > before and trial.accepted and edit.rank == 0:
@@ -42,7 +45,19 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
     return partly
 
 
+def _place_weights(search: Any, edit: Edit, comparison: Comparison) -> None:
+    """Where the first of the weights that differ is used, if the values there were not compared."""
+    paths = [c.path for c in edit.changes if isinstance(c, ParameterChange)]
+    first = comparison.first
+    if search.turned or first is None or len(paths) < len(edit.changes) or first.key.path in paths or search.held:
+        return
+    used = [e.key for e in search.own.entries if e.key.path in paths and not e.key.is_input]
+    if used:
+        comparison.place = replace(first, key=used[0], how="loaded", status=Status.STRUCT, problem="other weights")
+
+
 def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
+    yield from layer_order_edits(search, comparison)
     yield from different_weights(search)
     yield from kept_state_edits(search)
     yield from call_count_edits(search)
@@ -51,23 +66,32 @@ def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
 
 
 def different_weights(search: Any) -> Iterator[Edit]:
-    """All parameters that differ, at once; a single one is left to the hypotheses about its module."""
+    """All parameters that differ, at once."""
     if search.weights is None:
         return
     changes: list[ParameterChange] = []
     kinds: dict[str, list[str]] = defaultdict(list)
+    told: list[tuple[str, str]] = []
+    own = search.live.weights()  # a tensor that two modules share has one name there
+    tensors = {
+        f"{p}.{n}": t for p, m in search.modules.items() for n, t in [*m._parameters.items(), *m._buffers.items()]
+    }
+    by_tensor = {id(tensors[n]): search.weights[n] for n in own if n in search.weights and tensors.get(n) is not None}
     for path, module in search.modules.items():
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            theirs = search.weights.get(f"{path}.{name}")
+            theirs = search.weights.get(f"{path}.{name}", by_tensor.get(id(tensor)))
             if tensor is None or theirs is None or theirs.shape != tensor.shape:
                 continue
             if torch.equal(theirs.to(tensor.dtype), tensor):
                 continue
-            kind, words = weight_words(f"{path}.{name}", tensor, theirs, search.modules)
+            told.append(weight_words(f"{path}.{name}", tensor, theirs, search.modules))
+            kind, words = told[-1]
             kinds[f"{kind}|{words.partition('` ')[2].partition(' (')[0]}"].append(f"{path}.{name}")
             changes.append(ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)))
     if len(changes) > 1:
         yield Edit(*_words_of(kinds, len(changes), search), tuple(changes), rank=0)
+    elif changes:
+        yield Edit(*told[0], tuple(changes), rank=1)
 
 
 def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str, str]:
@@ -79,12 +103,12 @@ def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str
     details = {kind.partition("|")[2] for kind in kinds}
     if names == {"precision"} and len(details) == 1:
         return "weights_precision", f"{where} {next(iter(details)).replace('holds its', 'are their')}"
-    if len(names) == 1 and names != {"weight_values"}:
+    if not any(detail.startswith("holds other values") for detail in details):
         shown = ", ".join(f"`{path}`" for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
         each = (
             f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds)).partition('|')[2]}"
         )
-        return next(iter(names)), f"{shown}: {each}"
+        return next(iter(kinds)).partition("|")[0], f"{shown}: {each}"
     return "weight_values", f"{where} hold other values: not loaded, stale, or of another checkpoint"
 
 

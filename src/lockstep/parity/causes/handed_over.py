@@ -1,52 +1,132 @@
-"""What a model is given, put right: the proof that handing over the wrong thing is all that is wrong."""
+"""What a part is given, put right: the proof that handing over the wrong thing is all that is wrong."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import torch
 
-from ..comparison.results import Cause, Comparison, Role, Standing
-from ..recording.values import to_torch
+from ..comparison.results import Cause, Comparison, NodeResult, Role, Standing
+from ..recording.values import inputs, to_torch
 from ..trace.names import Key
 from .edits import Edit, ModuleChange
+from .failures import noted
+from .hypotheses.schedule_change import TableChange
 from .observed.transplant import replaced
+from .schedules import TABLES
 
-Given = dict[str, dict[int, torch.Tensor]]  # by model and by call
+Given = dict[tuple[str, str], dict[int, torch.Tensor]]  # by module and slot, and by call
 
 
 def prove_handed_over(search: Any, comparison: Comparison, cause: Cause) -> bool:
     """True, and told, if with the reference's value handed over wherever it differs the whole run agrees."""
     key = Key.parse(cause.at)
+    if key.path.rpartition(".")[2] in TABLES:
+        return _prove_schedule(search, comparison, cause)
     given = _right_values(search, comparison, key)
     if not key.is_input or not given:
         return False
-    changes = tuple(_handed(search.modules[path], path, key.slot, values) for path, values in given.items())
-    again = search.whole.compared_again([Edit("put_right", f"{key.slot} of {', '.join(given)}", changes)])
+    changes = [_handed(search.modules[path], path, slot, values) for (path, slot), values in given.items()]
+    # what a part is given is written down before it is put right
+    return _agrees(search, cause, changes, lambda n: n.other is not None and (n.other.path, n.other.slot) in given)
+
+
+def _prove_schedule(search: Any, comparison: Comparison, cause: Cause) -> bool:
+    """The reference's tables as the candidate's, all that differ."""
+    changes = []
+    for node in comparison.nodes:
+        part, _, name = node.other.path[1:].rpartition(".") if node.other is not None else ("", "", "")
+        entry = search.foreign.get(node.key)
+        if node.bad and name in TABLES and part in search.live.parts.schedulers and entry and entry.has_data:
+            values = np.asarray(search.foreign.array(entry), np.float64).reshape(-1)
+            changes.append(TableChange(part, name, tuple(values.tolist())))
+    return bool(changes) and _agrees(search, cause, changes, lambda n: n.key.path.rpartition(".")[2] in TABLES)
+
+
+def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any) -> bool:
+    again = search.whole.compared_again([Edit("put_right", cause.name, tuple(changes))])
     if again is None or not again.nodes:
         return False
     bad = [n for n in again.nodes if n.bad and n.role is not Role.HEALED and not n.key.is_operation]
-    # what a model is given is written down before it is put right
-    left = [n for n in bad if n.key.slot != key.slot or n.other is None or n.other.path not in given]
-    if left:
+    if any(not is_written_before(n) for n in bad):
         return False
     cause.standing, cause.evidence["accepted"] = Standing.PROVEN, True
+    cause.why = cause.why.removeprefix("cause not proven; this fits the value only: ")
     cause.why += "; with the reference's handed over instead, wherever it differs, everything behind it agrees"
     return True
 
 
 def _right_values(search: Any, comparison: Comparison, key: Key) -> Given:
-    """What the reference's models are given in this slot, for every call where the candidate's get something else."""
+    """What the reference's parts are given in this slot, for every call where the candidate's get something else.
+
+    Inside of a model only those parts that are given the very tensor that is wrong first: with everything put right
+    that comes behind it a run would prove itself.
+    """
+    given_to = [n for n in comparison.nodes if n.bad and n.other is not None and n.other.is_input]
+    given_to = [n for n in given_to if n.other is not None and n.other.path in search.modules]
+    places = _given_the_same(search, key, given_to)
+    nodes = [node for node in given_to if _place(node) in places]
+    seen = _seen_again(search, nodes)
     given: Given = defaultdict(dict)
-    for node in comparison.nodes:
+    for node in nodes:
         entry = search.foreign.get(node.key)
-        if not node.bad or node.key.slot != key.slot or node.other is None or entry is None or not entry.has_data:
-            continue
-        if node.other.path in search.live.parts.modules and node.other.is_input:
+        value = to_torch(search.foreign.array(entry)) if entry.has_data else seen.get(str(node.key))
+        if value is not None and node.other is not None:
             number = search.call_number(node.other.path, node.other)
-            given[node.other.path][number] = to_torch(search.foreign.array(entry))
+            given[node.other.path, node.other.slot][number] = value
     return given
+
+
+def _place(node: NodeResult) -> tuple[str, ...]:
+    return (node.key.path, node.key.slot, *((node.other.path, node.other.slot) if node.other is not None else ()))
+
+
+def _given_the_same(search: Any, key: Key, nodes: list[NodeResult]) -> set[tuple[str, ...]]:
+    """Models are given it under one name; parts of a model are given the same tensor on either side, in the step where
+    it is wrong first."""
+    if "." not in key.path:
+        return {_place(node) for node in nodes if "." not in node.key.path and node.key.slot == key.slot}
+    first = next((node for node in nodes if node.key == key), None)
+    now = [node for node in nodes if node.key.step == key.step and first is not None and node.shape == first.shape]
+    wanted = [_sketches(search, first)] if first is not None else []
+    return {_place(node) for node in now if _sketches(search, node) in wanted}
+
+
+def _sketches(search: Any, node: NodeResult) -> tuple[bytes, ...]:
+    entries = (search.foreign.get(node.key), search.own.get(node.other))
+    return tuple(t.sketch(e).tobytes() for t, e in zip((search.foreign, search.own), entries, strict=True) if e)
+
+
+def _seen_again(search: Any, nodes: list[NodeResult]) -> dict[str, torch.Tensor]:
+    """What only sketches were kept of, from one more run of the reference."""
+    across = search.across
+    if across is None or all(search.foreign.get(node.key).has_data for node in nodes):
+        return {}
+    wanted = {(n.key.path, across.call_number(n.key.path, n.key)): n.key for n in nodes}
+    found: dict[str, torch.Tensor] = {}
+
+    def watched(path: str) -> Any:
+        count = iter(range(1 << 30))
+
+        def before(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            key = wanted.get((path, next(count)))
+            value = dict(inputs(module, args, kwargs)).get(key.slot) if key is not None else None
+            if value is not None:
+                found[str(key)] = value.detach().clone()
+
+        return before
+
+    with ExitStack() as stack, torch.no_grad(), noted(search.log, (), "the reference"):
+        for path in {path for path, _ in wanted if path in across.modules}:
+            hook = across.modules[path].register_forward_pre_hook(watched(path), with_kwargs=True)
+            stack.callback(hook.remove)
+        across.live.run(across.own)
+    search.log.spent += across.whole.cost
+    return found
 
 
 def _handed(module: Any, path: str, slot: str, values: dict[int, torch.Tensor]) -> ModuleChange:

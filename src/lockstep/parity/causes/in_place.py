@@ -18,6 +18,7 @@ from .edits import Call, Edit, OperationChange, Site
 from .failures import noted
 from .pipeline_probe import PipelineProbe
 
+PERHAPS = 3  # writes that a right program may make as well, each tried on the whole run
 MADE_HERE = ""  # by an operation, for whoever comes next
 
 
@@ -48,6 +49,7 @@ class _Watch:
     tensors: dict[int, _Tensor] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)  # of modules by path
     found: dict[Site, _Write] = field(default_factory=dict)
+    perhaps: dict[Site, _Write] = field(default_factory=dict)  # into what the code has made itself, and reads again
     index: dict[Site, int] = field(default_factory=dict)
     readers: dict[Site, Site] = field(default_factory=dict)  # by writer
 
@@ -73,8 +75,8 @@ class _Watch:
                 self._written(site, call, tensor, known)
             elif known.writer is not None and self.clock(known.writer[0].path) > known.writer[1]:
                 self._read_later(site, known, known.writer[0])
-        if isinstance(result, torch.Tensor):
-            self._known(result)
+        for tensor in tensors_in((result,), {}):
+            self._known(tensor)
 
     def _written(self, site: Site, call: Call, tensor: torch.Tensor, known: _Tensor) -> None:
         place = next((i for i, value in enumerate(call.args) if value is tensor), None)
@@ -84,6 +86,8 @@ class _Watch:
         known.writer = known.writer or (site, self.clock(site.path))
         if known.known_as != MADE_HERE:
             self.found.setdefault(site, _Write(site, place, f"{known.known_as}, which is used again"))
+        elif site.path.startswith("@") and known.writer[0] == site:
+            self.perhaps.setdefault(site, _Write(site, place, "a tensor that is read again behind it"))
 
     def _read_later(self, reader: Site, known: _Tensor, writer: Site) -> None:
         """More than that it was written into: who needs it."""
@@ -136,7 +140,8 @@ def _writes(search: Any) -> list[_Write]:
         with PipelineProbe.edited(search.live, search.held, watch):
             search.live.run(search.own)
     search.log.spent += search.whole.cost
-    return list(watch.found.values())
+    perhaps = [write for site, write in watch.perhaps.items() if site not in watch.found]
+    return [*watch.found.values(), *(perhaps[:PERHAPS] if search.turned else ())]
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -35,17 +35,31 @@ class Judgement:
 
 
 def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) -> Trial | None:
-    """The residual at the first bad value, read from the comparison that was made again."""
-    node = _measured(comparison) if edit.elsewhere is not None else comparison.first
-    if node is None or node.other is None:
-        return None
-    foreign_key = node.key if search.turned else node.other
-    entry = search.foreign.get(foreign_key)
-    again = closing.again.node(str(node.key))
-    if entry is None or again is None or again.error is None:
-        return None
-    goal = goal_of(node, search.foreign if search.turned else search.own, search.foreign, entry)
-    return Trial(edit, again.error, goal, again.error <= node.prior, checked=True)
+    """The residual at the first bad value, or behind it, read from the comparison that was made again."""
+    nodes = [_measured(comparison)]
+    if edit.elsewhere is None:  # an operation that is done otherwise need not be there any more
+        nodes.insert(0, comparison.first)
+    for first in nodes:
+        if first is None or first.other is None:
+            continue
+        node = _put_right(comparison, closing, first) if closing.closes else first
+        foreign_key = node.key if search.turned else node.other
+        entry = search.foreign.get(foreign_key) if foreign_key is not None else None
+        again = closing.again.node(str(node.key))
+        if entry is not None and again is not None and again.error is not None:
+            goal = goal_of(node, search.foreign if search.turned else search.own, search.foreign, entry)
+            return Trial(edit, again.error, goal, again.error <= node.prior, checked=True)
+    return None
+
+
+def _put_right(comparison: Comparison, closing: Closing, node: NodeResult) -> NodeResult:
+    """The first bad value that is right now: one that nothing uses may stay as it was, and proves nothing."""
+    bad = [n for n in comparison.nodes if n.bad and n.order >= node.order and not n.key.is_operation and n.other]
+    for one in [node, *bad]:
+        again = closing.again.node(str(one.key))
+        if again is not None and again.error is not None and again.error <= max(one.tau, 0.1 * (one.error or 0.0)):
+            return one
+    return node
 
 
 def _measured(comparison: Comparison) -> NodeResult | None:
@@ -59,7 +73,7 @@ def _measured(comparison: Comparison) -> NodeResult | None:
 def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -> Judgement | None:
     """What was seen in the steps of both sides, if with it the whole run agrees, or goes on to another difference."""
     found: Judgement | None = None
-    for edit in [edit for edit in (seen.edit, seen.wider) if edit is not None] if seen is not None else ():
+    for edit in seen.edits() if seen is not None else ():
         judgement = _judged_edit(search, edit, comparison)
         if judgement is not None and judgement.stands:
             return judgement
@@ -140,6 +154,8 @@ def judge(search: Any, trials: Iterable[Trial], comparison: Comparison) -> Judge
     accepted = [trial for trial in best if trial.accepted]
     if not accepted:
         return Judgement(None, nearest=best[0] if best else None)
+    if search.log.interrupted:  # with what there is: nothing more is run
+        return Judgement(accepted[0], rivals=accepted[1:5])
     tested: list[tuple[Trial, Closing | None]] = []
     for trial in _different(accepted)[:CLOSED]:
         closing = search.whole.best(trial.edit, search.held, trial.probe, comparison)

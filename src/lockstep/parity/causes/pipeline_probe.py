@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +32,10 @@ from .goals import Goal
 from .hypotheses.code_numbers import NumberChange, set_number
 from .hypotheses.kept_state import SCHEDULE, Begun, FreshState
 from .hypotheses.method_calls import MethodChange
+from .hypotheses.schedule_change import TableChange, put_tables
 from .hypotheses.state import StateChange, states_in_force
 from .probe import Probe, Reached, Survey, cost_of
-from .remembered import Remembered
+from .remembered import Refuted, Remembered
 
 PIPELINE = "@pipeline"
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
@@ -82,16 +86,20 @@ def _is_foreign(module: str) -> bool:
 class _RootsAlone(Target):
     """What is inside of the models is not watched: hooks on a thousand modules take longer than the run."""
 
+    also = ""  # one module that is
+
     def named_modules(self) -> dict[str, nn.Module]:
-        return dict(self.modules)
+        inside = super().named_modules() if self.also else {}
+        return {**self.modules, **{path: inside[path] for path in inside if path == self.also}}
 
 
 class PipelineProbe(Probe):
     """Like `Probe`, for what no module contains; the value is read by recording until it comes by."""
 
     def __init__(
-        self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit], log: SearchLog | None = None
-    ) -> None:
+        self, live: Any, own: Trace, key: Key, goal: Goal, held: Iterable[Edit], log: SearchLog | None = None,
+        inside: tuple[str, int] | None = None, right: frozenset[tuple[str, int]] = frozenset(),
+    ) -> None:  # fmt: skip
         self.live, self.own, self.key, self.goal = live, own, key, goal
         self.path, self.modules = PIPELINE, live.parts.named_modules()
         self.everything, self.owner, self.method, self.checks = self.modules, PIPELINE, "", []
@@ -99,7 +107,11 @@ class PipelineProbe(Probe):
         self.held, self.trials, self.runs = tuple(held), [], 0
         self.log = log if log is not None else SearchLog()
         self._here = None
-        self._remembered = Remembered(live.parts.modules)
+        self._inside = inside  # the model, and which of its calls, that the value comes to be in
+        self._plain: torch.Tensor | None = None  # the value without any change
+        self._remembered = Remembered(live.parts.modules, inside, right)
+        self._folder = tempfile.mkdtemp(prefix="parity-cause-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.cost = cost_of(live.parts.modules.values())
 
     @staticmethod
@@ -127,6 +139,9 @@ class PipelineProbe(Probe):
                         f"@{name}.{method}",
                         *_method_changes(edits, name, method),
                         Begun(live.begun.get(name)),
+                        [c for e in edits for c in e.changes if isinstance(c, TableChange) and c.part == name]
+                        if method == SCHEDULE
+                        else (),
                     )
                     for method in _SCHEDULER_METHODS
                 }
@@ -158,16 +173,11 @@ class PipelineProbe(Probe):
 
         keep = {"*": "none", literal(self.key.path): "sketch"}
         level = "module+ops" if self.key.is_operation else "module"
-        with (
-            tempfile.TemporaryDirectory(prefix="parity-cause-") as folder,
-            warnings.catch_warnings(),
-            torch.no_grad(),
-            ExitStack() as stack,
-        ):
+        with warnings.catch_warnings(), torch.no_grad(), ExitStack() as stack:
             warnings.simplefilter("ignore")
             recorder = record(
                 self.live.target,
-                Path(folder, "t.trace"),
+                Path(self._folder, "t.trace"),
                 keep=keep,
                 level=level,
                 weights=False,
@@ -176,20 +186,31 @@ class PipelineProbe(Probe):
             )
             modules = self.modules
             if self._between_modules(edits):
-                self._remembered.in_force(stack, writing=observe is not None)
+                self._remembered.in_force(stack, observe is not None, self._unchanged)
                 if observe is None:
                     recorder._target.__class__ = _RootsAlone
+                    recorder._target.also = self.key.path if self._inside else ""  # type: ignore[attr-defined]
                     modules = dict(self.live.parts.modules) if self._between_modules(self.held) else modules
             try:
                 with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None, modules):
                     recorder.result(self.live.run(self.own))
             except Reached as reached:
+                if observe is not None and not edits:
+                    self._plain = reached.value
                 return reached.value
+            except Refuted:
+                return None
         return None
+
+    def _unchanged(self) -> None:
+        """The model is given what it was given before: so the value in it is what it was."""
+        if self._plain is not None:
+            raise Reached(self._plain)
 
     def _between_modules(self, edits: Iterable[Edit]) -> bool:
         """True if neither the edits nor the watched value are inside of a model."""
-        if not self.key.path.startswith("@") and self.key.path not in self.live.parts.modules:
+        outside = self.key.path.startswith("@") or self.key.path in self.live.parts.modules
+        if not outside and (self._inside is None or self.key.is_operation):
             return False
         return all(self._is_between(change) for edit in edits for change in edit.changes)
 
@@ -236,13 +257,16 @@ def _framed(
     change: MethodChange | None = None,
     fresh: tuple[str, ...] = (),
     begun: Begun | None = None,
+    tables: Sequence[TableChange] = (),
 ) -> Any:
     def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         frames.push(path)
         if fresh and begun is not None:
             begun.put_back(instance, fresh)
         try:
-            return original(*args, **kwargs) if change is None else change.apply(original, args, kwargs)
+            result = original(*args, **kwargs) if change is None else change.apply(original, args, kwargs)
+            put_tables(instance, tables)
+            return result
         finally:
             frames.pop(path)
 
@@ -259,7 +283,9 @@ def _set_scheduler(stack: ExitStack, scheduler: Any, change: SchedulerChange) ->
     stack.callback(restore)
     config = getattr(scheduler, "config", None)
     if config is not None and change.key in config and hasattr(type(scheduler), "from_config"):
-        made = type(scheduler).from_config({**dict(config), change.key: change.value})
+        # without the note of what was left at its default: that would be put back to it
+        settings = {key: value for key, value in dict(config).items() if not key.startswith("_")}
+        made = type(scheduler).from_config({**settings, change.key: change.value})
         vars(scheduler).clear()
         vars(scheduler).update(vars(made))
     elif change.key in before:
@@ -305,15 +331,31 @@ def scheduler_edits(probe: PipelineProbe, comparison: Comparison, turned: bool) 
                     yield _scheduler_edit(name, key, mine[key], theirs[key], rank=0)
     for name, scheduler in probe.live.parts.schedulers.items():
         settings = {**vars(scheduler), **dict(getattr(scheduler, "config", None) or {})}
-        for key, values in _ALTERNATIVES.items():
-            if key in settings and (name, key) not in done:
-                for value in values:
-                    if value != settings[key]:
-                        yield _scheduler_edit(name, key, settings[key], value, rank=2)
+        known = [(key, settings[key]) for key in _ALTERNATIVES if key in settings]
+        for key, before in [*known, *_plain_settings(scheduler)]:
+            for value in _ALTERNATIVES.get(key) or _others(before):
+                if value != before and (name, key) not in done:
+                    yield _scheduler_edit(name, key, before, value, rank=2)
+
+
+def _plain_settings(scheduler: Any) -> Iterator[tuple[str, Any]]:
+    """Settings that nobody has thought of: whatever the class has a word for may have been ported otherwise."""
+    for key, value in dict(getattr(scheduler, "config", None) or {}).items():
+        if key not in _ALTERNATIVES and not key.startswith("_") and isinstance(value, (bool, int)):
+            yield key, value
+
+
+def _others(value: bool | int) -> tuple[Any, ...]:
+    return (not value,) if isinstance(value, bool) else (value + 1, value - 1)
 
 
 def _scheduler_edit(name: str, key: str, before: Any, value: Any, rank: int) -> Edit:
-    return Edit(key, f"`{name}.{key}` is {value!r} instead of {before!r}", (SchedulerChange(name, key, value),), rank)  # type: ignore[arg-type]
+    words = f"`{name}.{key}` is {value!r} instead of {before!r}"
+    change: tuple[Any, ...] = (SchedulerChange(name, key, value),)
+    if isinstance(before, float) and isinstance(value, float):
+        again = functools.partial(_scheduler_edit, name, key, before, rank=rank)
+        return Edit(key, words, change, rank, parameter=value, refit=lambda v: again(v))
+    return Edit(key, words, change, rank)
 
 
 def root_edits(probe: PipelineProbe) -> Iterator[Edit]:

@@ -13,6 +13,9 @@ from ..trace.container import Array
 from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import relative_l2, sketch_error
+from .branches import exchanged_branches
+from .earlier_values import ROWS, STALE, earlier_findings
+from .schedules import schedule_causes
 from .token_tests import token_findings
 from .value_tests import (
     ValueFinding,
@@ -27,13 +30,14 @@ MAX_SOURCES = 5
 LATER = 3  # values behind the first one that are looked at
 LEAST_SAMPLED = 32  # elements whose signs agree: chance gives one in four thousand millions
 SAME = 1e-6  # relative: two sketches of one tensor
+STEPPED = ("in.sample", "in.latents", "in.timestep")  # what a scheduler's step is given besides the prediction
 FITS = 1e-4  # a combination that explains a value to this is how it was made
 
 
 def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
     """Hypotheses about the first bad value, best first; only those that reach the threshold."""
     right = {n.other for n in comparison.nodes if n.other is not None and not n.bad}
-    found = _causes_at(node, a, b, right)
+    found = [*schedule_causes(comparison, node, a, b), *_causes_at(node, a, b, right, comparison)]
     if (part := loop_part(_timesteps(a), _timesteps(b))) is not None:
         before = node.error if node.error is not None else float("inf")
         found = [_cause(part, node, before)]  # everything else follows from it
@@ -44,7 +48,7 @@ def recorded_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
         return found
     # an operation on a few numbers proves nothing: what it led to may
     later = [n for n in comparison.nodes if n.bad and n.order > node.order and not n.key.is_operation]
-    behind = next((causes for causes in (_causes_at(n, a, b, right) for n in later[:LATER]) if causes), [])
+    behind = next((causes for n in later[:LATER] if (causes := _causes_at(n, a, b, right, comparison))), [])
     for cause in behind:
         if cause.name == "coefficients":  # of a value behind: other inputs make other sums
             cause.standing, cause.evidence["accepted"] = Standing.FITS, False
@@ -58,7 +62,9 @@ def _timesteps(trace: Trace) -> list[float]:
     return [float(np.asarray(trace.array(e)).reshape(-1)[0]) for e in entries if e.has_data]
 
 
-def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> list[Cause]:
+def _causes_at(
+    node: NodeResult, a: Trace, b: Trace, right_keys: set[Key], comparison: Comparison | None = None
+) -> list[Cause]:
     if node.other is None:
         return []
     left, right = a.get(node.key), b.get(node.other)
@@ -67,8 +73,10 @@ def _causes_at(node: NodeResult, a: Trace, b: Trace, right_keys: set[Key]) -> li
     found = [*_other_integers(a, b, left, right)] if not left.is_float else []
     if left.is_float:
         found += [*_provenance(node, a, b, left, right, right_keys), *_module_left_out(a, b, left, right)]
+        found += earlier_findings(comparison, node, a, b, left, right) if comparison is not None else []
     found += _drawn_otherwise(a, b, left, right)
     if left.has_data and right.has_data:
+        found += exchanged_branches(node, a, b, left, right)
         x, y = np.asarray(a.array(left)), np.asarray(b.array(right))
         found += _of_arrays(node, a, b, left, right, x, y)
     before = node.error if node.error is not None and np.isfinite(node.error) else _integer_error(left, right, a, b)
@@ -125,7 +133,7 @@ def _zeros(node: NodeResult, x: Array, y: Array) -> list[ValueFinding]:
     if np.any(y) or not np.any(x) or y.size < MANY:
         return []
     words = "the value is zero everywhere"
-    if node.key.path.endswith(".step") and node.key.slot == "in.model_output":
+    if node.key.path.endswith(".step") and node.key.is_input and node.key.slot not in STEPPED:
         words = "the prediction is zero, as a guider with zero_init_steps makes it in its first steps, but not here"
         return [ValueFinding("guider_state", words, 0.0, 0, "every one of the numbers is 0")]
     return [ValueFinding("zeros", words, 0.0, 0, "every one of the numbers is 0")]
@@ -385,6 +393,8 @@ _FACTS = {
     "value_range",
     "zeros",
     "guider_state",
+    STALE,
+    ROWS,
 }
 _OF_SEVERAL = ("timestep_offset", "schedule_shift", "schedule_reversed")  # of one number anything is an offset
 SEVERAL = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,29 +14,55 @@ from torch import nn
 from ..recording.patching import watch_attribute
 
 MOST_ELEMENTS = 1 << 26  # of all results together
+CHANGED = 1e-4  # relative: more than a hypothesis may change of what is right
+
+
+class Refuted(Exception):
+    """A hypothesis changes what both sides have alike."""
 
 
 class Remembered:
-    """Results of modules by what went in: written in the run without changes, read in the others."""
+    """Results of modules by what went in: written in the run without changes, read in the others.
 
-    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
-        self._modules = modules
+    `right` are modules and which of their calls are given the same on both sides: where a hypothesis changes that, it
+    is wrong, and the rest need not be run.
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        watched: tuple[str, int] | None = None,
+        right: frozenset[tuple[str, int]] = frozenset(),
+    ) -> None:
+        self._modules, self._right = modules, right
+        self._arguments: dict[tuple[str, int], list[torch.Tensor]] = {}  # of right calls
+        self._watched = watched  # a module and which of its calls: never skipped, since something inside is waited for
+        self._given: Any = None  # to that call, in the run without changes
         self._results: dict[Any, Any] = {}
         self._left = MOST_ELEMENTS
 
-    def in_force(self, stack: ExitStack, writing: bool) -> None:
-        if self._modules and (writing or self._results):
+    def in_force(self, stack: ExitStack, writing: bool, unchanged: Callable[[], None] | None = None) -> None:
+        """`unchanged` is called where the watched call is given what it was given before."""
+        if self._modules and (writing or self._results or self._given is not None):
             for path, module in self._modules.items():
-                watch_attribute(stack, module, "forward", self._around(path, writing))
+                watch_attribute(stack, module, "forward", self._around(path, writing, unchanged))
 
-    def _around(self, path: str, writing: bool) -> Any:
+    def _around(self, path: str, writing: bool, unchanged: Callable[[], None] | None) -> Any:
+        calls = iter(range(1 << 30))
+
         def around(instance: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             # without function modes: what is done here is no operation of the model
             with torch._C.DisableTorchFunction():
-                key = _fingerprint(path, args, kwargs)
-                known = self._results.get(key) if key is not None and not writing else None
+                key, call = _fingerprint(path, args, kwargs), (path, next(calls))
+                watched = call == self._watched
+                if watched and writing:
+                    self._given = key
+                elif watched and unchanged is not None and key is not None and key == self._given:
+                    unchanged()
+                known = self._results.get(key) if key is not None and not writing and not watched else None
                 if known is not None:
                     return known.clone() if isinstance(known, torch.Tensor) else copy.deepcopy(known)
+                self._check(call, [*args, *kwargs.values()], writing)
                 before = torch.get_rng_state() if writing else None
             result = original(*args, **kwargs)
             if before is not None and key is not None:
@@ -48,11 +74,27 @@ class Remembered:
 
         return around
 
+    def _check(self, call: tuple[str, int], given: list[Any], writing: bool) -> None:
+        if call not in self._right:
+            return
+        tensors = [value.detach() for value in given if isinstance(value, torch.Tensor)]
+        if writing:
+            self._arguments[call] = [tensor.clone() for tensor in tensors]
+        elif any(_changed(x, y) for x, y in zip(self._arguments.get(call, ()), tensors, strict=False)):
+            raise Refuted(f"what goes into `{call[0]}` is right, and would not be with it")
+
     def _write(self, key: Any, result: Any, quiet: bool) -> None:
         size = _elements(result)
         if quiet and size is not None and size <= self._left:
             self._left -= size
             self._results[key] = copy.deepcopy(result)
+
+
+def _changed(before: torch.Tensor, after: torch.Tensor) -> bool:
+    if before.shape != after.shape:
+        return True
+    before, after = before.double(), after.double()
+    return not bool((after - before).norm() <= CHANGED * before.norm())
 
 
 def _elements(result: Any) -> int | None:

@@ -100,15 +100,18 @@ class CauseSearch(RecordedCalls):
         observed = judge_observed(self, seen, current)
         self.brief = observed is not None and observed.stands
         self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
-        return chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
+        chosen = chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
+        if seen is not None and seen.place is not None and chosen is observed and chosen.stands and not self.held:
+            current.place = seen.place
+        return chosen
 
     @cached_property
     def numbers(self) -> SideNumbers:
         return numbers_of(self)
 
     def late(self) -> bool:
-        """True when the evaluations are used up."""
-        return self._spent() or self.log.spent > self._until
+        """True when the evaluations are used up, or somebody does not want to wait any longer."""
+        return self.log.interrupted or self._spent() or self.log.spent > self._until
 
     def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
         """An interrupt ends the search, not the answer."""
@@ -131,7 +134,7 @@ class CauseSearch(RecordedCalls):
     def at_the_node(self, trial: Trial, comparison: Comparison, node: NodeResult) -> Trial:
         """The proof at the first bad value itself, where it holds there too: further on other values dilute the
         error."""
-        if trial.goal.node is node or not node.key.is_operation:
+        if trial.goal.node is node or not node.key.is_operation or self.log.interrupted:
             return trial
         for probe in self.module_probes(comparison, node):
             if probe.goal.node is node:
@@ -201,8 +204,50 @@ class CauseSearch(RecordedCalls):
             path, site = self.parent_of(path), None
             if path == "@pipeline" or path not in self.modules or self.parent_of(key.path) != path:
                 break  # one level up: a sibling's weights, another input
-        if self.live.call is not None:
-            yield PipelineProbe(self.live, self.own, key, goal, self.held, self.log), focus, False
+        if self.live.call is not None and not self._is_given_right(key, comparison):
+            yield from self._pipeline_probes(key, focus, goal, comparison, reference)
+
+    def _pipeline_probes(
+        self, key: Key, focus: Site | None, goal: Goal, comparison: Comparison, reference: Trace
+    ) -> Iterator[tuple[Any, Site | None, bool]]:
+        """The code between the models; an operation there is numbered, and what it leads to is looked at first."""
+        root = key.path.partition("/")[0].partition(".")[0]
+        inside = (root, self.call_number(root, key)) if root in self.live.parts.modules and root != key.path else None
+        first, right = goal.node, self._rightly_called(comparison, goal.node)
+        if key.is_operation and inside is None:
+            later = (n for n in comparison.nodes if n.bad and n.order > first.order and not n.key.is_operation)
+            behind = next((n for n in later if n.key.step == first.key.step and n.key.path.startswith("@")), None)
+            own, foreign = (None, None) if behind is None else (behind.key, behind.other)
+            if self.turned:
+                own, foreign = foreign, own
+            entry = self.foreign.get(foreign) if foreign is not None else None
+            if behind is not None and own is not None and entry is not None and behind.error is not None:
+                then = goal_of(behind, reference, self.foreign, entry)
+                yield PipelineProbe(self.live, self.own, own, then, self.held, self.log, None, right), focus, False
+        yield PipelineProbe(self.live, self.own, key, goal, self.held, self.log, inside, right), focus, False
+
+    def _rightly_called(self, comparison: Comparison, first: NodeResult) -> frozenset[tuple[str, int]]:
+        """Models, and which of their calls, that are given the same on both sides before the first bad value."""
+        right: dict[tuple[str, int], bool] = {}
+        for node in comparison.nodes:
+            own = node.other if self.turned else node.key
+            if own is not None and own.is_input and own.path in self.live.parts.modules and node.order < first.order:
+                call = (own.path, self.call_number(own.path, own))
+                right[call] = right.get(call, True) and not node.bad
+        return frozenset(call for call, so in right.items() if so)
+
+    def _is_given_right(self, key: Key, comparison: Comparison) -> bool:
+        """True for a value inside of a model that is given the same on both sides: nothing outside of it can be the
+        cause."""
+        root = key.path.partition("/")[0].partition(".")[0]
+        if root not in self.live.parts.modules or key.path == root:
+            return False
+        now = (key.step, self._outer_call(root, key))
+        given = [
+            e for e in self.own.entries if e.key.path == root and e.key.is_input and (e.key.step, e.key.call) == now
+        ]
+        nodes = {(n.other if self.turned else n.key): n for n in comparison.nodes}
+        return bool(given) and all(e.key in nodes and not nodes[e.key].bad for e in given)
 
     def _maker_probes(
         self, key: Key, site: Site | None, goal: Goal, comparison: Comparison, reference: Trace

@@ -7,7 +7,7 @@ from typing import Any
 from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Standing, Status
 from .edits import Edit
 from .judgement import GENERIC_RANK, Judgement
-from .observed.words import shared_begin
+from .observed.expressions import shared_begin
 from .probe import SPECIFIC, Trial
 
 LISTED = 3  # rivals that are named

@@ -14,6 +14,7 @@ from ..trace.sketch import relative_l2
 
 MAX_ELEMENTS = 1 << 22
 MAX_SLICES = 4096
+DRAWN = 16  # numbers that a generator makes at once
 LEAST = 4  # fewer numbers than this can be fitted by anything
 
 
@@ -78,6 +79,8 @@ def _rearranged(x: Array, y: Array) -> Iterator[ValueFinding]:
             "deinterleave": "interleave",
             "transpose": "axes_swapped",
         }[kind]
+        if kind == "flip" and x.ndim == 4 and where == ["1"] and x.shape[1] == 3:
+            words += " (its three channels in the other order: BGR for RGB)"
         yield ValueFinding(cause, f"the value is the reference's {words}", relative_l2(x, x + (y - moved)), 2)
 
 
@@ -164,15 +167,23 @@ def _clipped(x: Array, y: Array) -> Iterator[ValueFinding]:
 
 
 def _dropped(x: Array, y: Array) -> Iterator[ValueFinding]:
-    """Some elements are zero and the others larger: a dropout that was left on."""
+    """Some elements are zero: scattered and the others larger by a dropout that was left on, or whole slices."""
     gone = (y == 0) & (x != 0)
     share = float(gone.mean())
-    if 0.005 < share < 0.95 and np.any(x[~gone]):
-        kept = np.where(gone, 0.0, x)
-        gain = float(np.vdot(kept, y) / np.vdot(kept, kept))
+    if not 0 < share < 0.95 or not np.any(x[~gone]):
+        return
+    kept = np.where(gone, 0.0, x)
+    for axis in range(x.ndim):
+        whole = gone.all(axis=tuple(other for other in range(x.ndim) if other != axis))
+        if x.ndim > 1 and whole.sum() * (x.size // x.shape[axis]) == gone.sum():
+            places = _order_words(np.flatnonzero(whole))
+            words = f"the value is the reference's with zeros at {places} of axis {axis}"
+            yield ValueFinding("zeros", words, relative_l2(x, x + (y - kept)), 1)
+    gain = float(np.vdot(kept, y) / np.vdot(kept, kept))
+    larger = 1 / (1 - share)
+    if share > 0.005 and abs(gain - larger) < 0.1 * gain and gain > (1 + larger) / 2:
         words = f"{share:.1%} of the elements are zero and the others {gain:.4g} times the reference's: a dropout"
-        if abs(gain - 1 / (1 - share)) < 0.1 * gain:
-            yield ValueFinding("dropout", words, relative_l2(x, x + (y - gain * kept)), 1)
+        yield ValueFinding("dropout", words, relative_l2(x, x + (y - gain * kept)), 1)
 
 
 def _patches(x: Array, y: Array) -> Iterator[ValueFinding]:
@@ -220,11 +231,18 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[ValueFinding]:
         if f.name in ("precision", "scale", "permutation", "half_swap", "axes_swapped", "shifted", "patch_noise")
     ]
     x, y = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+    shared = min(x.size, y.size) // DRAWN * DRAWN
+    if x.size != y.size and shared and np.array_equal(x[:shared], y[:shared]):
+        words = f"{y.size} numbers are drawn instead of {x.size}: {b.shape} and {a.shape}"
+        return [ValueFinding("patch_noise", words, 0.0, 0, f"the first {shared} of them are the same")]
     if x.size != y.size or x.size < 8:
         return found
     if a.shape != b.shape and np.array_equal(x, y):
         words = f"drawn in blocks of {b.shape[-1]} instead of blocks of {a.shape[-1]}: {b.shape} and {a.shape}"
+        if sorted(a.shape) == sorted(b.shape):
+            words = f"the same stream drawn in another layout: as {list(b.shape)} instead of {list(a.shape)}"
         return [ValueFinding("patch_noise", words, 0.0, 0, "the numbers are the same, one by one")]
+    found += _drawn_row_by_row(a, b)
     for number, other in enumerate(later, 1):
         if other.size == y.size and np.array_equal(other.astype(np.float64).reshape(-1), y):
             found.append(
@@ -253,6 +271,22 @@ def draw_findings(a: Array, b: Array, later: list[Array]) -> list[ValueFinding]:
         proof = f"equal moments, correlation {correlation:.3f} where chance gives up to {5 / math.sqrt(x.size):.3f}"
         found.append(ValueFinding("random_stream", "another stream of the same distribution was drawn", 0.0, 2, proof))
     return found
+
+
+def _drawn_row_by_row(a: Array, b: Array) -> Iterator[ValueFinding]:
+    """Some rows are the reference's to the last bit, and the others have nothing to do with it."""
+    if a.shape != b.shape or a.ndim < 2 or a.shape[0] < 2 or a[0].size < 8:
+        return
+    x, y = (values.astype(np.float64).reshape(a.shape[0], -1) for values in (a, b))
+    equal = (x == y).all(1)
+    rest = [abs(float(np.corrcoef(x[i], y[i])[0, 1])) for i in np.flatnonzero(~equal)]
+    if equal[0] and rest and max(rest) < 5 / math.sqrt(x.shape[1]):
+        shown = [", ".join(map(str, np.flatnonzero(rows).tolist()[:6])) for rows in (equal, ~equal)]
+        words = f"rows {shown[0]} of the draw are the reference's and rows {shown[1]} are of another stream"
+        proof = (
+            "equal to the last bit there, unrelated here: a generator (or a seed) for each row instead of one for all"
+        )
+        yield ValueFinding("random_stream", words, 0.0, 0, proof)
 
 
 def _find(stream: Array, first: Array) -> int | None:

@@ -52,6 +52,7 @@ class Alignment:
     extra: list[Entry] = field(default_factory=list)  # of B
     modules: dict[str, tuple[str, str]] = field(default_factory=dict)  # path of A -> (path of B, how)
     weights: list[WeightMatch] = field(default_factory=list)
+    calls: CallPairs | None = None
 
 
 def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto") -> Alignment:
@@ -118,7 +119,7 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
     for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
     for path in paths_a - found.keys():
-        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b)
+        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b) or _of_scheduler(path, a, b)
         if renamed:
             found[path] = (renamed, "name")
     return found
@@ -190,6 +191,14 @@ def _only_root(path: str, a: Trace, b: Trace, paths_b: set[str]) -> str | None:
     return candidate if candidate in paths_b else None
 
 
+def _of_scheduler(path: str, a: Trace, b: Trace) -> str | None:
+    """The one scheduler of either side, whatever it is called."""
+    names = [list(trace.meta.get("schedulers") or ()) for trace in (a, b)]
+    if len(names[0]) != 1 or len(names[1]) != 1 or not path.startswith(f"@{names[0][0]}."):
+        return None
+    return f"@{names[1][0]}{path[1 + len(names[0][0]) :]}"
+
+
 class _Work:
     """Pairs found so far, and what is left on either side."""
 
@@ -199,7 +208,7 @@ class _Work:
         self.left_b = {entry.seq: entry for entry in b.entries}
         self.pairs: list[Pair] = []
         self._partners = {path for path, _ in modules.values()}
-        self._calls = CallPairs(a, b)
+        self._calls = CallPairs(a, b, modules)
         self._outputs: dict[tuple[str, str, int], list[Entry]] = defaultdict(list)
         for entry in b.entries:
             if not entry.key.is_input and not entry.key.is_operation:
@@ -374,7 +383,8 @@ class _Work:
 
     def result(self, matches: list[WeightMatch]) -> Alignment:
         self.pairs.sort(key=lambda pair: pair.a.seq)
-        return Alignment(self.pairs, list(self.left_a.values()), list(self.left_b.values()), self.modules, matches)
+        left = list(self.left_a.values()), list(self.left_b.values())
+        return Alignment(self.pairs, *left, self.modules, matches, self._calls)
 
 
 def _last_given(trace: Trace) -> list[Entry]:

@@ -24,6 +24,7 @@ from .layout import arrange
 from .priors import UNKNOWN_LENGTH, prior, reduction_length
 from .results import Comparison, Coverage, NodeResult, Status, Verdict, is_without
 from .settings import differing_attributes
+from .step_labels import said_otherwise
 from .structure import from_arrays, from_sketches
 from .verdict import Thresholds, assign_roles, decide, threshold
 
@@ -50,17 +51,19 @@ def compare(
     thresholds: Thresholds | None = None,
     local: Mapping[str, float] | None = None,
     without: Sequence[str] = (),
+    branches_exchanged: bool = False,
 ) -> Comparison:
     """Are the two the same? `floor` was measured on either side; `local` are teacher-forced errors per key.
 
     `without` are patterns of values that do not count, such as an output that the port does not have.
+    `branches_exchanged` says that guidance's branches are known to stand in each other's place in both ends of a step.
     """
     limits = thresholds or Thresholds()
     try:
         a, b = Trace.open(reference), Trace.open(candidate)
         measured = Floor.load(floor) if isinstance(floor, (str, Path)) else floor
         alignment = _left_out(align_traces(a, b, map), without)
-        return _compare(a, b, measured, alignment, limits, local, list(without))
+        return _compare(a, b, measured, alignment, limits, local, list(without), branches_exchanged)
     except InvalidTrace as error:
         result = Comparison(Verdict.INVALID, [], Coverage(0, 0), reasons=[str(error)])
         result.reference_path, result.candidate_path = _name(reference), _name(candidate)
@@ -80,7 +83,7 @@ def _left_out(alignment: Alignment, without: Sequence[str]) -> Alignment:
 
 def _compare(
     a: Trace, b: Trace, floor: Floor | None, alignment: Alignment, limits: Thresholds,
-    local: Mapping[str, float] | None, without: list[str],
+    local: Mapping[str, float] | None, without: list[str], branches_exchanged: bool,
 ) -> Comparison:  # fmt: skip
     result = Comparison(Verdict.INVALID, [], _coverage(a, alignment), reference=a.meta, candidate=b.meta)
     result.without = without
@@ -92,7 +95,7 @@ def _compare(
     if problems:
         result.reasons = problems
         return result
-    a, b, alignment, layout = arrange(a, b, alignment)
+    a, b, alignment, layout = arrange(a, b, alignment, branches_exchanged)
     result.coverage = _coverage(a, alignment)
     result.unmeasured = [str(pair.b.key) for pair in layout.unmeasured]
     measurement = _Measurement(a, b, floor, limits, {d["path"] for d in result.attributes})
@@ -116,8 +119,10 @@ def _compare(
 def _drop_doubtful(a: Trace, b: Trace, alignment: Alignment, result: Comparison) -> None:
     """Pairs that are none leave the alignment, and what has another form is told."""
     dropped, forms, told = doubtful(a, b, alignment.pairs, result.nodes)
+    labels, words = said_otherwise(a, b, alignment.pairs)
+    dropped |= labels
     result.other_form = [(str(node.key), str(node.other)) for node in forms]
-    result.reasons += told
+    result.reasons += [*told, *words]
     if dropped:
         pairs = list(zip(alignment.pairs, result.nodes, strict=True))
         alignment.missing += [pair.a for pair, _ in pairs if pair.a.seq in dropped]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .align import Pair
@@ -17,13 +19,14 @@ def doubtful(
 ) -> tuple[set[int], list[NodeResult], list[str]]:
     """The numbers of the reference's values whose pairs are to be dropped, which of them have another form, and what is
     to be said of that."""
-    forms = [node for node in nodes if _in_another_form(node)]
+    forms = [*_in_another_form(nodes), *_guessed_shapes(nodes)]
     dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes)
-    dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if _in_another_form(node)}
+    formed = {id(node) for node in forms}
+    dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if id(node) in formed}
     if not forms:
         return dropped, [], []
     told = (
-        f"{len(forms)} values that go into a part have another form in the candidate and were not compared, first "
+        f"{len(forms)} values of parts have another form in the candidate and were not compared, first "
         f"`{forms[0].key}`: {forms[0].problem}"
     )
     return dropped, forms, [told]
@@ -67,12 +70,32 @@ def _same(a: Trace, left: Entry, b: Trace, right: Entry) -> bool:
     return sketch_error(a.sketch(left), b.sketch(right), a.stats(left).l2) <= SAME
 
 
-def _in_another_form(node: NodeResult) -> bool:
-    """True for what a part inside of a model is given with more or fewer axes: a table of pairs, a mask of another
-    kind. What the part makes of it is compared."""
-    if node.status is not Status.STRUCT or not node.key.is_input or "." not in node.key.path:
-        return False
+def _in_another_form(nodes: list[NodeResult]) -> list[NodeResult]:
+    """What a part inside of a model is given in another form: a table of pairs, of angles or of complex numbers, a mask
+    of another kind. What the part makes of it is compared, so that alone is no difference."""
+    other = {n.key.node for n in nodes if n.status is Status.STRUCT and not n.key.is_input and not n.key.is_operation}
+    known = {n.key.node for n in nodes if n.status is not Status.STRUCT and not n.key.is_input}
+    given = [n for n in nodes if n.status is Status.STRUCT and n.key.is_input and "." in n.key.path]
+    return [n for n in given if _other_axes(n) or (_other_extents(n) and n.key.node in known - other)]
+
+
+def _guessed_shapes(nodes: list[NodeResult]) -> list[NodeResult]:
+    """Values of parts that were put together without a name and have other extents: no first difference as long as
+    something that can be compared differs."""
+    if not any(n.status is Status.OVER and not n.key.is_operation for n in nodes):
+        return []
+    inside = [n for n in nodes if n.status is Status.STRUCT and "." in n.key.path and not n.key.is_input]
+    return [n for n in inside if n.how in GUESSED and n.shape != n.other_shape and not n.key.is_operation]
+
+
+def _other_axes(node: NodeResult) -> bool:
     return node.other_shape is not None and len(squeezed(node.shape)) != len(squeezed(node.other_shape))
+
+
+def _other_extents(node: NodeResult) -> bool:
+    """True for two numbers in the place of one, and for complex ones in the place of real ones."""
+    few, many = sorted(math.prod(shape) for shape in (node.shape, node.other_shape or node.shape))
+    return (few > 0 and many in (2 * few, 4 * few)) or ("C64" in node.dtypes and len(set(node.dtypes)) > 1)
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ..trace.names import step_index
+from ..trace.names import Key, step_index
 from ..trace.reader import Entry, Trace
 from .results import Comparison, NodeResult, Role, Verdict, is_without
 
@@ -107,7 +107,7 @@ def _exchanged(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
     by_value = {_value(a, x): n for n, x, _ in healed if x.is_float}
     for node, x, y in healed:
         partner = by_value.get(_value(b, y))
-        if partner is None or partner is node or partner.other is None:
+        if partner is None or partner is node or partner.other is None or _is_one_place(node.key, partner.key):
             continue
         theirs = b.get(partner.other)
         if theirs is not None and _value(b, theirs) == _value(a, x):
@@ -117,6 +117,11 @@ def _exchanged(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:
                 "while all that follows is equal: mislabelled, the two names are exchanged"
             )
     return ""
+
+
+def _is_one_place(one: Key, other: Key) -> bool:
+    """Two calls of one module inside one step: a program may make them in any order."""
+    return (one.step, one.path, one.slot) == (other.step, other.path, other.slot)
 
 
 def _shifted(a: Trace, b: Trace, nodes: list[NodeResult]) -> str:

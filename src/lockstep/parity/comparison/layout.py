@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import permutations
@@ -20,11 +20,14 @@ from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import ratio, sketch, sketch_error
 from .align import Alignment, Pair
+from .batch_rows import ROW_WORDS, as_rows, batch_kinds
+from .branch_order import errors_of_both, exchanged_batches, has_halves, turned
+from .fused import Fusion, Fusions
 from .weights import owner
 
 RECOGNISED = 0.5  # error up to which an arrangement is believed; numbers in a wrong order differ by more than 1
 CERTAIN = 1e-2  # error up to which no other arrangement is tried, and equal shapes are believed to be rearranged
-MOST_CALLS = 4  # of one module inside one step, whose order is looked at
+EXCHANGED = "halves of the batch are exchanged, and the guidance takes them so"
 MOST_AXES = 5  # of a value whose axes are permuted: 120 orders
 
 Axes = tuple[int, ...]
@@ -51,12 +54,15 @@ class Computed:
         return self._make().tobytes()
 
 
-def arrange(a: Trace, b: Trace, alignment: Alignment) -> tuple[Trace, Trace, Alignment, Layout]:
+def arrange(
+    a: Trace, b: Trace, alignment: Alignment, branches_exchanged: bool = False
+) -> tuple[Trace, Trace, Alignment, Layout]:
     """Both traces with every pair in one order, as far as the values say how."""
     work = _Arranging(a, b, alignment)
     work.exchanged_calls()
     work.fused_and_split()
     work.batches()
+    work.branches(branches_exchanged)
     work.axes()
     return work.result()
 
@@ -72,7 +78,7 @@ class _Arranging:
         self.new_b: dict[int, list[Entry]] = defaultdict(list)
         self._next = max([*b.by_seq, 0]) + 1
         self._worked: dict[tuple[int, int], list[tuple[Axes, bool]]] = defaultdict(list)  # (ndim, ndim) -> orders
-        self._orders: dict[str, tuple[int, ...]] = {}  # owner of a fused weight -> which part comes where
+        self._fusions = Fusions(RECOGNISED, CERTAIN)
         self._copies: list[str] = []  # kinds of batch that fitted before
 
     def result(self) -> tuple[Trace, Trace, Alignment, Layout]:
@@ -113,35 +119,11 @@ class _Arranging:
     # Calls in another order
 
     def exchanged_calls(self) -> None:
-        """Two programs that make the same calls in another order: decided by the first value of a step that tells."""
-        calls: dict[tuple[str, str, str], list[Pair]] = defaultdict(list)
+        """Two programs that make the same calls in another order: they were paired by what goes in."""
         for pair in self.pairs.values():
-            if not pair.a.key.is_operation and pair.a.is_float and pair.a.shape == pair.b.shape:
-                calls[pair.a.key.step, pair.a.key.path, pair.a.key.slot].append(pair)
-        orders: dict[tuple[str, int], tuple[int, ...]] = {}
-        for (step, *_), pairs in sorted(calls.items(), key=lambda item: item[1][0].a.seq):
-            count = len(pairs)
-            if not 2 <= count <= MOST_CALLS or self._agree(pairs, range(count)):
-                continue
-            if (step, count) not in orders:
-                fitting = [o for o in permutations(range(count)) if self._agree(pairs, o)]
-                if not fitting:
-                    continue
-                orders[step, count] = fitting[0]
-            self._exchange(pairs, orders[step, count])
-
-    def _agree(self, pairs: list[Pair], order: Sequence[int]) -> bool:
-        return all(
-            sketch_error(self.a.sketch(pair.a), self.b.sketch(pairs[i].b), self.a.stats(pair.a).l2) <= CERTAIN
-            for pair, i in zip(pairs, order, strict=True)
-        )
-
-    def _exchange(self, pairs: list[Pair], order: tuple[int, ...]) -> None:
-        for pair in pairs:
-            del self.pairs[pair.a.seq, pair.b.seq]
-        for pair, i in zip(pairs, order, strict=True):
-            self.pairs[pair.a.seq, pairs[i].b.seq] = replace(pair, b=pairs[i].b)
-            self.layout.told[pair.a.seq] = f"call {pair.a.key.call} is the candidate's call {pairs[i].b.key.call}"
+            mine, theirs = pair.a.key, pair.b.key
+            if mine.call != theirs.call and not mine.is_operation:
+                self.layout.told[pair.a.seq] = f"call {mine.call} is the candidate's call {theirs.call}"
 
     # Layers that are one here and several there
 
@@ -155,7 +137,11 @@ class _Arranging:
     def _slices(self, parts: list[str], whole: str) -> None:
         """Several layers of A are one layer of B: each is compared with its part of the result."""
         for source in [e for e in self.b.entries if e.key.path == whole and not e.key.is_operation]:
-            targets = [self._at(self.a, source, path) for path in parts]
+            calls = self.alignment.calls
+            targets = [
+                self._at(self.a, source, path, calls.partner_of_b(source.key, path) if calls else source.key.call)
+                for path in parts
+            ]
             present = [t for t in targets if t is not None]
             if len(present) != len(parts):
                 continue
@@ -176,30 +162,28 @@ class _Arranging:
     def _cut(self, source: Entry, targets: list[Entry], axis: int, whole: str) -> None:
         sizes = [t.shape[axis] for t in targets]
 
-        def piece(order: tuple[int, ...], index: int) -> tuple[int, int]:
-            begin = sum(sizes[i] for i in order[: order.index(index)])
-            return begin, begin + sizes[index]
+        def part(fusion: Fusion, index: int) -> Array:
+            return fusion.part(self.b.array(source), sizes, index, axis)
 
-        def part(order: tuple[int, ...], index: int) -> Array:
-            begin, end = piece(order, index)
-            return np.take(self.b.array(source), np.arange(begin, end), axis=axis)
+        def error(fusion: Fusion) -> float:
+            return max(self._error(t, part(fusion, i)) for i, t in enumerate(targets))
 
-        if whole not in self._orders:
-            orders = list(permutations(range(len(targets))))
-            self._orders[whole] = min(
-                orders, key=lambda order: sum(self._error(t, part(order, i)) for i, t in enumerate(targets))
-            )
-        order = self._orders[whole]
+        fusion = self._fusions.find(whole, sizes, error)
         for index, target in enumerate(targets):
-            begin, end = piece(order, index)
-            key = replace(source.key, path=f"{source.key.path}[{begin}:{end}]")
-            made = self._make(source, target, lambda index=index: part(order, index), key)  # type: ignore[misc]
-            self._put(target, made, "weights", f"part {begin}:{end} of the candidate's fused `{whole}`")
+            span = fusion.named(sizes, index)
+            key = replace(source.key, path=f"{source.key.path}[{span}]")
+            made = self._make(source, target, partial(part, fusion, index), key)
+            self._put(target, made, "weights", f"part {span} of the candidate's fused `{whole}`")
 
     def _joined(self, whole: str, parts: list[str]) -> None:
         """One layer of A is several layers of B: their results side by side are compared with its own."""
         for target in [e for e in self.a.entries if e.key.path == whole and not e.key.is_operation]:
-            sources = [s for s in (self._at(self.b, target, path) for path in parts) if s is not None]
+            calls = self.alignment.calls
+            partners = [
+                self._at(self.b, target, path, calls.partner(target.key, path) if calls else target.key.call)
+                for path in parts
+            ]
+            sources = [s for s in partners if s is not None]
             if len(sources) != len(parts) or target.key.is_input:
                 continue
             axis = _axis_of_parts(target.shape, [s.shape for s in sources])
@@ -210,24 +194,26 @@ class _Arranging:
                     self._give_up(pair)
                 continue
 
-            def join(order: tuple[int, ...], sources: list[Entry] = sources, axis: int = axis) -> Array:
-                return np.concatenate([self.b.array(sources[i]) for i in order], axis=axis)
+            self._join(target, sources, axis)
 
-            if whole not in self._orders:
-                orders = list(permutations(range(len(sources))))
-                self._orders[whole] = min(orders, key=lambda order: self._error(target, join(order)))
-            order = self._orders[whole]
-            made = self._make(sources[0], target, lambda order=order, join=join: join(order))  # type: ignore[misc]
-            names = ", ".join(f"`{parts[i]}`" for i in order)
-            self._put(target, made, "weights", f"the candidate's {names} side by side")
+    def _join(self, target: Entry, sources: list[Entry], axis: int) -> None:
+        def join(fusion: Fusion) -> Array:
+            return fusion.join([self.b.array(source) for source in sources], axis)
 
-    def _at(self, trace: Trace, like: Entry, path: str) -> Entry | None:
-        """The value of another module at the same step, call and slot; a single slot may have any name."""
-        found = trace.get(replace(like.key, path=path))
+        sizes = [source.shape[axis] for source in sources]
+        fusion = self._fusions.find(target.key.path, sizes, lambda fusion: self._error(target, join(fusion)))
+        made = self._make(sources[0], target, partial(join, fusion))
+        names = ", ".join(f"`{sources[i].key.path}`" for i in fusion.order)
+        by_groups = "" if fusion.groups == 1 else f", in {fusion.groups} groups as their weights"
+        self._put(target, made, "weights", f"the candidate's {names} side by side{by_groups}")
+
+    def _at(self, trace: Trace, like: Entry, path: str, call: int | None) -> Entry | None:
+        """The value of another module at the same step and slot, in that call; a single slot may have any name."""
+        found = trace.get(replace(like.key, path=path, call=call)) if call is not None else None
         if found is not None:
             return found
         same = [e for e in trace.find(path=_literal(path), step=_literal(like.key.step))
-                if e.key.call == like.key.call and e.key.is_input == like.key.is_input]  # fmt: skip
+                if e.key.call == call and e.key.is_input == like.key.is_input]  # fmt: skip
         return same[0] if len(same) == 1 else None
 
     # Batches
@@ -271,7 +257,7 @@ class _Arranging:
     def _batch(self, lefts: list[Entry], rights: list[Entry]) -> None:
         rows_a, rows_b = (sum(e.shape[0] for e in entries) for entries in (lefts, rights))
         known = [p for p in self.pairs.values() if p.a in lefts]
-        kinds = _batch_kinds(rows_a, rows_b)
+        kinds = batch_kinds(rows_a, rows_b)
         if not kinds:
             return
         if not all(e.has_data for e in rights):
@@ -280,7 +266,7 @@ class _Arranging:
             return
 
         def every(kind: str) -> Array:
-            return _as_rows(kind, [self.b.array(e) for e in rights], rows_a)
+            return as_rows(kind, [self.b.array(e) for e in rights], rows_a)
 
         def rows_of(index: int, kind: str) -> Array:
             begin = sum(e.shape[0] for e in lefts[:index])
@@ -293,7 +279,7 @@ class _Arranging:
             made = self._make(rights[min(index, len(rights) - 1)], shaped, partial(rows_of, index, chosen), key)
             for other in rights:
                 self.new_b.setdefault(other.seq, [])
-            told = f"{rows_a} rows in {len(lefts)} calls, {rows_b} in {len(rights)} of the candidate{_WORDS[chosen]}"
+            told = f"{rows_a} rows in {len(lefts)} calls, {rows_b} in {len(rights)} of the candidate{ROW_WORDS[chosen]}"
             self._put(target, made, "rows", told)
 
     def _kind_of_batch(self, lefts: list[Entry], kinds: list[str], rows_of: Callable[[int, str], Array]) -> str:
@@ -304,6 +290,24 @@ class _Arranging:
         best = min(kinds, key=lambda kind: sum(self._error(t, rows_of(i, kind)) for i, t in enumerate(lefts)))
         self._copies.append(best)
         return best
+
+    # Branches of the guidance in another order
+
+    def branches(self, known: bool) -> None:
+        """The halves of a model's batches are exchanged, and the guidance takes them so."""
+        batches = exchanged_batches(self.a, self.b, self.pairs.values(), known)
+        for pair in list(self.pairs.values()) if batches else []:
+            model = pair.a.key.path.partition("/")[0].partition(".")[0]
+            if (pair.a.key.step, model) not in batches or not has_halves(pair):
+                continue
+            if not pair.b.has_data:
+                if not (self.a.sketch(pair.a) == self.b.sketch(pair.b)).all():
+                    self._give_up(pair)
+                continue
+            plain, other = errors_of_both(self.a, self.b, pair)
+            if other < plain:
+                self._read_as(pair, pair.a.shape, turned)
+                self.layout.told[pair.a.seq] = EXCHANGED
 
     # Axes
 
@@ -316,7 +320,7 @@ class _Arranging:
                 if self._worked:
                     self._square(pair)
                 continue
-            orders = list(_orders(pair.a.shape, pair.b.shape))
+            orders = list(axis_orders(pair.a.shape, pair.b.shape))
             if not orders or self._only_joined(pair):
                 continue
             if not pair.a.has_data and not pair.b.has_data:
@@ -334,7 +338,7 @@ class _Arranging:
     def _only_joined(self, pair: Pair) -> bool:
         """True for the same numbers in the same order, with neighbouring axes as one."""
         shapes = (pair.a.shape, pair.b.shape)
-        if not _joins(*shapes) and not _joins(*reversed(shapes)):
+        if not joins(*shapes) and not joins(*reversed(shapes)):
             return False
         return sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), self.a.stats(pair.a).l2) <= CERTAIN
 
@@ -377,15 +381,8 @@ class _Arranging:
         told = self.layout.told.get(pair.a.seq, "")
         words = f"axes {list(pair.a.shape)} in the reference, {list(pair.b.shape)} in the candidate"
         if pair.b.has_data:
-            shape, values = pair.a.shape, self._array_b
-            made = replace(pair.b, shape=shape, stats=None, packed_sketch="", same=None,
-                           file=Computed(lambda: _to_a(values(pair.b), shape, order)))  # fmt: skip
-            if isinstance(pair.b.file, Computed):
-                for entries in self.new_b.values():
-                    entries[:] = [made if entry is pair.b else entry for entry in entries]
-            else:
-                self.new_b[pair.b.seq].append(made)
-            self.pairs[pair.a.seq, pair.b.seq] = replace(pair, b=made)
+            shape = pair.a.shape
+            self._read_as(pair, shape, lambda values: _to_a(values, shape, order))
         else:
             make = Computed(lambda: _to_b(self.a.array(pair.a), pair.b.shape, order))
             turned = replace(pair.a, shape=pair.b.shape, stats=None, packed_sketch="", same=None, file=make)
@@ -393,39 +390,16 @@ class _Arranging:
             self.pairs[pair.a.seq, pair.b.seq] = replace(pair, a=turned)
         self.layout.told[pair.a.seq] = "; ".join(filter(None, [told, words]))
 
-
-_WORDS = {"in order": "", "calls reversed": ", in the other order", "copies": ", copied as a whole",
-          "each twice": ", each row copied", "repeated": ", copied as a whole in the reference",
-          "each repeated": ", each row copied in the reference"}  # fmt: skip
-
-
-def _batch_kinds(rows_a: int, rows_b: int) -> list[str]:
-    """The ways in which rows_b rows may be rows_a rows."""
-    if rows_a == rows_b:
-        return ["in order", "calls reversed"]
-    if rows_a and rows_b % rows_a == 0:
-        return ["copies", "each twice"]
-    if rows_b and rows_a % rows_b == 0:
-        return ["repeated", "each repeated"]
-    return []
-
-
-def _as_rows(kind: str, parts: list[Array], rows: int) -> Array:
-    if kind == "calls reversed":
-        if len(parts) == 1:  # one call holds what the other side did call by call
-            half = parts[0].shape[0] // 2
-            return np.concatenate([parts[0][half:], parts[0][:half]])
-        return np.concatenate(parts[::-1])
-    values = np.concatenate(parts)
-    if kind == "copies":
-        return values[:rows]
-    if kind == "each twice":
-        return values[:: values.shape[0] // rows]
-    if kind == "repeated":
-        return np.concatenate([values] * (rows // values.shape[0]))
-    if kind == "each repeated":
-        return np.repeat(values, rows // values.shape[0], axis=0)
-    return values
+    def _read_as(self, pair: Pair, shape: tuple[int, ...], change: Callable[[Array], Array]) -> None:
+        """The candidate's value of a pair is read in another order from now on."""
+        make = Computed(lambda: change(self._array_b(pair.b)))
+        made = replace(pair.b, shape=shape, stats=None, packed_sketch="", same=None, file=make)
+        if isinstance(pair.b.file, Computed):
+            for entries in self.new_b.values():
+                entries[:] = [made if entry is pair.b else entry for entry in entries]
+        else:
+            self.new_b[pair.b.seq].append(made)
+        self.pairs[pair.a.seq, pair.b.seq] = replace(pair, b=made)
 
 
 def _trailing(entry: Entry) -> tuple[int, ...]:
@@ -451,7 +425,7 @@ def _axis_of_parts(whole: tuple[int, ...], parts: list[tuple[int, ...]]) -> int 
     return None
 
 
-def _orders(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Axes, bool]]:
+def axis_orders(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Axes, bool]]:
     """Orders of axes that make the one shape the other; True: of B's axes, False: of A's."""
     if math.prod(a) != math.prod(b) or max(len(a), len(b)) > MOST_AXES:
         return
@@ -460,13 +434,13 @@ def _orders(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Axes, bool
             continue
         for axes in permutations(range(len(shape))):
             turned = tuple(shape[i] for i in axes)
-            if list(axes) != sorted(axes) and _joins(turned, other) and _in_order(axes, turned, other):
+            if list(axes) != sorted(axes) and joins(turned, other) and _in_order(axes, turned, other):
                 yield axes, of_b
         if len(shape) == len(other):
             return
 
 
-def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """True if `other` is `shape` with neighbouring axes joined."""
     fine, coarse = ({math.prod(s[:end]) for end in range(len(s) + 1)} for s in (shape, other))
     return coarse <= fine

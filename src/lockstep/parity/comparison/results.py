@@ -145,6 +145,8 @@ class NodeResult:
         when = "" if self.key.step == "-" else f" at {self.key.step}"
         if self.key.is_input and self.site != self.key.path:
             when += f" (made by the code of `{self.site}` between its modules)"
+        if self.how == "steps":
+            when += " (by the values of both sides, since their names tell nothing)"
         if self.status is Status.STRUCT:
             return f"{where}{when}: {self.problem}"
         floor = f", floor {self.floor:.1e}" if self.floor is not None else ", no floor measured"
@@ -238,7 +240,9 @@ class Coverage:
         return self.compared / self.captured if self.captured else 0.0
 
     def __str__(self) -> str:
-        return f"{self.compared} of {self.captured} values compared ({self.fraction:.1%})"
+        alone = self.captured - self.compared
+        rest = f", {alone} in the reference alone" if alone else ""
+        return f"{self.compared} of {self.captured} values compared ({self.fraction:.1%}{rest})"
 
 
 def is_without(key: Key, patterns: Iterable[str]) -> bool:
@@ -255,6 +259,7 @@ class Comparison:
     nodes: list[NodeResult]
     coverage: Coverage
     first: NodeResult | None = None
+    place: NodeResult | None = None  # inside of the first, where it was seen in the steps of both sides
     origins: list[NodeResult] = field(default_factory=list)  # every independent origin, first one first
     causes: list[Cause] = field(default_factory=list)  # filled by diagnosis
     reasons: list[str] = field(default_factory=list)  # why this verdict, in words
@@ -289,7 +294,7 @@ class Comparison:
         """The one sentence for a person."""
         head = self.reasons[0] if self.reasons else ""
         if self.verdict is Verdict.BUG and self.first is not None:
-            head = f"first difference: {self.first.describe()}"
+            head = f"first difference: {(self.place or self.first).describe()}"
             if self.causes:
                 head += f"; {self.causes[0].why}"
         return f"{self.verdict.value}: {head} [{self.coverage}]".replace(":  [", " [")
@@ -308,7 +313,8 @@ class Comparison:
         data["schema"] = "pcompare/1"
         data["sentence"] = self.sentence()
         data["coverage"]["fraction"] = self.coverage.fraction
-        for node in [*data["nodes"], *data["origins"], *([data["first"]] if data["first"] else [])]:
+        single = [data[name] for name in ("first", "place") if data[name]]
+        for node in [*data["nodes"], *data["origins"], *single]:
             node["key"] = str(Key(**node["key"]))
             node["other"] = str(Key(**node["other"])) if node["other"] else None
         return data

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..trace.names import Key
 from .priors import HALF, unit
-from .results import Comparison, NodeResult, Role, Status, Verdict
+from .results import Comparison, Coverage, NodeResult, Role, Status, Verdict
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,13 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
     by_key = {str(node.key): node for node in nodes}
     outs = _outputs_by_module(nodes)
     ends = [node for node in nodes if _hands_on(node.key)]
+    seen = _seen_of_a_run(nodes)
     bad_so_far: list[NodeResult] = []
     own_faults: list[NodeResult] = []
     for node in nodes:
         if not node.bad:
             continue
-        if _is_healed(node, outs, limits) or _is_healed_later(node, ends, limits):
+        if _is_healed(node, outs, limits) or _is_healed_later(node, ends, seen, limits):
             node.role = Role.HEALED
             continue
         captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
@@ -153,22 +154,35 @@ def _outputs_by_module(nodes: list[NodeResult]) -> dict[tuple[str, str], list[No
 
 
 def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds) -> bool:
-    """True if a module around this value gives the right result all the same: permuted weights, other algebra, tokens
-    in another order.
+    """True if a module around this value, or the scheduler's call that it goes into, gives the right result all the
+    same: permuted weights, other algebra, tokens in another order, a step named otherwise.
 
     Right means right by far: a residual alone dilutes an error tenfold, and that is still an error.
     """
-    for path in _containers(node.key):
+    called = [node.key.path] if node.key.is_input and node.key.path.startswith("@") else []
+    for path in [*called, *_containers(node.key)]:
         later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
         if later and _heals([o for o in later if o.key.call == later[0].key.call], node, limits):
             return True
     return False
 
 
-def _is_healed_later(node: NodeResult, ends: list[NodeResult], limits: Thresholds) -> bool:
-    """True if a pipeline hands on the right thing wherever it hands something on: rows in another order, say."""
+def _is_healed_later(node: NodeResult, ends: list[NodeResult], seen: list[NodeResult], limits: Thresholds) -> bool:
+    """True if a pipeline hands on the right thing wherever it hands something on: rows in another order, say.
+
+    What it hands to its scheduler it may keep in another form (scaled, packed): then its models and its end tell.
+    """
+    if _hands_on(node.key):
+        ends = seen if node.key.path != "@pipeline" else []
     later = [end for end in ends if end.order > node.order]
-    return bool(later) and not _hands_on(node.key) and _heals(later, node, limits)
+    return bool(later) and _heals(later, node, limits)
+
+
+def _seen_of_a_run(nodes: list[NodeResult]) -> list[NodeResult]:
+    """What the models of a pipeline are given, and its result; nothing where the result was not compared."""
+    ends = [node for node in nodes if node.key.path == "@pipeline" and not node.key.is_input]
+    given = [n for n in nodes if n.key.is_input and "." not in n.key.path and not n.key.path.startswith("@")]
+    return [*(n for n in given if not n.key.is_operation), *ends] if ends else []
 
 
 def _heals(results: list[NodeResult], node: NodeResult, limits: Thresholds) -> bool:
@@ -202,7 +216,7 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
     by_shape_only = all(node.how == "sequence" for node in nodes)
     strong = [n for n in nodes if n.bad and n.role is not Role.HEALED and not _is_weak(n, by_shape_only)]
     if not strong:
-        comparison.verdict, reason = _clean_verdict(nodes)
+        comparison.verdict, reason = _clean_verdict(nodes, comparison.coverage)
         comparison.reasons.insert(0, reason)
         return
     weak = [
@@ -241,14 +255,14 @@ def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
     current, visited = node, {str(node.key)}
     while True:
         sources = [by_key[k] for k in current.inputs if k in by_key and k not in visited]
-        bad = [s for s in sources if s.bad and s.key.is_operation]
+        bad = [s for s in sources if s.bad and s.key.is_operation and s.role is not Role.HEALED]
         if not bad:
             return current
         current = min(bad, key=lambda n: n.order)
         visited.add(str(current.key))
 
 
-def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
+def _clean_verdict(nodes: list[NodeResult], coverage: Coverage) -> tuple[Verdict, str]:
     """No value is over its threshold: PASS, or NOISE if some are above what rounding alone explains."""
     compared = [n for n in nodes if n.error is not None and not n.key.is_operation and n.role is not Role.HEALED]
     above = [n for n in compared if n.status is Status.FLOOR]
@@ -273,6 +287,21 @@ def _clean_verdict(nodes: list[NodeResult]) -> tuple[Verdict, str]:
             "only a float32 pair can PASS"
         )
     same = sum(n.status is Status.SAME for n in compared)
+    besides = _besides(nodes, len(compared), coverage)
     if same == len(compared):
-        return Verdict.PASS, f"all {same} values equal to the last bit"
-    return Verdict.PASS, f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"
+        return Verdict.PASS, f"all {same} values equal to the last bit{besides}"
+    words = f"{same} of {len(compared)} values equal to the last bit, the rest inside the rounding prior"
+    return Verdict.PASS, f"{words}{besides}"
+
+
+def _besides(nodes: list[NodeResult], counted: int, coverage: Coverage) -> str:
+    """What was compared without being counted, so that the numbers of a sentence add up to its coverage."""
+    values = [n for n in nodes if not n.key.is_operation]
+    healed = sum(n.role is Role.HEALED for n in values)
+    numbers = {
+        "that differ on the way only": healed,
+        "of another form": len(values) - counted - healed,
+        "of these once more, under another name": coverage.compared - len(values),
+    }
+    told = [f"{number} {words}" for words, number in numbers.items() if number > 0]
+    return f"; besides {', '.join(told)}" if told else ""

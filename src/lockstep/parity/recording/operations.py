@@ -42,6 +42,7 @@ _DERIVED = _names(
     "swapdims moveaxis repeat repeat_interleave roll flip tile index_select gather broadcast_to unfold view_as_real "
     "view_as_complex mT T real imag take_along_dim split_with_sizes hsplit vsplit dsplit atleast_1d atleast_2d"
 )
+_VIEWS = _names("T mT H mH real imag")  # read as attributes
 _CAST = _names("to type type_as float half double bfloat16 int long")
 _RANDOM = _names(
     "rand randn randint randperm normal bernoulli multinomial poisson rand_like randn_like randint_like normal_ "
@@ -72,6 +73,8 @@ _ALIASES = {
 def operation_name(function: Any) -> str:
     """'add' for `torch.add`, `Tensor.__add__`, `__radd__`, `__iadd__` and `add_`."""
     name = getattr(function, "__name__", None) or type(function).__name__
+    if name == "__get__":
+        return _attribute(function)
     if name.startswith("__") and name.endswith("__") and len(name) > 4:
         name = name[2:-2]
         if name[:1] in "ri" and name[1:] in ("add", "sub", "mul", "truediv", "pow", "matmul", "div"):
@@ -80,8 +83,15 @@ def operation_name(function: Any) -> str:
     return _ALIASES.get(name, name)
 
 
+def _attribute(function: Any) -> str:
+    """The attribute that a getter reads."""
+    return str(getattr(getattr(function, "__self__", None), "__name__", "__get__"))
+
+
 def kind_of(function: Any) -> Kind:
     name = getattr(function, "__name__", "")
+    if name == "__get__":  # `x.mT` is a step like any other, `x.shape` is none
+        return Kind.DERIVED if _attribute(function) in _VIEWS else Kind.SKIP
     if name in _SKIP or not name:
         return Kind.SKIP
     if name in _SAME_ORDER:

@@ -86,6 +86,7 @@ class Recorder:
         self._stack = ExitStack()
         self._scheduler_calls: dict[tuple[str, str], int] = {}
         self._returned: list[torch.Tensor] = []  # by a root, last
+        self._pipeline_called = False
 
     def __enter__(self) -> Recorder:
         modules = self._target.named_modules()
@@ -128,7 +129,11 @@ class Recorder:
         self._record_named(f"@{clean(name.lstrip('@'))}", "out", tensor, step)
 
     def result(self, value: Given) -> Given:
-        """Record what the run gave as `@result`, where that is something else than what the model itself returned."""
+        """Record what the run gave: as `@result`, where that is something else than what the model itself returned; as
+        the pipeline's, where that was run by a method of its own."""
+        if self._target.pipeline is not None and not self._pipeline_called:
+            for slot, tensor in outputs(value):
+                self._record_named("@pipeline", slot, tensor, full=True)
         tensors = [tensor for _, tensor in leaves(value, "out")]
         known = {id(tensor) for tensor in self._returned}
         if self._target.pipeline is None and not all(id(tensor) in known for tensor in tensors):
@@ -271,6 +276,7 @@ class Recorder:
     # Pipeline and scheduler
 
     def _around_pipeline(self, instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._pipeline_called = True
         names = signature_names(original)
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         self._writer.meta["call"] = {str(key): _describe_argument(value) for key, value in given.items()}

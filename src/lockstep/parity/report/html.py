@@ -113,7 +113,7 @@ def _causes(report: Report) -> str:
             f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: '
             f"{escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}"
             f"{svg.residual_bars(cause.residual_before, cause.residual_after, cause.floor)}<p class='at'>at "
-            f"{code(cause.at)}</p></article>"
+            f"{code(cause.evidence.get('measured_at', cause.at))}</p></article>"
         )
     if report.explained:
         made.append(f"<p><b>With all of it imitated:</b> {_marked(report.explained)}</p>")

@@ -312,8 +312,13 @@ def _first(comparison: Comparison) -> First | None:
     ]
     return First(
         str(node.key), str(node.other or ""), node.op, list(node.shape), list(node.dtypes),
-        [(name, value) for name, value in numbers if value != "-"], findings(node), axes, inputs,
+        [(name, value) for name, value in numbers if value != "-"],
+        [*_inside(comparison), *findings(node)], axes, inputs,
     )  # fmt: skip
+
+
+def _inside(comparison: Comparison) -> list[str]:
+    return [f"inside of it first {comparison.place.describe()}"] if comparison.place is not None else []
 
 
 def _state(node: NodeResult | None) -> str:

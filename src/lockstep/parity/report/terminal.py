@@ -59,7 +59,7 @@ def _causes(report: Report) -> list[Any]:
         made.append(Text.assemble((f"{head}: ", "bold"), (cause.name, "bold yellow"), f" — {cause.why}"))
         if cause.standing is not Standing.UNKNOWN:
             proof = f"residual {number(cause.residual_before)} → {number(cause.residual_after)}{floor}"
-            made.append(Text(f"  {proof} at {cause.at}", "dim"))
+            made.append(Text(f"  {proof} at {cause.evidence.get('measured_at', cause.at)}", "dim"))
         if cause.fix:
             made.append(
                 Text(f"  to repair: {cause.fix}" if cause.name != "unknown" else f"  next: {cause.fix}", "green")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import glob
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -31,6 +32,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "weights": (),
     "host": (),
 }
+MOST_UNPACKED = 1 << 14  # sketches of 2 KB that are kept in memory once they were read
 _STAT_FIELDS = ("n", "l2", "mean", "min", "max", "nan", "inf")
 
 
@@ -102,6 +104,7 @@ class Trace:
         self.by_seq = {entry.seq: entry for entry in entries}
         self._by_key = {entry.key: entry for entry in self.entries}
         self._cache: dict[int, tuple[Array, Stats]] = {}
+        self._unpacked: dict[str, Array] = {}  # sketches that were read
         self._verified: set[int] = set()
 
     @classmethod
@@ -132,11 +135,20 @@ class Trace:
 
     def find(self, path: str = "*", slot: str = "*", step: str = "*") -> list[Entry]:
         """Entries whose path, slot and step match the patterns (as in a shell)."""
+        plain = path.replace("[[]", "[")
+        known = self._by_path.get(plain, []) if path == glob.escape(plain) else self.entries
         return [
             e
-            for e in self.entries
+            for e in known
             if fnmatchcase(e.key.path, path) and fnmatchcase(e.key.slot, slot) and fnmatchcase(e.key.step, step)
         ]
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = defaultdict(list)
+        for entry in self.entries:
+            found[entry.key.path].append(entry)
+        return dict(found)
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -188,9 +200,14 @@ class Trace:
 
     def sketch(self, entry: Entry) -> Array:
         """The 256 numbers: stored, or computed from the stored tensor."""
-        if entry.packed_sketch:
-            return _unpack_sketch(entry.packed_sketch, str(entry.name))
-        return self._computed(entry)[0]
+        if not entry.packed_sketch:
+            return self._computed(entry)[0]
+        found = self._unpacked.get(entry.packed_sketch)
+        if found is None:
+            if len(self._unpacked) >= MOST_UNPACKED:
+                self._unpacked.clear()
+            found = self._unpacked[entry.packed_sketch] = _unpack_sketch(entry.packed_sketch, str(entry.name))
+        return found
 
     def stats(self, entry: Entry) -> Stats:
         return entry.stats if entry.stats is not None else self._computed(entry)[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from ...guiders import BaseGuidance, Condition, GuiderOutput, predict_branches
 from . import foretelling
 from .painting import AutoAppendMask, AutoKeepUnmasked
 from .parts import DENOISER, GUIDER, SCHEDULER, Components
+from .timesteps import signatures
 
 Tensor = torch.Tensor
 STEP = ("model_output", "timestep", "sample")  # what a scheduler's step needs
@@ -124,6 +124,15 @@ class PredictWithPooled(Predict):
         }
 
 
+class PredictWithMask(Predict):
+    """The same for texts of which not every token counts: `counted` says of each branch which do."""
+
+    inputs = [*Predict.inputs, *needs("prompt_embeds_mask"), "negative_prompt_embeds_mask"]
+
+    def conditions(self, state: BlockView) -> dict[str, Condition]:
+        return {**super().conditions(state), "counted": (state.prompt_embeds_mask, state.negative_prompt_embeds_mask)}
+
+
 class SchedulerStep(ModularPipelineBlocks):
     """One step down in noise."""
 
@@ -132,14 +141,14 @@ class SchedulerStep(ModularPipelineBlocks):
     outputs = ["latents"]
 
     def check(self, components: Components, inputs: BlockView) -> None:
-        parameters = _step_arguments(components.scheduler).values()
+        parameters = step_arguments(components.scheduler).values()
         more = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         if more[1:] != list(STEP):
             raise InputError(
                 f"{type(components.scheduler).__name__} steps by more than {', '.join(STEP)}: its step wants "
                 f"{', '.join(more[1:])}. It belongs to a pipeline of its own; give this one another scheduler."
             )
-        if inputs.eta and "eta" not in _step_arguments(components.scheduler):
+        if inputs.eta and "eta" not in step_arguments(components.scheduler):
             raise InputError(
                 f"{type(components.scheduler).__name__} takes no 'eta'; it belongs to DDIM. Leave it out, or use "
                 "DDIMScheduler."
@@ -150,8 +159,8 @@ class SchedulerStep(ModularPipelineBlocks):
 
     def stepped(self, components: Components, state: BlockView, t: Tensor) -> Any:
         """What the scheduler's step gives: the latents with less noise, then what else it has."""
-        given = {"eta": state.eta, "generator": state.generator, **self.further(state)}
-        taken = {name: value for name, value in given.items() if name in _step_arguments(components.scheduler)}
+        given = {"eta": state.eta, "generator": state.generator, **self.further(state, t)}
+        taken = {name: value for name, value in given.items() if name in step_arguments(components.scheduler)}
         prediction, latents = self.moving(components, state)
         return components.scheduler.step(prediction, t, latents, **taken, return_dict=False)
 
@@ -159,15 +168,14 @@ class SchedulerStep(ModularPipelineBlocks):
         """What is predicted, and the latents that it moves; a family that holds some of them leaves these out here."""
         return state.noise_pred, state.latents
 
-    def further(self, state: BlockView) -> dict[str, Any]:
+    def further(self, state: BlockView, t: Tensor) -> dict[str, Any]:
         """What a family's schedulers are told besides, where they take it."""
         return {}
 
 
-def _step_arguments(scheduler: Any) -> Any:
+def step_arguments(scheduler: Any) -> Any:
     """What `step` takes; of one that hands on whatever it is given (*args), what the class before it takes."""
-    own = [kind.__dict__["step"] for kind in type(scheduler).__mro__ if "step" in kind.__dict__]
-    taken = [inspect.signature(step).parameters for step in own]
+    taken = signatures(scheduler, "step")
     return next((one for one in taken if not any(p.kind is p.VAR_POSITIONAL for p in one.values())), taken[0])
 
 

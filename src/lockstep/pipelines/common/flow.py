@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from ...notes import say_once
 from ...schedulers.flow import mu_for_tokens
 from .parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, GUIDER, SCHEDULER, Components
 from .sizes import num_tokens
-from .timesteps import SetTimesteps, SetTimestepsByStrength
+from .timesteps import SetTimesteps, SetTimestepsByStrength, grid_takes
 
 # off until a call gives a true scale and a negative prompt, or another guider takes its place
 TRUE_GUIDER = replace(GUIDER, config={"enabled": False})
@@ -35,12 +34,11 @@ class SetFlowTimesteps(SetTimesteps):
 
     def grid(self, scheduler: Any, components: Components, state: BlockView) -> dict[str, Any]:
         told = super().grid(scheduler, components, state)
-        taken, config = inspect.signature(type(scheduler).set_timesteps).parameters, scheduler.config
+        config = scheduler.config
         own = not config.get("use_flow_sigmas")  # the solvers that know flow matching by a switch space it themselves
-        if self.even_sigmas and own and "sigmas" in taken and told.keys() == {"num_inference_steps"}:
-            steps = told["num_inference_steps"]
-            told = {"sigmas": self.spaced(steps)}
-        if config.get("use_dynamic_shifting") and "mu" in taken:
+        if self.even_sigmas and own and told.keys() == {"num_inference_steps"} and grid_takes(scheduler, "sigmas"):
+            told = {"sigmas": self.spaced(told["num_inference_steps"])}
+        if config.get("use_dynamic_shifting") and grid_takes(scheduler, "mu"):
             told["mu"] = mu_for_tokens(config, self.tokens(components, state)) if state.mu is None else state.mu
         elif state.mu is not None:
             raise InputError(

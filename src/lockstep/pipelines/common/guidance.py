@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...blocks import BlockView, ModularPipelineBlocks
+from ...blocks import LATER, BlockView, ModularPipelineBlocks
 from ...errors import InputError
 from ...guiders import BaseGuidance
 from .parts import GUIDER, Components
@@ -22,8 +22,14 @@ class SetGuidance(ModularPipelineBlocks):
                 raise InputError(
                     f"{kind} has no {name!r}; give its own settings when you make it: pipe.guider = {kind}(…)."
                 )
+        if LATER not in (inputs.guidance_scale, inputs.guidance_rescale):
+            self.give(components, inputs)  # the guider is this run's own: what is checked next sees it as it will be
 
     def __call__(self, components: Components, state: BlockView) -> None:
+        self.give(components, state)
+
+    def give(self, components: Components, state: BlockView) -> None:
+        """Give the guider what a call says of it."""
         guider: BaseGuidance = components.guider
         give_scale(guider, state.guidance_scale)
         if state.guidance_rescale > 0.0:

@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ...blocks import BlockView, InputParam
 from ...errors import InputError, UnsupportedError
-from .parts import Components
-from .prompts import ENCODED, MASKS, EncodeText, as_lists, per_picture
+from .parts import DENOISER_OUTLINE, GUIDER, Components
+from .prompts import ENCODED, MASKS, EncodeText, as_lists, check_mask, check_shapes, per_picture
 
 Tensor = torch.Tensor
 EMBEDS = ENCODED[:2]
@@ -20,6 +20,7 @@ ROWS = Tensor | list[Tensor]
 class EncodeMaskedText(EncodeText):
     """Prompt and negative prompt to embeddings and masks; ready ones may also be a list, a tensor for each prompt."""
 
+    expected_components = [GUIDER, DENOISER_OUTLINE]
     inputs = [
         *(param for param in EncodeText.inputs if param.name not in EMBEDS),
         *[InputParam.template(name, required=False, given=True, type_hint=ROWS) for name in EMBEDS],
@@ -27,6 +28,9 @@ class EncodeMaskedText(EncodeText):
         "max_sequence_length",
     ]
     outputs = [*EMBEDS, *MASKS]
+
+    def check_widths(self, components: Components, inputs: BlockView) -> None:
+        check_shapes(components.denoiser, inputs, EMBEDS)
 
     def check_ready(self, inputs: BlockView) -> None:
         rows = [inputs[name] for name in EMBEDS]
@@ -36,6 +40,8 @@ class EncodeMaskedText(EncodeText):
             embeds, counted = inputs[name], inputs[mask]
             if counted is not None and getattr(embeds, "shape", ())[:2] != counted.shape:
                 raise InputError(f"{mask!r} has to say of each token of {name!r} whether it counts.")
+            if counted is not None:
+                check_mask(mask, counted, name)
             if counted is None and isinstance(embeds, Tensor) and bool((embeds[:, -1] == 0).all(-1).any()):
                 raise InputError(
                     f"{name!r} ends in zeros, as short texts do beside longer ones; {mask!r} says which tokens count. "

@@ -22,6 +22,7 @@ from ...images import VaeImageProcessor
 from .parts import AUTOENCODER, DENOISER_OUTLINE, SCHEDULER, Components
 from .sizes import (
     check_memory,
+    check_ready_latents,
     check_size,
     latent_size,
     masks_processor,
@@ -71,7 +72,8 @@ class PreparePainting(ModularPipelineBlocks):
         if LATER not in (inputs.height, inputs.width):
             check_memory(components, *latent_size(components, inputs))
         if all(value is not LATER for value in (inputs.height, inputs.width, inputs.image, inputs.mask_image)):
-            self.pixels(components, inputs)  # what it refuses, it refuses now
+            pixels, _, _ = self.pixels(components, inputs)  # what it refuses, it refuses now
+            check_ready_latents(components, pixels, *pixel_size(components, inputs))
 
     def __call__(self, components: Components, state: BlockView) -> None:
         pixels, mask, state.crop_box = self.pixels(components, state)

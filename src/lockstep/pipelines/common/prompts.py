@@ -49,9 +49,13 @@ class EncodeText(ModularPipelineBlocks):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         check_prompts(inputs)
+        self.check_widths(components, inputs)
         self.check_ready(inputs)
         check_encoders(components, inputs, *self.required_encoders)
         warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
+
+    def check_widths(self, components: Components, inputs: BlockView) -> None:
+        """Ready embeddings are as wide as the denoiser reads them, where a family has that looked at."""
 
     def check_ready(self, inputs: BlockView) -> None:
         """Ready embeddings of both prompts fit together."""
@@ -99,9 +103,11 @@ class EncodeTextAndPooled(EncodeText):
     ]
     outputs = list(ENCODED)
 
+    def check_widths(self, components: Components, inputs: BlockView) -> None:
+        check_shapes(components.denoiser, inputs, ENCODED)
+
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
-        check_shapes(components.denoiser, inputs, ENCODED)
         rows = num_rows(inputs.prompt, inputs.prompt_embeds)
         for name in (f"{kind}{ending}" for kind in ("prompt", "negative_prompt") for ending in self.further):
             if isinstance(inputs[name], (list, tuple)) and len(inputs[name]) != rows:
@@ -153,6 +159,8 @@ def check_prompts(inputs: BlockView) -> None:
         raise InputError("Give 'negative_prompt' or ready 'negative_prompt_embeds', not both.")
     if isinstance(inputs.prompt, list) and not inputs.prompt:
         raise InputError("'prompt' is an empty list; give at least one text.")
+    for name in ENCODED[:2]:
+        check_tokens(name, inputs[name])
     if isinstance(inputs.negative_prompt, list):
         rows = num_rows(inputs.prompt, inputs.prompt_embeds)
         if len(inputs.negative_prompt) != rows:
@@ -162,14 +170,38 @@ def check_prompts(inputs: BlockView) -> None:
             )
 
 
+def check_tokens(name: str, embeds: Tensor | Sequence[Tensor] | None) -> None:
+    """Ready embeddings have a row for each prompt, and each row a token at least."""
+    if not isinstance(embeds, (Tensor, list, tuple)) or (isinstance(embeds, Tensor) and embeds.ndim < 2):
+        return
+    if not len(embeds):
+        raise InputError(f"{name!r} has no rows; give one for each prompt.")
+    if any(not len(row) for row in embeds):
+        raise InputError(f"{name!r} has a text of 0 tokens; the empty text '' has some, too: encode that.")
+
+
+def check_mask(mask: str, counted: Tensor, name: str) -> None:
+    """A mask says yes or no of each token, and of one of each text yes."""
+    unclear = counted[(counted != 0) & (counted != 1)]
+    if len(unclear):
+        raise InputError(f"{mask!r} says 1 or True of a token that counts, 0 or False of others; got {unclear[0]}.")
+    empty = (counted != 0).sum(1) == 0
+    if bool(empty.any()):
+        row = int(empty.nonzero()[0])
+        raise InputError(f"{mask!r} leaves no token of row {row} of {name!r}; of each text one counts at least.")
+
+
 def check_shapes(denoiser: Any, inputs: BlockView, names: Iterable[str]) -> None:
     """Ready encodings have as many channels as a denoiser reads of them."""
     for name in names:
         given, wanted = inputs[name], denoiser.condition_widths.get(name.removeprefix("negative_"))
         axes = ["rows", *["tokens"] * ("pooled" not in name), f"{wanted} channels"]
-        if isinstance(given, Tensor) and wanted and (given.ndim != len(axes) or given.shape[-1] != wanted):
-            told = ", ".join(axes)
-            raise InputError(f"{name!r} has to be ({told}) for this denoiser, got {tuple(given.shape)}.")
+        if isinstance(given, list):
+            axes = axes[1:]  # of each tensor
+        for one in given if isinstance(given, list) else [given]:
+            if isinstance(one, Tensor) and wanted and (one.ndim != len(axes) or one.shape[-1] != wanted):
+                told, of = ", ".join(axes), "a list of " * isinstance(given, list)
+                raise InputError(f"{name!r} has to be {of}({told}) for this denoiser, got {tuple(one.shape)}.")
 
 
 def warn_of_unknown_words(encoders: Sequence[Any], inputs: BlockView) -> None:

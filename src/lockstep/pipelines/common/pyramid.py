@@ -96,5 +96,5 @@ class StageStep(SchedulerStep):
 
     inputs = [*SchedulerStep.inputs, made_input(START)]
 
-    def further(self, state: BlockView) -> dict[str, Any]:
+    def further(self, state: BlockView, t: Tensor) -> dict[str, Any]:
         return {"dmd_noisy_tensor": state.stage_start}

@@ -49,7 +49,8 @@ def picture_processor(
     """Pictures to what the autoencoder takes: by the processor that was given under a name, else as it is usual."""
     if given is not None and given in components.given_processors:
         return components.given_processors[given]
-    return VaeImageProcessor(**{"vae_scale_factor": size_step(components), "do_convert_rgb": True, **options})
+    own = {"vae_scale_factor": size_step(components), "do_convert_rgb": True}
+    return VaeImageProcessor(**{**own, "vae_latent_channels": told_latents(components), **options})
 
 
 def masks_processor(components: Components) -> VaeImageProcessor:
@@ -189,6 +190,25 @@ def check_picture(components: Components, picture: Any) -> None:
         return
     factor = scale_factor(components)
     check_memory(components, height // factor, width // factor)
+
+
+def told_latents(components: Components) -> int:
+    """How many channels tell latents from a picture; fewer than four could be a picture's."""
+    return max(components.autoencoder.latent_channels, 4)
+
+
+def check_ready_latents(components: Components, pixels: Tensor, height: int | None, width: int | None) -> None:
+    """A picture that is given as latents is of the height and width that are made, as far as these are known."""
+    if pixels.shape[1] != told_latents(components):
+        return
+    step, own = size_step(components), [scale_factor(components) * side for side in pixels.shape[-2:]]
+    wanted = [side if given is None else given for side, given in zip(own, (height, width), strict=True)]
+    if own != wanted or any(side % step for side in own):
+        raise InputError(
+            f"'image' is taken as latents, as it has {pixels.shape[1]} channels, and {list(pixels.shape[-2:])} of them "
+            f"are a picture of height {own[0]} and width {own[1]}; this run makes {wanted[0]} and {wanted[1]}, each a "
+            f"multiple of {step}. Give that size as 'height' and 'width', other latents, or a picture."
+        )
 
 
 def size_is_known(inputs: BlockView) -> bool:

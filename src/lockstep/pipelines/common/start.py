@@ -13,6 +13,7 @@ from .parts import AUTOENCODER, AUTOENCODER_OUTLINE, DENOISER_OUTLINE, SCHEDULER
 from .sizes import (
     check_memory,
     check_picture,
+    check_ready_latents,
     check_size,
     given_size,
     latent_channels,
@@ -70,14 +71,19 @@ class EncodeImage(ModularPipelineBlocks):
         if inputs.image is not LATER:
             if None in (inputs.height, inputs.width):
                 check_picture(components, inputs.image)
-            self.pixels(components, inputs)  # what it refuses, it refuses now
+            pixels = self.pixels(components, inputs)  # what it refuses, it refuses now
+            check_ready_latents(components, pixels, *self.size(components, inputs))
 
     def __call__(self, components: Components, state: BlockView) -> None:
         state.image_latents = to_latents(components, self.pixels(components, state), state)
 
     def pixels(self, components: Components, state: BlockView) -> Tensor:
-        height, width = given_size(state)
+        height, width = self.size(components, state)
         return picture_processor(components).preprocess(state.image, height=height, width=width)
+
+    def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
+        """Height and width that a picture is brought to; None: its own."""
+        return given_size(state)
 
 
 class TakePictureSize(ModularPipelineBlocks):
@@ -91,21 +97,26 @@ class TakePictureSize(ModularPipelineBlocks):
         check_size(components, inputs)
         if inputs.image is not LATER and None in (inputs.height, inputs.width):
             check_picture(components, inputs.image)
+        if inputs.image is not LATER:
+            size = given_size(inputs)
+            check_ready_latents(components, self.pixels(components, inputs, *size), *size)
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        processor, image = picture_processor(components), state.image
-        pixels = processor.preprocess(image, height=state.height, width=state.width)
+        pixels = self.pixels(components, state, state.height, state.width)
         side = 1 if pixels.shape[1] != latent_channels(components.denoiser) else scale_factor(components)
         state.height, state.width = (side * size for size in pixels.shape[-2:])
+
+    @staticmethod
+    def pixels(components: Components, state: BlockView, height: int | None, width: int | None) -> Tensor:
+        return picture_processor(components).preprocess(state.image, height=height, width=width)
 
 
 class EncodeImageAtSize(EncodeImage):
     """The same; a picture without a size is brought to the one that the denoiser was trained at."""
 
-    def pixels(self, components: Components, state: BlockView) -> Tensor:
+    def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
         later = LATER in (state.height, state.width)
-        height, width = given_size(state) if later else pixel_size(components, state)
-        return picture_processor(components).preprocess(state.image, height=height, width=width)
+        return given_size(state) if later else pixel_size(components, state)
 
 
 class AddNoise(ModularPipelineBlocks):

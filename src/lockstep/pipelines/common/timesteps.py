@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError
-from ...schedulers.scheduling import FLOW
+from ...schedulers.scheduling import FLOW, SchedulerMixin
 from .parts import SCHEDULER, Components
 
 Tensor = torch.Tensor
@@ -54,6 +56,23 @@ class SetTimesteps(ModularPipelineBlocks):
         return given or {"num_inference_steps": state.num_inference_steps}
 
 
+def signatures(scheduler: Any, method: str) -> list[Mapping[str, inspect.Parameter]]:
+    """What a method takes in the scheduler's class, and in those before it that have one of their own."""
+    own = [
+        vars(kind)[method] for kind in type(scheduler).__mro__ if kind is not SchedulerMixin and method in vars(kind)
+    ]
+    return [inspect.signature(one).parameters for one in own]
+
+
+def grid_takes(scheduler: Any, name: str) -> bool:
+    """Whether `set_timesteps` takes an argument; one that hands on whatever it is given takes what the class before it
+    does, and anything where none says."""
+    for taken in signatures(scheduler, "set_timesteps"):
+        if name in taken or all(one.kind is not one.VAR_KEYWORD for one in taken.values()):
+            return name in taken
+    return True
+
+
 def check_flow(scheduler: Any, sigmas: Any) -> None:
     """Along a flow a sigma is the share of noise: those that a person gives fall, from 1 at most."""
     if sigmas is None or scheduler.trained_for != FLOW or scheduler.config.get("invert_sigmas"):
@@ -71,12 +90,14 @@ class SetTimestepsByStrength(SetTimesteps):
     """The end of the grid: the stronger the change, the more of it."""
 
     inputs = [*SetTimesteps.inputs, "strength"]
+    strength_name: ClassVar[str] = "strength"
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
         steps = self.set_grid(components.scheduler.fresh(), components, inputs)
-        if self.left_out(steps, inputs.strength) >= steps:
-            raise InputError(f"strength={inputs.strength} of {steps} steps leaves no step to run. Raise one of them.")
+        name, strength = self.strength_name, inputs[self.strength_name]
+        if self.left_out(steps, strength) >= steps:
+            raise InputError(f"{name}={strength} of {steps} steps leaves no step to run. Raise one of them.")
 
     def __call__(self, components: Components, state: BlockView) -> None:
         skipped = self.first_timestep(components.scheduler, components, state)
@@ -86,7 +107,7 @@ class SetTimestepsByStrength(SetTimesteps):
     def first_timestep(self, scheduler: Any, components: Components, state: BlockView) -> int:
         """Set a scheduler's grid; how many of its timesteps the strength leaves out."""
         steps = self.set_grid(scheduler, components, state)
-        return self.left_out(steps, state.strength) * scheduler.order
+        return self.left_out(steps, state[self.strength_name]) * scheduler.order
 
     def left_out(self, steps: int, strength: float) -> int:
         """How many steps a strength leaves out; a step that is begun is left out too."""

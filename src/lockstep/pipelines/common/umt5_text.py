@@ -12,7 +12,7 @@ from ...blocks import BlockView, ComponentSpec, InputParam
 from ...models.text_encoders.t5 import T5EncoderModel, UMT5EncoderModel
 from ...tokenizers import T5Tokenizer
 from .parts import DENOISER_OUTLINE, GUIDER, Components
-from .prompts import EncodeText, check_shapes, tell_of_cut
+from .prompts import ENCODED, EncodeText, check_shapes, tell_of_cut
 
 Tensor = torch.Tensor
 
@@ -40,9 +40,8 @@ class EncodeVideoText(EncodeText):
         "max_sequence_length",
     ]
 
-    def check(self, components: Components, inputs: BlockView) -> None:
-        super().check(components, inputs)
-        check_shapes(components.denoiser, inputs, self.output_names)
+    def check_widths(self, components: Components, inputs: BlockView) -> None:
+        check_shapes(components.denoiser, inputs, ENCODED[:2])
 
     def encode_for(self, components: Components, texts: list[str], state: BlockView) -> Tensor:
         length, encoder = state.max_sequence_length, components.text_encoder

@@ -38,8 +38,8 @@ class SetUNetGuidance(SetGuidance):
 
     expected_components = [GUIDER, DENOISER_OUTLINE]
 
-    def __call__(self, components: Components, state: BlockView) -> None:
-        super().__call__(components, state)
+    def give(self, components: Components, state: BlockView) -> None:
+        super().give(components, state)
         if components.denoiser.config.time_cond_proj_dim is not None:
             components.guider.disable()
 

@@ -93,7 +93,11 @@ class PrepareVideoLatents(ModularPipelineBlocks):
             raise InputError(f"A video of {inputs.width} x {inputs.height} pixels has no patch of this model.")
         check_memory(components, shape[3], shape[4], frames=shape[2])
         if isinstance(inputs.latents, Tensor):
-            check_latents(components, inputs.latents, (len(inputs.latents), *shape[1:]))
+            self.check_given(components, inputs.latents, (len(inputs.latents), *shape[1:]))
+
+    def check_given(self, components: Components, latents: Tensor, shape: tuple[int, ...]) -> None:
+        """Refuse latents that do not lie as a run begins with them."""
+        check_latents(components, latents, shape)
 
     def shape(self, components: Components, state: BlockView, samples: int) -> tuple[int, ...]:
         """Samples, channels, frames, rows and columns of the latents."""
@@ -194,7 +198,7 @@ class DecodeVideo(Decode):
     def __call__(  # type: ignore[override]
         self, components: VideoComponents, state: BlockView
     ) -> Iterator[Any]:
-        state.frames = state.latents if state.output_type == "latent" else None
+        state.frames = self.undecoded(components, state) if state.output_type == "latent" else None
         if state.output_type == "latent":
             return
         parts = list[Any]()
@@ -207,6 +211,10 @@ class DecodeVideo(Decode):
         finally:
             if parts:
                 state.frames = joined(parts)
+
+    def undecoded(self, components: VideoComponents, state: BlockView) -> Tensor:
+        """The latents, where those are asked for."""
+        return state.latents
 
     def decoded(self, components: VideoComponents, state: BlockView) -> Iterator[Tensor]:
         """The pixels of the videos, a part after the other."""

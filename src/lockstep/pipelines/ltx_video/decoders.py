@@ -44,7 +44,7 @@ class DecodeTokens(DecodeVideo):
 
     def decoded(self, components: VideoComponents, state: BlockView) -> Iterator[Tensor]:
         vae: Any = components.autoencoder
-        latents = vae.denormalize_latents(unpacked(state.latents, latent_grid(components, state))).to(vae.dtype)
+        latents = vae.denormalize_latents(self.laid_out(components, state)).to(vae.dtype)
         times = None
         if vae.config.timestep_conditioning:
             times = per_sample(state.decode_timestep, latents)
@@ -53,6 +53,10 @@ class DecodeTokens(DecodeVideo):
             noise = randn_tensor(latents.shape, state.generator, components.device, latents.dtype)
             latents = (1 - share) * latents + share * noise
         yield vae.decode(latents, times, return_dict=False, generator=state.generator)[0]
+
+    def laid_out(self, components: Components, state: BlockView) -> Tensor:
+        """The latents as the autoencoder has them."""
+        return unpacked(state.latents, latent_grid(components, state))
 
 
 def unpacked(tokens: Tensor, grid: tuple[int, int, int]) -> Tensor:

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks, needs
-from ...guiders import Condition
-from ..common.denoise import Predict, ScaleModelInput, SchedulerStep, without_lora_scale
+from ...blocks import BlockView, InputParam, LoopSequentialPipelineBlocks
+from ..common.denoise import PredictWithMask, ScaleModelInput, SchedulerStep, without_lora_scale
 from ..common.parts import AUTOENCODER_OUTLINE, Components
 from .before_denoise import HELD, SIZE, latent_grid
 
@@ -16,46 +15,37 @@ Tensor = torch.Tensor
 RATE = InputParam.template("frame_rate", default=25, type_hint=int | float)
 
 
-class PredictTokens(Predict):
+class PredictTokens(PredictWithMask):
     """The flow of every token for each branch; a token's place is a time in seconds and a place in pixels."""
 
-    expected_components = [*Predict.expected_components, AUTOENCODER_OUTLINE]
-    inputs = [
-        *Predict.inputs,
-        *needs("prompt_embeds_mask"),
-        *["negative_prompt_embeds_mask", "attention_kwargs"],
-        *SIZE,
-        *[RATE, HELD],
-    ]
-
-    def conditions(self, state: BlockView) -> dict[str, Condition]:
-        return {
-            **super().conditions(state),
-            "encoder_attention_mask": (state.prompt_embeds_mask, state.negative_prompt_embeds_mask),
-        }
+    expected_components = [*PredictWithMask.expected_components, AUTOENCODER_OUTLINE]
+    inputs = [*PredictWithMask.inputs, "attention_kwargs", *SIZE, *[RATE, HELD]]
 
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
-        denoiser, vae = components.denoiser, components.autoencoder
+        denoiser = components.denoiser
         tokens = self.sample(state, inputs, repeats).to(denoiser.dtype)
-        frames, rows, columns = latent_grid(components, state)
-        pixels = vae.spatial_scale_factor
         return denoiser(
             tokens,
             inputs["encoder_hidden_states"].to(denoiser.dtype),
             self.times(state, t, len(tokens)),
-            inputs["encoder_attention_mask"],
-            num_frames=frames,
-            height=rows,
-            width=columns,
-            rope_interpolation_scale=(vae.temporal_scale_factor / state.frame_rate, pixels, pixels),
+            inputs["counted"],
+            **self.places(components, state, len(tokens)),
             attention_kwargs=without_lora_scale(denoiser, state.attention_kwargs),
             return_dict=False,
         )[0].float()
 
-    @staticmethod
-    def times(state: BlockView, t: Tensor, samples: int) -> Tensor:
+    def places(self, components: Components, state: BlockView, samples: int) -> dict[str, Any]:
+        """What the denoiser is told of the places of its tokens: the size of the video, and what a step in it is."""
+        vae, pixels = components.autoencoder, components.autoencoder.spatial_scale_factor
+        size = dict(zip(("num_frames", "height", "width"), latent_grid(components, state), strict=True))
+        return {
+            **size,
+            "rope_interpolation_scale": (vae.temporal_scale_factor / state.frame_rate, pixels, pixels),
+        }
+
+    def times(self, state: BlockView, t: Tensor, samples: int) -> Tensor:
         """The time of each sample; of each of its tokens where a first frame, which has no noise, is given."""
         if state.first_frame_mask is None:
             return t.expand(samples)

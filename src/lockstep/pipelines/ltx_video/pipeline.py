@@ -11,10 +11,17 @@ from torch import Tensor
 from ...blocks.face import Face
 from ..common.prompts import MASKS
 from ..common.video import VideoPipeline, as_frames
-from .blocks import LTXVideoBlocks
+from .blocks import LTXConditionBlocks, LTXVideoBlocks
 from .decoders import unpacked
 
 Texts = str | list[str] | None
+RENAMED = {mask.replace("embeds_mask", "attention_mask"): mask for mask in MASKS}
+TEXT = (
+    *("prompt", "negative_prompt", "height", "width", "num_frames", "frame_rate", "num_inference_steps"),
+    *("timesteps", "guidance_scale", "guidance_rescale"),
+)
+AFTER = ("num_videos_per_prompt", "generator", "latents")
+HELD = ("conditions", "image", "video", "frame_index", "strength", "denoise_strength")
 
 
 class LTXPipeline(VideoPipeline):
@@ -22,13 +29,7 @@ class LTXPipeline(VideoPipeline):
 
     default_blocks = LTXVideoBlocks
     _callback_tensor_inputs: ClassVar[list[str]] = ["latents", "prompt_embeds", "negative_prompt_embeds"]
-    face = Face(
-        (
-            *("prompt", "negative_prompt", "height", "width", "num_frames", "frame_rate", "num_inference_steps"),
-            *("timesteps", "guidance_scale", "guidance_rescale", "num_videos_per_prompt", "generator", "latents"),
-        ),
-        renamed={mask.replace("embeds_mask", "attention_mask"): mask for mask in MASKS},
-    )
+    face = Face((*TEXT, *AFTER), renamed=RENAMED)
 
     @torch.no_grad()
     def preview(self, latents: Tensor) -> list[Image]:
@@ -36,7 +37,9 @@ class LTXPipeline(VideoPipeline):
         vae, state = self._autoencoder, self._current.run.state
         factor = vae.spatial_scale_factor
         rows, columns = (int(state.get(name)) // factor for name in ("height", "width"))
-        first = unpacked(latents[:, : rows * columns], (1, rows, columns))
+        frames = (int(state.get("num_frames")) - 1) // vae.temporal_scale_factor + 1
+        tokens = latents[:, -frames * rows * columns :]  # what comes before them is not of the video
+        first = unpacked(tokens[:, : rows * columns], (1, rows, columns))
         first = first / first.float().std().clamp(min=1.0)
         times = torch.zeros(len(first), device=first.device, dtype=vae.dtype)
         frames = vae.decode(vae.denormalize_latents(first).to(vae.dtype), times, return_dict=False)[0]
@@ -68,3 +71,10 @@ class LTXPipeline(VideoPipeline):
             part if part is None else part.to(device, part.dtype if part.dtype == torch.bool else dtype)
             for part in parts
         )
+
+
+class LTXConditionPipeline(LTXPipeline):
+    """LTX-Video (arXiv:2501.00103), held to pictures and videos at any frame."""
+
+    default_blocks = LTXConditionBlocks
+    face = Face((*HELD, *TEXT, "image_cond_noise_scale", *AFTER), renamed=RENAMED)

@@ -1098,8 +1098,9 @@ class ZImageInpaintPipeline(ZImagePipeline):
     def __call__(self, prompt: str | Sequence[str] | None = None, image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., mask_image: Image | ndarray | torch.Tensor | Sequence[Image | ndarray | torch.Tensor] = ..., masked_image_latents: torch.Tensor | None = None, strength: float = 1.0, height: int | None = None, width: int | None = None, num_inference_steps: int = 50, sigmas: torch.Tensor | Sequence[float] | None = None, guidance_scale: float = 5.0, cfg_normalization: bool | float = False, cfg_truncation: float = 1.0, negative_prompt: str | Sequence[str] | None = None, *, output_type: Literal['pil', 'np', 'pt', 'latent'] = 'pil', return_dict: bool = True, output: str, **inputs: Unpack[_ZImageInpaintInputs]) -> Any: ...
 
 class _LTXImageToVideoInputs(_LTXSharedInputs, total=False):
-    num_videos_per_prompt: int; generator: torch.Generator | Sequence[torch.Generator] | None
-    latents: torch.Tensor | None; workflow: Literal['image2video'] | None
+    max_sequence_length: int; num_videos_per_prompt: int
+    generator: torch.Generator | Sequence[torch.Generator] | None; latents: torch.Tensor | None; mu: float | None
+    workflow: Literal['image2video'] | None
 
 class _LTXImageToVideoParts(_LTXSharedParts, total=False):
     ...

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks, OutputParam, needs
-from ...guiders import Condition, GuiderOutput
+from ...guiders import GuiderOutput
 from ...notes import say_once
-from ..common.denoise import Predict, without_lora_scale
+from ..common.denoise import PredictWithMask, without_lora_scale
 from ..common.parts import AUTOENCODER_OUTLINE, DENOISER_OUTLINE, Components
 from ..common.sizes import latent_size, packed_side
 
@@ -35,13 +35,13 @@ class PrepareShapes(ModularPipelineBlocks):
         state.img_shapes = [(1, *size) for size in [(rows, columns), *(state.reference_sizes or [])]]
 
 
-class PredictQwenImage(Predict):
+class PredictQwenImage(PredictWithMask):
     """The flow for each branch; guidance changes its direction at each token, not its length."""
 
     inputs = [
-        *Predict.inputs,
-        *needs("latents", "prompt_embeds_mask"),
-        *["negative_prompt_embeds_mask", "attention_kwargs"],
+        *PredictWithMask.inputs,
+        *needs("latents"),
+        "attention_kwargs",
         InputParam("img_shapes", list[Shape], required=True, given=False, description=SHAPES),
         InputParam("guidance_scale", float, description="Of models that were taught it, of which none is published."),
     ]
@@ -51,22 +51,17 @@ class PredictQwenImage(Predict):
         if inputs.guidance_scale is not None:
             say_once(f"guidance_scale={inputs.guidance_scale} does nothing to Qwen-Image; true_cfg_scale guides it.")
 
-    def conditions(self, state: BlockView) -> dict[str, Condition]:
-        return {
-            **super().conditions(state),
-            "counted": (state.prompt_embeds_mask, state.negative_prompt_embeds_mask),
-        }
-
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
-        sample = self.sample(state, inputs, repeats)
+        dtype = components.denoiser.dtype
+        sample = self.sample(state, inputs, repeats).to(dtype)
         counted = inputs["counted"]
         longest = int(counted.sum(1).max())
         counted = counted[:, :longest]
         predicted = components.denoiser(
             sample,
-            inputs["encoder_hidden_states"][:, :longest],
+            inputs["encoder_hidden_states"][:, :longest].to(dtype),
             None if bool(counted.all()) else counted,
             t.expand(len(sample)).to(sample.dtype) / 1000,
             [state.img_shapes] * len(sample),

@@ -11,9 +11,9 @@ from ...errors import InputError
 from ...models.text_encoders.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
 from ...tokenizers import Qwen2Tokenizer
 from ..common.flow import TRUE_GUIDER
-from ..common.masked_text import EMBEDS, EncodeMaskedText
+from ..common.masked_text import EncodeMaskedText
 from ..common.parts import DENOISER_OUTLINE, Components
-from ..common.prompts import check_shapes, tell_of_cut, without_words
+from ..common.prompts import tell_of_cut, without_words
 
 Tensor = torch.Tensor
 MOST_TOKENS = 1024
@@ -41,7 +41,6 @@ class EncodePrompt(EncodeMaskedText):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
-        check_shapes(components.denoiser, inputs, EMBEDS)
         if inputs.max_sequence_length > MOST_TOKENS:
             raise InputError(f"'max_sequence_length' is at most {MOST_TOKENS}, got {inputs.max_sequence_length}.")
 

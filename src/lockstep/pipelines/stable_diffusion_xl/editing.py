@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-
 from ...blocks import BlockView, ConfigSpec, SequentialPipelineBlocks, needs
 from ..common.beside import PrepareLatentsBeside
 from ..common.denoise import Denoise
 from ..common.editing import EncodeImageToEdit, PredictEdited, SetEditingGuidance
 from ..common.parts import Components
-from ..common.sizes import picture_processor, pixel_size
+from ..common.sizes import pixel_size
 from .before_denoise import DescribeSizes, SetTimestepsUntil
 from .blocks import PredictXL, StableDiffusionXLBlocks
-
-Tensor = torch.Tensor
 
 
 class EncodeImageToEditXL(EncodeImageToEdit):
@@ -26,9 +22,8 @@ class EncodeImageToEditXL(EncodeImageToEdit):
         if components.is_cosxl_edit:
             state.image_latents = components.autoencoder.normalize_latents(state.image_latents)
 
-    def pixels(self, components: Components, state: BlockView) -> Tensor:
-        height, width = pixel_size(components, state)
-        return picture_processor(components).preprocess(state.image, height=height, width=width)
+    def size(self, components: Components, state: BlockView) -> tuple[int | None, int | None]:
+        return pixel_size(components, state)
 
 
 class StartEditingXL(SequentialPipelineBlocks):

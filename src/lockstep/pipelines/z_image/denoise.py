@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ...blocks import BlockView, InputParam, needs
-from ...guiders import BaseGuidance, Condition, GuiderOutput
-from ..common.denoise import Predict, without_lora_scale
+from ...blocks import BlockView, InputParam
+from ...guiders import BaseGuidance, GuiderOutput
+from ..common.denoise import PredictWithMask, without_lora_scale
 from ..common.masked_text import cut
 from ..common.parts import Components
 
@@ -29,15 +29,10 @@ BOUNDS = [
 ]
 
 
-class PredictZImage(Predict):
+class PredictZImage(PredictWithMask):
     """The flow from noise to picture for each branch; guidance ends where it is told, no longer than it may be."""
 
-    inputs = [
-        *Predict.inputs,
-        *needs("prompt_embeds_mask"),
-        *["negative_prompt_embeds_mask", "joint_attention_kwargs"],
-        *BOUNDS,
-    ]
+    inputs = [*PredictWithMask.inputs, "joint_attention_kwargs", *BOUNDS]
 
     def guider(self, components: Components, state: BlockView, t: Tensor) -> BaseGuidance:
         if float(way(t)) <= state.cfg_truncation:
@@ -46,18 +41,12 @@ class PredictZImage(Predict):
         unguided.disable()
         return unguided
 
-    def conditions(self, state: BlockView) -> dict[str, Condition]:
-        return {
-            "cap_feats": (state.prompt_embeds, state.negative_prompt_embeds),
-            "counted": (state.prompt_embeds_mask, state.negative_prompt_embeds_mask),
-        }
-
     def denoise(
         self, components: Components, state: BlockView, t: Tensor, inputs: dict[str, Tensor], repeats: int
     ) -> Tensor:
         dtype = components.denoiser.dtype
         sample = self.sample(state, inputs, repeats).to(dtype)
-        texts = cut(inputs["cap_feats"].to(dtype), inputs["counted"])
+        texts = cut(inputs["encoder_hidden_states"].to(dtype), inputs["counted"])
         kwargs = without_lora_scale(components.denoiser, state.joint_attention_kwargs)
         predicted = components.denoiser(
             list(sample[:, :, None]),  # a picture is a video of one frame

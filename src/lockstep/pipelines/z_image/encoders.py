@@ -11,9 +11,9 @@ from ...errors import InputError
 from ...models.text_encoders.qwen3 import Qwen3Model
 from ...tokenizers import Qwen2Tokenizer
 from ...tokenizers.qwen2 import chat_text
-from ..common.masked_text import EMBEDS, EncodeMaskedText
+from ..common.masked_text import EncodeMaskedText
 from ..common.parts import DENOISER_OUTLINE, GUIDER, Components
-from ..common.prompts import check_shapes, tell_of_cut
+from ..common.prompts import tell_of_cut
 
 Tensor = torch.Tensor
 
@@ -34,7 +34,6 @@ class EncodePrompt(EncodeMaskedText):
 
     def check(self, components: Components, inputs: BlockView) -> None:
         super().check(components, inputs)
-        check_shapes(components.denoiser, inputs, EMBEDS)
         places = components.denoiser.config.axes_lens[0] - 2  # the picture has one, after those of the text
         most = places // 32 * 32
         if inputs.max_sequence_length > most:

@@ -137,7 +137,7 @@ def repeated_children(probe: Probe, survey: Survey) -> Iterator[Edit]:
 
 def again(module: nn.Module) -> Callable[..., Any]:
     def apply(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        if not args or not isinstance(result, torch.Tensor) or args[0].shape != result.shape:
+        if not args or not isinstance(result, torch.Tensor) or getattr(args[0], "shape", None) != result.shape:
             raise NotApplicable("not a module that can be run on its own result")
         return module.forward(result, *args[1:], **kwargs)
 

@@ -11,6 +11,11 @@ from torch import nn
 
 from ..edits import Edit, ParameterChange
 from ..probe import Probe
+from ..relations import relation
+
+MOST_RANKED = 1 << 22  # numbers of a matrix whose rank is looked at
+LEAST_WIDTH = 8
+NO_STRENGTH = 1e-4  # of the strongest direction: rounding
 
 
 def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None, differ: bool = True) -> Iterator[Edit]:
@@ -44,6 +49,8 @@ def weight_words(
                 and torch.equal(tensor, theirs.to(tensor.dtype))
             ):
                 return "tied_weight", f"`{full}` holds the values of `{path}.{name}`"
+    if (told := _near(ours.detach(), theirs.detach())) is not None:
+        return told[0], f"`{full}` {told[1]}"
     if float(theirs.float().abs().max()) == 0:
         return ("missing_bias" if full.endswith("bias") else "weight_values"), f"`{full}` is all zeros (not loaded)"
     ours, theirs = ours.detach(), theirs.detach()
@@ -52,6 +59,25 @@ def weight_words(
         "weight_values",
         f"`{full}` holds other values (relative difference {error:.2g}): stale, not loaded, or another checkpoint",
     )
+
+
+def _near(ours: torch.Tensor, theirs: torch.Tensor) -> tuple[str, str] | None:
+    """Most of it is ours: rows in another order or left out, a multiple, or a matrix of few directions added."""
+    if float(theirs.abs().max()) == 0:
+        return None
+    told = relation(ours, theirs)
+    if told:
+        kind = "part_order" if "order" in told or ("along" in told and "in all others" not in told) else "weight_values"
+        kind = "transposed_weight" if "exchanged" in told else kind
+        return kind, f"holds its values {told}"
+    if ours.ndim < 2 or ours.numel() > MOST_RANKED:
+        return None
+    added = (theirs.double() - ours.double()).flatten(1)
+    strengths = torch.linalg.svdvals(added)
+    rank = int((strengths > NO_STRENGTH * strengths[0]).sum())
+    if len(strengths) >= LEAST_WIDTH and rank <= len(strengths) // 4:
+        return "low_rank", f"holds its values plus a matrix of rank {rank}: a LoRA missing, or with another scale"
+    return None
 
 
 def _moved(w: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:

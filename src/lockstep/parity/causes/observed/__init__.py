@@ -4,6 +4,11 @@ graph.py        the steps of one module's code (or of a pipeline between its mod
 frames.py       which code of the one side stands beside which of the other
 matching.py     which values both sides have, and the smallest places where they begin to differ
 smallest.py     the one value inside of such a place with which put right all of it is right
+anchors.py      places that both have without a name: where they use the same weight
+arrangement.py  the same numbers with other axes
+expressions.py  values in words, down to what both have
+layouts.py      expressions that are the same but for how axes are read
+rotations.py    by how much query and key are turned, whatever form the tables have
 words.py        such a place as a name and a sentence
 transplant.py   the candidate's steps done in the reference instead: the proof
 difference.py   all of it for one comparison

@@ -5,20 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...comparison.results import Comparison, NodeResult
+import torch
+
+from ...comparison.results import Comparison, NodeResult, Status
+from ...trace.names import Key
+from ...trace.sketch import ratio
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
+from ..probe import SPECIFIC
 from .frames import SharedFrame
-from .graph import FrameStep, FrameValue, TooLarge, graph_of
+from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .matching import Matching, Parting
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
-from .words import PlaceWords, words_of
+from .words import PlaceWords, are_exchanged, words_of
 
 LEVELS = 4  # modules around each other whose code is looked at
 ROUNDS = 4  # exits of one frame that are put right one behind the other
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
-_FROM_OUTSIDE = object()
+TABLE = "rope_table"
 
 
 @dataclass
@@ -29,6 +34,20 @@ class Observed:
     wider: Edit | None  # the same in the place of more steps
     places: frozenset[str]  # steps of the reference that the candidate does not have
     near: frozenset[str]  # and those that give these what both sides have
+    place: NodeResult | None = None  # the smallest value that is wrong, by the reference's name
+    further: Edit | None = None  # another table of rotations, where that is what goes in
+
+    def edits(self) -> list[Edit]:
+        """What is to be tried, the most telling first."""
+        known = [edit for edit in (self.edit, self.wider, self.further) if edit is not None]
+        return sorted(known, key=lambda edit: edit.rank >= SPECIFIC and edit is not self.further)
+
+
+@dataclass
+class _Outside:
+    """Something goes in that the other side is not given: only a table of rotations, which is known by what it does."""
+
+    observed: Observed | None
 
 
 def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
@@ -39,68 +58,196 @@ def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
     found: Observed | None = None
     with noted(search.log, search.held, "the steps of both sides"):
         try:
-            levels = (_observed(search, comparison, node, above) for above in range(LEVELS))
-            found = next((seen for seen in levels if seen is not _FROM_OUTSIDE), None)
+            found = _smallest_frame(search, comparison, node)
         except TooLarge:
             search.log.say("too many numbers to put the steps of both sides side by side")
     return found
 
 
-def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int) -> Any:
-    """`_FROM_OUTSIDE` where something goes into the candidate's code that the reference's is not given: put into the
+def _smallest_frame(search: Any, comparison: Comparison, node: NodeResult) -> Observed | None:
+    """What is seen in the smallest code around the value that is given the same on both sides.
+
+    Where it is given another table of rotations, that table is told if the code around says no more.
+    """
+    table: Observed | None = None
+    for above in range(LEVELS):
+        seen = _observed(search, comparison, node, above)
+        if not isinstance(seen, _Outside):
+            return replace(seen, further=table.edit) if seen is not None and table is not None else seen or table
+        table = table or seen.observed
+    return table
+
+
+def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int) -> Observed | _Outside | None:
+    """`_Outside` where something goes into the candidate's code that the reference's is not given: put into the
     reference that would prove itself."""
     assert node.other is not None
     frames = SharedFrame(search, comparison, node, above)
-    ours, theirs = frames.ours, frames.theirs
-    theirs_graph = graph_of(search.across, *theirs, open_=frames.open_theirs)
+    theirs_graph = graph_of(search.across, *frames.theirs, open_=frames.open_theirs)
     if theirs_graph is None:
         return None
-    tolerance = max(node.tau, LEAST)
-    if node.error is not None and node.error > 0:
-        tolerance = min(tolerance, node.error / 4)
-    plans: list[Transplant] = []
-    wider: list[Transplant] = []
-    said: list[PlaceWords] = []
-    places: set[str] = set()
-    near: set[str] = set()
-    line = ""
-    for _ in range(ROUNDS):
-        changes = _changes(plans, ours[0])
-        try:
-            graph = graph_of(search, *ours, [*search.held, Edit("observed", "", changes)], frames.open_ours)
-        except (NotApplicable, RuntimeError, TypeError, ValueError, IndexError):
-            if not plans:
-                raise
-            break  # what was seen until here stays seen
-        matching = Matching(graph, theirs_graph, tolerance, frames.paths.of) if graph is not None else None
+    walk = _Walk(search, comparison, node, frames, theirs_graph)
+    while len(walk.plans) < ROUNDS and walk.goes_on():
+        pass
+    return _Outside(walk.observed()) if walk.from_outside else walk.observed()
+
+
+class _Walk:
+    """The places of one frame where the sides part, each put right in the reference before the next is looked for."""
+
+    def __init__(
+        self, search: Any, comparison: Comparison, node: NodeResult, frames: SharedFrame, theirs: Graph
+    ) -> None:
+        self.search, self.comparison, self.node, self.frames, self.theirs = search, comparison, node, frames, theirs
+        self.tolerance = max(node.tau, LEAST)
+        if node.error is not None and node.error > 0:
+            self.tolerance = min(self.tolerance, node.error / 4)
+        self.plans: list[Transplant] = []
+        self.wider: list[Transplant | None] = []  # the same in the place of more steps
+        self.said: list[PlaceWords] = []
+        self.places: set[str] = set()
+        self.near: set[str] = set()
+        self.line = ""
+        self.place: NodeResult | None = None
+        self.from_outside = False
+        self._reached = -1  # number of the reference's step that was last put right
+
+    def goes_on(self) -> bool:
+        """One place more; False where there is none, or where it cannot be told."""
+        matching = self._matching()
         differences = matching.differences() if matching is not None else []
         if matching is None or not differences or any(_is_unexplained(matching, d.theirs) for d in differences):
-            break
-        inner = [smallest_difference(matching, d, search.across.modules) for d in differences]
-        small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_made(matching, i) else [d])]
+            return False
+        if self._went_back(differences):
+            return True
+        if matching.anchor is not None and not self.search.held:
+            self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
+        inner = [smallest_difference(matching, d, self.search.across.modules) for d in differences]
+        small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_smallest(matching, i) else [d])]
+        words = [words_of(matching, d, i, self.search.modules) for d, i in zip(differences, inner, strict=True)]
         if any(_comes_from_outside(matching, p.theirs) for p in small):
-            return _FROM_OUTSIDE if not plans else None
-        said += [words_of(matching, d, i, search.modules) for d, i in zip(differences, inner, strict=True)]
-        places |= _places(matching, differences)
-        near |= _givers(matching, differences)
-        line = line or next((p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None), "")
-        if small != differences and not any(_comes_from_outside(matching, d.theirs) for d in differences):
-            wider.append(Transplant(matching, differences, search.modules, search.across.modules))
-        plans.append(Transplant(matching, small, search.modules, search.across.modules))
-    wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
-    if not plans or wrong == right:  # nothing, or a constant that was made outside of torch: that says nothing
+            self.from_outside = not self.plans or self.from_outside
+            if not all(one.name == TABLE for one in words):
+                self.plans = []
+                return False
+        if any(self._holds_too_much(matching, p.theirs) for p in small):
+            # nearly the whole run of the candidate put into the reference closes any run: it is looked into
+            return self._opened(matching, small)
+        self.said += [one for one in words if one.detail]
+        self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
+        self.near |= _givers(matching, differences)
+        made = [p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None]
+        self.line = self.line or next(iter(made), "")
+        outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
+        self.wider.append(None if outside else self._plan(matching, differences))
+        self.plans.append(self._plan(matching, small))
+        if len(self.plans) == 1 and _is_smallest(matching, inner[0]):
+            self.place = _place(inner[0][0], self.node, self.tolerance)
+        self._reached = _number(differences[0])
+        return True
+
+    def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
+        """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
+        modules = self.search.across.modules
+        return matching.is_large(value) or any(
+            list(modules[p].children()) for p in matching.calls(value) if p in modules
+        )
+
+    def _opened(self, matching: Matching, places: list[Parting]) -> bool:
+        """Look into the first block on the way from what both have; False where there is none."""
+        modules, frames = self.search.across.modules, self.frames
+        steps = [
+            s for p in places if not matching.is_leaf(p.theirs) for s in matching.until_shared(p.theirs, most=None)
+        ]
+        for step in sorted(steps, key=lambda s: s.number):
+            path = step.place
+            if not isinstance(path, str) or path in frames.open_theirs or not list(modules[path].children()):
+                continue
+            mine = [own for own in self.search.modules if frames.paths.of(own) == path]
+            frames.open_theirs, frames.open_ours = frames.open_theirs | {path}, frames.open_ours | set(mine)
+            theirs = graph_of(self.search.across, *frames.theirs, open_=frames.open_theirs)
+            self.theirs = theirs if theirs is not None else self.theirs
+            return theirs is not None
+        return False
+
+    def _plan(self, matching: Matching, places: list[Parting]) -> Transplant:
+        return Transplant(matching, places, self.search.modules, self.search.across.modules)
+
+    def _matching(self) -> Matching | None:
+        frame = self.frames.ours
+        changes = [*self.search.held, Edit("observed", "", _changes(self.plans, frame[0]))]
+        try:
+            graph = graph_of(self.search, *frame, changes, self.frames.open_ours)
+        except (NotApplicable, RuntimeError, TypeError, ValueError, IndexError):
+            if not self.plans:
+                raise
+            return None  # what was seen until here stays seen
+        return Matching(graph, self.theirs, self.tolerance, self.frames.paths.of) if graph is not None else None
+
+    def _went_back(self, differences: list[Parting]) -> bool:
+        """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so
+        only what comes of it is put right."""
+        if not self.plans or _number(differences[0]) >= self._reached or self.wider[-1] is None:
+            return False
+        self.plans[-1], self.wider[-1] = self.wider[-1], None
+        return True
+
+    def observed(self) -> Observed | None:
+        wrong, _, right = self.said[0].detail.partition(" instead of ") if self.said else ("", "", "")
+        if not self.plans or wrong == right:  # nothing, or the same thing twice: that says nothing
+            return None
+        name, detail, rank = _together(self.said)
+        frame = self.frames.ours[0]
+
+        def made(plans: list[Transplant]) -> Edit:
+            def at(path: str) -> Edit:
+                return Edit(name, detail, _changes(plans, path), rank)
+
+            return replace(at(frame), elsewhere=at, owner=frame, line=self.line if not self.said[0].loaded else "")
+
+        wider = self.wider[0]
+        places, near = frozenset(self.places), frozenset(self.places | self.near)
+        return Observed(
+            made(self.plans),
+            made([wider]) if wider is not None and len(self.plans) == 1 else None,
+            places,
+            near,
+            self.place,
+        )
+
+
+def _number(difference: Parting) -> int:
+    return difference.ours.step.number if difference.ours.step is not None else -1
+
+
+def _place(difference: Parting, node: NodeResult, tolerance: float) -> NodeResult | None:
+    """The first value that differs, where it has no name that both sides know."""
+    ours, theirs = difference.ours, difference.theirs
+    while not isinstance(ours.step and ours.step.place, str) and ours.step is not None and ours.step.name in SHAPES:
+        below = ours.step.operands()
+        if len(below) != 1 or below[0].step is None:
+            break
+        ours = below[0]
+    if ours.step is None:
         return None
-    name, detail, rank = _together(said)
-
-    def made(plans: list[Transplant]) -> Edit:
-        def at(path: str) -> Edit:
-            return Edit(name, detail, _changes(plans, path), rank)
-
-        return replace(at(ours[0]), elsewhere=at, owner=ours[0], line=line if not said[0].loaded else "")
-
-    return Observed(
-        made(plans), made(wider) if wider and len(plans) == 1 else None, frozenset(places), frozenset(places | near)
-    )
+    site = ours.step.place
+    path = site if isinstance(site, str) else f"{site.path}/{site.op}.{site.index}"
+    if (path, "out") == (node.key.path, node.key.slot):
+        return None  # both sides know it by that name
+    shape, other = tuple(ours.content.shape), tuple(theirs.content.shape)
+    found = replace(node, key=Key("-", path, "out"), how="steps", op=ours.step.name, shape=shape, inputs=[], floor=None)
+    found.status, found.tau, found.structure, found.other, found.other_shape = Status.OVER, tolerance, None, None, other
+    a, b = difference.ours.content, theirs.content
+    if a.numel() != b.numel() or not (a.is_floating_point() and b.is_floating_point()):
+        found.status, found.error = Status.STRUCT, None
+        shapes = f"shape {list(a.shape)} in the reference, {list(b.shape)} in the candidate"
+        found.problem = "integers differ" if a.shape == b.shape else shapes
+        return found
+    with torch._C.DisableTorchFunction():
+        a, b = a.double().reshape(-1), b.double().reshape(-1)
+        found.error = ratio(float((b - a).nan_to_num().norm()), float(a.nan_to_num().norm()))
+    found.ratio = ratio(found.error, tolerance)
+    return found
 
 
 def _comes_from_outside(matching: Matching, value: FrameValue) -> bool:
@@ -110,16 +257,19 @@ def _comes_from_outside(matching: Matching, value: FrameValue) -> bool:
     return any(not matching.is_rearranged(v) for v in given)
 
 
-def _is_made(matching: Matching, inner: list[Parting]) -> bool:
-    """True for values that the reference makes and the candidate has nowhere: they are wrong wherever they are used."""
-    return bool(inner) and all(p.ours.step is not None and matching.partner(p.ours) is None for p in inner)
+def _is_smallest(matching: Matching, inner: list[Parting]) -> bool:
+    """True for values that the reference makes and the candidate has nowhere, which are wrong wherever they are used;
+    and for two that are exchanged."""
+    made = bool(inner) and all(p.ours.step is not None for p in inner)
+    return made and (all(matching.partner(p.ours) is None for p in inner) or are_exchanged(matching, inner))
 
 
 def _is_unexplained(matching: Matching, value: FrameValue) -> bool:
     """True for numbers that nobody was seen to make, or that a module of both sides makes of the same: put into the
     reference they would prove themselves."""
     if value.step is None:
-        return not value.given and value.content.numel() > 1
+        indices = not value.content.is_floating_point() and matching.anchor is not None
+        return not value.given and value.content.numel() > 1 and not indices
     called = [step for step in matching.until_shared(value) if isinstance(step.place, str)]
     return any(_differs_inside(matching, step) for step in called)
 

@@ -22,6 +22,13 @@ from ..probe import Reached
 
 METHODS = ("encode", "decode")
 MOST_ELEMENTS = 1 << 26  # kept of one frame
+# Steps that change a value's type, or its shape alone.
+CASTS = frozenset({"to", "type", "float", "half", "bfloat16", "double", "type_as"})
+SHAPES = CASTS | frozenset(
+    ["view", "reshape", "transpose", "permute", "contiguous", "unsqueeze", "squeeze", "flatten", "unflatten", "expand",
+     "clone", "detach", "movedim", "moveaxis", "T", "mT", "t", "swapaxes", "swapdims", "view_as", "reshape_as",
+     "expand_as"]
+)  # fmt: skip
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
 
 

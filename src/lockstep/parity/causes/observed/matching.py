@@ -9,9 +9,15 @@ from typing import Any
 
 import torch
 
+from ...comparison.layout import joins
+from .anchors import WeightUse, first_parted
+from .arrangement import LEAST, Arrangement, arrangement_of
 from .graph import Exit, FrameStep, FrameValue, Graph
 
 MOST_STEPS = 60  # of one side between what both have and a place
+MANY_STEPS = 24  # from here on it is asked where the two begin to differ inside of it
+HEADS = 4  # axes of a value with heads and tokens, which may stand in either order
+MASKED = -1e4  # added to scores, this and everything below it hides a key
 
 
 @dataclass(eq=False)
@@ -33,14 +39,19 @@ class Matching:
         self.paths = paths  # the candidate's path of a module of the reference
         self._partners: dict[int, FrameValue | None] = {}
         self._turned: set[int] = set()  # values whose partner has heads and tokens the other way round
+        self._arranged: dict[int, Arrangement] = {}  # how the partner is read as the value, where it has other axes
+        self._norms: dict[int, float] = {}
+        self.anchor: WeightUse | None = None  # the first weight that is given something else, where that was asked
         self._users: dict[int, int] = defaultdict(int)
         for step in ours.steps:
             for operand in {id(v): v for v in step.operands()}.values():
                 self._users[id(operand)] += 1
         self._by_shape: dict[tuple[bool, tuple[int, ...]], list[FrameValue]] = defaultdict(list)
+        self._by_size: dict[tuple[bool, int], list[FrameValue]] = defaultdict(list)
         for mine, graph in ((True, ours), (False, theirs)):
             for value in graph.values:
                 self._by_shape[mine, tuple(value.content.shape)].append(value)
+                self._by_size[mine, value.content.numel()].append(value)
         self._mine = {id(value) for value in ours.values}
 
     def partner(self, value: FrameValue) -> FrameValue | None:
@@ -51,8 +62,55 @@ class Matching:
             same = [other for other in found if _kind(other) == _kind(value)]
             if value.content.numel() > 1:  # two numbers may be equal by chance
                 same += found
-            self._partners[id(value)] = next(iter(same), None) or self._turned_partner(value)
+            self._partners[id(value)] = (
+                next(iter(same), None) or self._turned_partner(value) or self._arranged_partner(value)
+            )
         return self._partners[id(value)]
+
+    def _arranged_partner(self, value: FrameValue) -> FrameValue | None:
+        """The same numbers with other axes: tokens for a feature map, channels last, two axes as one."""
+        content = value.content
+        if content.numel() < LEAST or not content.is_floating_point():
+            return None
+        others = self._by_size[id(value) not in self._mine, content.numel()]
+        near = [v for v in others if v.content.shape != content.shape and self._as_long(v, value)]
+        for other in sorted(near, key=lambda v: _kind(v) != _kind(value)):
+            found = arrangement_of(other.content, content, self.tolerance)
+            if found is not None:
+                self._arranged[id(value)] = found
+                return other
+        return None
+
+    def _as_long(self, a: FrameValue, b: FrameValue) -> bool:
+        x, y = self._norm(a), self._norm(b)
+        return abs(x - y) <= self.tolerance * max(x, y)
+
+    def _norm(self, value: FrameValue) -> float:
+        if id(value) not in self._norms:
+            with torch._C.DisableTorchFunction():
+                content = value.content
+                self._norms[id(value)] = float((content.abs() if content.is_complex() else content).double().norm())
+        return self._norms[id(value)]
+
+    def as_here(self, value: FrameValue, partner: torch.Tensor) -> torch.Tensor:
+        """The partner's numbers with the axes of the value."""
+        if self.is_turned(value):
+            return partner.transpose(1, 2)
+        return self._arranged[id(value)].there(partner) if id(value) in self._arranged else partner
+
+    def as_there(self, difference: Parting, made: torch.Tensor) -> torch.Tensor:
+        """What the candidate computes with the axes that the reference has there, as the values that go in have
+        them."""
+        wanted, here = tuple(difference.ours.content.shape), tuple(difference.theirs.content.shape)
+        given = [v for step in self.until_shared(difference.theirs) for v in step.operands()]
+        found = [self._arranged[id(v)] for v in given if self.is_leaf(v) and id(v) in self._arranged]
+        fitting = next((one for one in found if (one.shape, one.other) == (wanted, here)), None)
+        if fitting is not None:
+            return fitting.back(made)
+        turned = made.transpose(1, 2) if made.ndim == HEADS else made
+        if tuple(turned.shape) == wanted or made.numel() != difference.ours.content.numel():
+            return turned
+        return made.reshape(wanted) if joins(here, wanted) or joins(wanted, here) else turned
 
     def _turned_partner(self, value: FrameValue) -> FrameValue | None:
         """The same numbers with the two axes in the middle exchanged, as heads and tokens are."""
@@ -90,20 +148,54 @@ class Matching:
                 return small.numel() == 1 and alike(
                     small.reshape(1).expand(large.numel()), large.reshape(-1), self.tolerance
                 )
-            views = [b, *(x.transpose(1, 2) for x in [b] if x.ndim == 4)]
-            return any(alike(a.reshape(-1), view.reshape(-1), self.tolerance) for view in views)
+            views = [b, *(x.transpose(1, 2) for x in [b] if x.ndim == HEADS)]
+            if any(alike(a.reshape(-1), view.reshape(-1), self.tolerance) for view in views):
+                return True
+        return arrangement_of(a, b, self.tolerance) is not None
 
     def differences(self) -> list[Parting]:
         """Those behind the first exit at which the two sides differ."""
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
-            if theirs is not None and not self.same_numbers(ours, theirs):
-                if self.partner(ours) is not None:
+            if theirs is not None and not self.same_numbers(ours, theirs) and not self._comes_out_alike(exit):
+                if self._is_there(ours):
                     return [Parting(ours, theirs, exit)]
                 found: dict[tuple[int, int], Parting] = {}
-                self._below(ours, theirs, found, set())
+                self._below(*self._nearer(ours, theirs), found, set())
                 return list(found.values())
         return []
+
+    def _nearer(self, ours: FrameValue, theirs: FrameValue) -> tuple[FrameValue, FrameValue]:
+        """Where many steps lie between what both have and two values: what goes into the first weight that is given
+        something else on the way."""
+        ways = [{id(step): step for step in self.until_shared(value, most=None)} for value in (ours, theirs)]
+        if max(map(len, ways)) < MANY_STEPS:
+            return ours, theirs
+        found = first_parted(
+            self.ours, self.theirs, self.same_numbers, lambda step: id(step) in ways[0] or id(step) in ways[1]
+        )
+        if found is None or found[0].data.step is None:
+            return ours, theirs
+        self.anchor = found[0]
+        return found[0].data, found[1].data
+
+    def is_large(self, value: FrameValue) -> bool:
+        """True for what is made in so many steps from what both have that it may hold any fault: it proves nothing."""
+        return not self.is_leaf(value) and sum(1 for _ in self.until_shared(value)) >= MOST_STEPS
+
+    def calls(self, value: FrameValue) -> list[str]:
+        """Modules that are called on the way to a value from what both have."""
+        steps = [] if self.is_leaf(value) else self.until_shared(value)
+        return [step.place for step in steps if isinstance(step.place, str)]
+
+    def _comes_out_alike(self, exit: Exit) -> bool:
+        """True if the module that is given something else makes the same of it: patches for a picture, say."""
+        if not exit.path:
+            return False
+        mine, other = self.ours.at(exit.path, exit.call), self.theirs.at(self.paths(exit.path), exit.call)
+        if mine is None or other is None or not mine.values or len(mine.values) != len(other.values):
+            return False
+        return all(self.same_numbers(x, y) for x, y in zip(mine.values, other.values, strict=True))
 
     def _as_often(self, path: str) -> bool:
         """Calls of one module are told apart by their number: only where both sides call it as often."""
@@ -116,6 +208,11 @@ class Matching:
     def _exit_of(self, exit: Exit) -> FrameValue | None:
         path = self.paths(exit.path) if exit.path else ""
         exact = self.theirs.exits.get(Exit(path, exit.call, exit.slot))
+        if exact is not None and not exit.path:  # results may be handed out in another order
+            results = [v for e, v in self.theirs.exits.items() if not e.path]
+            shape = self.ours.exits[exit].content.shape
+            fitting = [v for v in results if v.content.shape == shape]
+            return next((v for v in fitting if self.same(self.ours.exits[exit], v)), (fitting or [exact])[0])
         if exact is not None:
             return exact
         mine = [e for e in self.ours.exits if (e.path, e.call) == (exit.path, exit.call)]
@@ -124,7 +221,7 @@ class Matching:
 
     def _below(self, ours: FrameValue, theirs: FrameValue, found: dict[Any, Parting], seen: set[Any]) -> None:
         """Go down as long as both sides do the same with values that differ."""
-        if self.same(ours, theirs) or (id(ours), id(theirs)) in seen:
+        if (id(ours), id(theirs)) in seen or self.same(ours, theirs) or self._is_arranged(ours, theirs):
             return
         seen.add((id(ours), id(theirs)))
         pairs = self._pairs(ours, theirs)
@@ -134,11 +231,18 @@ class Matching:
         for a, b in pairs:
             self._below(a, b, found, seen)
 
+    def _is_arranged(self, ours: FrameValue, theirs: FrameValue) -> bool:
+        return arrangement_of(ours.content, theirs.content, self.tolerance) is not None
+
     def _ends(self, a: FrameValue, b: FrameValue) -> bool:
         """True if the place is the step itself: it is given something else that the other side has, too."""
-        if a.step is None or b.step is None or self.partner(a) is not None:
+        if a.step is None or b.step is None or self._is_there(a):
             return True
-        return self.partner(b) is not None and self._users[id(a)] > 1
+        return self._is_there(b) and self._users[id(a)] > 1
+
+    def _is_there(self, value: FrameValue) -> bool:
+        """True if the other side has a value as it is, not only a part of it or one with other axes."""
+        return self.partner(value) is not None and id(value) not in self._arranged
 
     def _pairs(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
         """Operands that differ, if both sides do the same with their operands; None if they do not."""
@@ -173,10 +277,12 @@ class Matching:
             return False
         return alike(ours.content, pieces[ours.piece], self.tolerance)
 
-    def until_shared(self, value: FrameValue, before: int | None = None) -> Iterator[FrameStep]:
+    def until_shared(
+        self, value: FrameValue, before: int | None = None, most: int | None = MOST_STEPS
+    ) -> Iterator[FrameStep]:
         """Steps of one side that lead to a value from what both have, the last one first."""
         waiting, seen = [value], set[int]()
-        while waiting and len(seen) < MOST_STEPS:
+        while waiting and (most is None or len(seen) < most):
             step = waiting.pop().step
             if step is None or id(step) in seen:
                 continue
@@ -223,10 +329,18 @@ def _same_sorted(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
     return _near(left, right, tolerance)
 
 
+def _masked(values: torch.Tensor) -> torch.Tensor:
+    """A mask that is added to scores hides a key with any number that is far below all others."""
+    hidden = values <= MASKED
+    if not hidden.any() or bool((values[~hidden].abs() > 1e-2 * -MASKED).any()):
+        return values
+    return values.masked_fill(hidden, -torch.inf)
+
+
 def _near(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
     if a.dtype == b.dtype and torch.equal(a, b):
         return True
-    a, b = a.double(), b.double()
+    a, b = _masked(a.double()), _masked(b.double())
     finite = a.isfinite()
     if not torch.equal(finite, b.isfinite()) or not torch.equal(a[~finite].nan_to_num(), b[~finite].nan_to_num()):
         return False

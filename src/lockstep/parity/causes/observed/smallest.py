@@ -23,17 +23,21 @@ def smallest_difference(matching: Matching, difference: Parting, modules: Mappin
     """Both sides' values; none if it takes more than one line, or if that is the whole of it."""
     ours, theirs = difference.ours, difference.theirs
     handed_on = difference.exit is not None
-    if handed_on or ours.content.numel() > MOST_ELEMENTS or ours.content.shape != theirs.content.shape:
+    if handed_on or ours.content.numel() > MOST_ELEMENTS or ours.content.numel() != theirs.content.numel():
         return []
     inside = [sorted(_inside(matching, v), key=lambda found: found[0]) for v in (ours, theirs)]
     rights, wrongs = ([value for _, value in values] for values in inside)
-    single = _healing(matching, modules, difference, product(_single(wrongs), _single(rights)))
-    if single:
-        return single
+    half = sum(1 for _ in matching.until_shared(theirs)) / 2
+    few = [value for count, value in inside[1] if count <= half]
     own = [value for value in wrongs if not matching.is_leaf(value)]  # what both have is exchanged, not wrong
-    several = list(product(_of_one_line(own), _alike(rights)))
-    several.sort(key=lambda pair: _step_name(pair[0][0]) != _step_name(pair[1][0]))  # the same step with others first
-    return _healing(matching, modules, difference, several)
+    size = {id(value): count for values in inside for count, value in values}
+    several = list(product(_of_one_line(own), _alike(rights)))  # the smallest first, the same step before others
+    several.sort(key=lambda pair: (size[id(pair[0][0])], _step_name(pair[0][0]) != _step_name(pair[1][0])))
+    single = sorted(product(_single(few), _single(rights)), key=lambda pair: _is_spread(matching, *pair))
+    rest = product(_single([value for count, value in inside[1] if count > half]), _single(rights))
+    kinds: list[Iterable[tuple[Group, Group]]] = [single, _exchanged(matching, wrongs), several, rest]
+    found = (_healing(matching, modules, difference, pairs) for pairs in kinds)
+    return next((places for places in found if places), [])
 
 
 def _healing(
@@ -48,9 +52,28 @@ def _healing(
         if left < 0:
             break
         result = _Again(matching, modules, contents).value(difference.theirs)
-        if result is not None and alike(difference.ours.content, result, matching.tolerance):
+        if result is not None and _is_right(matching, difference, result):
             return [Parting(x, y) for x, y in zip(right, wrong, strict=True)]
     return []
+
+
+def _exchanged(matching: Matching, wrongs: list[FrameValue]) -> list[tuple[Group, Group]]:
+    """Every two values that both have, each in the place of the other."""
+    known = [(value, partner) for value in wrongs if (partner := matching.partner(value)) is not None]
+    return [([x, y], [b, a]) for (x, a), (y, b) in combinations(known, 2) if x.content.shape == y.content.shape]
+
+
+def _is_right(matching: Matching, difference: Parting, result: torch.Tensor) -> bool:
+    right = difference.ours.content
+    with torch._C.DisableTorchFunction():
+        made = result if result.shape == right.shape else matching.as_there(difference, result)
+    return alike(right, made, matching.tolerance)
+
+
+def _is_spread(matching: Matching, wrong: Group, right: Group) -> bool:
+    """True for what both have in the place of something larger: tried last, since it may hide what is wrong."""
+    shapes = [sorted(group[0].content.shape) for group in (wrong, right)]
+    return shapes[0] != shapes[1] and matching.is_leaf(wrong[0])
 
 
 def _single(values: list[FrameValue]) -> list[Group]:
@@ -100,19 +123,26 @@ def _in_place(matching: Matching, rights: Group, wrongs: Group) -> dict[int, tor
     found: dict[int, torch.Tensor] = {}
     for right, wrong in zip(rights, wrongs, strict=True):
         content, shape = right.content, wrong.content.shape
-        if content.shape != shape and content.ndim == 4:
+        if content.shape != shape and content.ndim == 4 and content.transpose(1, 2).shape == shape:
             content = content.transpose(1, 2)
-        if content.shape != shape or matching.same_numbers(right, wrong):
+        if not _fits(content.shape, shape) or matching.same_numbers(right, wrong):
             return None
         found[id(wrong)] = content
     return found
+
+
+def _fits(shape: torch.Size, wanted: torch.Size) -> bool:
+    """The same shape, or the same axes with some of them not yet spread, as those of masks."""
+    if shape == wanted:
+        return True
+    return len(shape) == len(wanted) > 2 and all(a == b or 1 in (a, b) for a, b in zip(shape, wanted, strict=True))
 
 
 def _inside(matching: Matching, value: FrameValue) -> Iterator[tuple[int, FrameValue]]:
     """Everything that a value is made of down to what both sides have, with the number of steps that each took."""
     seen: dict[int, FrameValue] = {}
     for step in matching.until_shared(value):
-        seen |= {id(v): v for v in step.operands() if v.step is not None or v.given}
+        seen |= {id(v): v for v in step.operands() if v.step is not None or v.given or v.content.numel() > 1}
     for inner in seen.values():
         count = 0 if matching.is_leaf(inner) else sum(1 for _ in matching.until_shared(inner))
         yield count, inner

@@ -15,7 +15,6 @@ from .graph import FrameStep, FrameValue
 from .matching import Matching, Parting
 
 Place = Site | str
-HEADS = 4  # axes of a value with heads and tokens, which may stand in either order
 
 
 class Transplant:
@@ -104,7 +103,7 @@ class _Made:
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:
-                if value.piece < len(pieces) and not any(d.ours is value for d in roots):
+                if value.piece < len(pieces):  # as the reference has it, also where it is about to be another
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
@@ -173,7 +172,7 @@ class _Made:
         turned = difference.exit is None and difference.ours.content.shape != root.content.shape
         with torch._C.DisableTorchFunction():
             value = self._value(root, number, visit - first, known)
-            return value.transpose(1, 2) if turned and value.ndim == HEADS else value
+            return self.matching.as_there(difference, value) if turned else value
 
     def _value(self, value: FrameValue, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
         if self._is_kept(value, before):
@@ -220,11 +219,10 @@ class _Made:
             return value.content
         dtype = value.content.dtype  # a value that was rounded to a coarser type may be none the less the same
         if ours.given.startswith("weight:"):
-            return self._weight(ours).to(dtype)
+            return self.matching.as_here(value, self._weight(ours)).to(dtype)
         if id(ours) not in self.kept:
             raise NotApplicable("a value that the reference has not computed yet")
-        kept = self.kept[id(ours)]
-        return (kept.transpose(1, 2) if self.matching.is_turned(value) else kept).to(dtype)
+        return self.matching.as_here(value, self.kept[id(ours)]).to(dtype)
 
     def _weight(self, ours: FrameValue) -> torch.Tensor:
         path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")

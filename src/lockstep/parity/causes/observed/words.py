@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..edits import PARAMETERS
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
-from .graph import FrameStep, FrameValue
+from ..relations import relation
+from .expressions import Says, once, plain, short, step_key
+from .graph import CASTS, SHAPES, FrameStep, FrameValue
+from .layouts import NormalForm, reading_words
 from .matching import Matching, Parting
+from .rotations import rotation_words
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
-_CASTS = {"to", "type", "float", "half", "bfloat16", "double", "type_as"}
-_SHAPES = {"view", "reshape", "transpose", "permute", "contiguous", "unsqueeze", "squeeze", "flatten", "unflatten",
-           "expand", "clone", "detach", "movedim"} | _CASTS  # fmt: skip
 _SPLITS = {"chunk", "split", "unbind", "tensor_split", "split_with_sizes"}
 _SETTINGS = {
     **ATTRIBUTE_CAUSES,
@@ -46,9 +43,6 @@ _OPERANDS = {
     ("where", 0): "attention_mask",
 }  # fmt: skip
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
-LONGEST = 150  # characters of one side
-CONTEXT = 24  # characters shown before and behind what differs in a longer one
-DEEPEST = 5  # steps shown inside each other
 
 
 @dataclass(frozen=True)
@@ -71,27 +65,49 @@ def words_of(
     `inner` are the values inside of the place that are all that is wrong, if there are such.
     """
     ours, theirs = difference.ours, difference.theirs
-    says = _Says(matching)
+    says = Says(matching)
     if difference.exit is None and (weight := _other_weight(matching, ours, theirs, modules)) is not None:
         return weight
-    plain = matching.partner(theirs) is not None  # the candidate goes on with what the reference has, too
+    has_it = matching.partner(theirs) is not None  # the candidate goes on with what the reference has, too
     if difference.exit is None and ours.step is not None and theirs.step is not None:
         special = _one_step(matching, says, ours.step, theirs.step)
-        if special is not None and not (plain and ours.step.name != theirs.step.name):
+        if special is not None and not (has_it and ours.step.name != theirs.step.name):
             return special
+    if are_exchanged(matching, inner):
+        names = [says.plain_name(place.theirs, whole=True) for place in inner]
+        return PlaceWords("operand_order", f"`{names[0]}` and `{names[1]}` are exchanged", rank=2)
     if inner:
         ours, theirs = inner[0].ours, inner[0].theirs
-        one = _one_step(matching, says, ours.step, theirs.step) if ours.step and theirs.step else None
-        if one is not None:
-            return one
+        for x, y in ((ours, theirs), (once(ours), once(theirs))):
+            one = _one_step(matching, says, x.step, y.step) if x.step and y.step else None
+            if one is not None:
+                return one
+    if turned := rotation_words(matching, ours, theirs):
+        return PlaceWords("rope_table", f"query or key is turned otherwise: {turned}", rank=2)
+    if NormalForm(matching, plain).same(ours, theirs):  # the same steps with the same values: only read otherwise
+        read = reading_words(matching, ours, theirs, says.plain_name)
+        told = relation(ours.content, theirs.content)
+        return PlaceWords("axes_swapped", f"{read} ({told})" if read and told else read, rank=2)
     handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
     others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
-    words = _named(matching, ours, theirs, mine, others, says.both(ours, theirs))
-    steps = [tuple(sorted(s.name for s in steps if s.name not in _SHAPES)) for steps in (mine, others)]
+    shown = _with_relation(says.both(ours, theirs), ours, theirs)
+    words = _named(matching, ours, theirs, mine, others, shown)
+    steps = [tuple(sorted(s.name for s in steps if s.name not in SHAPES)) for steps in (mine, others)]
     if ours.content.dtype is torch.bool and theirs.content.dtype is torch.bool:
         words = replace(words, name="attention_mask")
     return replace(words, mine=steps[0], others=steps[1])
+
+
+def are_exchanged(matching: Matching, inner: list[Parting]) -> bool:
+    return len(inner) == 2 and all(matching.partner(a.theirs) is b.ours for a, b in (inner, inner[::-1]))
+
+
+def _with_relation(shown: str, ours: FrameValue, theirs: FrameValue) -> str:
+    """With what the candidate's numbers are to the reference's, where that is simple."""
+    told = relation(ours.content, theirs.content)
+    wrong, instead, right = shown.partition(" instead of ")
+    return f"{wrong} (the reference's {told}){instead}{right}" if told and wrong != right else shown
 
 
 def _other_weight(
@@ -114,8 +130,8 @@ def _other_weight(
 def _named(
     matching: Matching, ours: FrameValue, theirs: FrameValue, mine: list[FrameStep], others: list[FrameStep], shown: str
 ) -> PlaceWords:
-    a = Counter(_key(step, matching.paths) for step in mine)
-    b = Counter(_key(step, lambda path: path) for step in others)
+    a = Counter(step_key(step, matching.paths) for step in mine)
+    b = Counter(step_key(step, lambda path: path) for step in others)
     if not mine and not others:
         return PlaceWords("wrong_operand", shown)
     inside = any(
@@ -130,7 +146,7 @@ def _named(
     if not mine:
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
-        if {s.name for s in others} <= _CASTS:
+        if {s.name for s in others} <= CASTS:
             return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("call_twice" if twice else "extra_step", shown)
     if a == b:
@@ -139,7 +155,7 @@ def _named(
             return PlaceWords("wrong_operand", shown)
         return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
-        if {name for name, _ in b - a} <= _CASTS:
+        if {name for name, _ in b - a} <= CASTS:
             return PlaceWords("precision", _rounded(shown, others), rank=2)
         return PlaceWords("extra_step", shown)
     if not b - a:
@@ -149,14 +165,14 @@ def _named(
 
 def _before_shapes(value: FrameValue) -> FrameValue:
     """What a value is another view of."""
-    while value.step is not None and value.step.name in _SHAPES | {"getitem"} and len(value.step.operands()) == 1:
+    while value.step is not None and value.step.name in SHAPES | {"getitem"} and len(value.step.operands()) == 1:
         value = value.step.operands()[0]
     return value
 
 
 def _rounded(shown: str, steps: list[FrameStep]) -> str:
     """With the coarsest type that the candidate's value passes through."""
-    made = [s.values[0].content.dtype for s in steps if s.name in _CASTS and s.values]
+    made = [s.values[0].content.dtype for s in steps if s.name in CASTS and s.values]
     coarse = [dtype for dtype in made if dtype.is_floating_point]
     dtype = max(coarse, key=lambda d: torch.finfo(d).eps, default=None)
     wrong, instead, right = shown.partition(" instead of ")
@@ -164,28 +180,11 @@ def _rounded(shown: str, steps: list[FrameStep]) -> str:
     return f"{wrong}{rounded}{instead}{right}"
 
 
-def _once(value: FrameValue) -> FrameValue:
-    """What a value is another view of, or holds several times."""
-    while value.step is not None and (given := value.step.operands()):
-        copies = value.step.name in ("cat", "stack") and len({id(v) for v in given}) == 1 < len(given)
-        if not copies and (len(given) > 1 or value.step.name not in _SHAPES | {"repeat"}):
-            break
-        value = given[0]
-    return value
-
-
 def _turns(value: FrameValue) -> bool:
     """True for the table of a rotation."""
     value = _before_shapes(value)
     name = value.step.name if value.step is not None else value.given
     return name in ("sin", "cos") or any(part in name for part in ("rotary", "rope", "in.cos", "in.sin", "freqs"))
-
-
-def _key(step: FrameStep, paths: Callable[[str], str]) -> tuple[str, str]:
-    """What a step is: a module, or an operation with its numbers."""
-    if isinstance(step.place, str):
-        return paths(step.place), ""
-    return step.name, str(sorted((k, _short(v)) for k, v in _plain(step).items()) if step.name not in _SHAPES else "")
 
 
 def _leaves(matching: Matching, steps: list[FrameStep]) -> Iterator[int]:
@@ -206,7 +205,7 @@ def _takes_parts(steps: list[FrameStep]) -> bool:
     return any(count > 1 for count in splits.values())
 
 
-def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
+def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
     """The same step with another number or operand, or another step with the same operands."""
     mine, others = a.operands(), b.operands()
     pairs = list(zip(mine, others, strict=False))
@@ -217,6 +216,10 @@ def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> Pl
         return PlaceWords("wrong_module", says.both(a.values[0], b.values[0]))
     if a.name == b.name and equal:
         return _other_setting(a, b)
+    if a.name == b.name == "getitem" and all(matching.same_numbers(x, y) for x, y in pairs):
+        return PlaceWords("wrong_index", f"`{_index(b)}` instead of `{_index(a)}` taken of the same values", rank=2)
+    if a.name == b.name and (axes := _other_axes(matching, a, b)):
+        return PlaceWords("reduced_axes", axes, rank=2)
     if a.name == b.name and (lacking := _lacks(matching, mine, others)):
         kind = "norm_affine" if "norm" in a.name else "missing_bias" if lacking == ["bias"] else "left_out"
         return PlaceWords(kind, f"`{a.name}` without {' and '.join(lacking)}", rank=2)
@@ -240,6 +243,27 @@ def _one_step(matching: Matching, says: _Says, a: FrameStep, b: FrameStep) -> Pl
     return None
 
 
+def _index(step: FrameStep) -> str:
+    """What is taken, without the axes that are taken whole."""
+    index = step.args[1] if type(step.args[1]) is tuple else (step.args[1],)
+    whole = (slice(None), None, Ellipsis)
+    shown = [short(item) for item in index if not any(item is w or (type(item) is slice and item == w) for w in whole)]
+    return f"[{', '.join(shown)}]"
+
+
+def _other_axes(matching: Matching, a: FrameStep, b: FrameStep) -> str:
+    """The same step of the same values with other axes, where that gives other numbers: a mean over other ones."""
+    pairs = list(zip(a.operands(), b.operands(), strict=False))
+    turned = [(x, y) for x, y in pairs if not matching.same(x, y)]
+    known = len(a.operands()) == len(b.operands()) and all(matching.partner(y) is x for x, y in turned)
+    if not turned or not known or _other_setting(a, b) is not None:
+        return ""
+    (x, y), shapes = turned[0], (tuple(turned[0][1].content.shape), tuple(turned[0][0].content.shape))
+    if shapes[0] == shapes[1] or x.step is y.step is not None:
+        return ""
+    return f"`{a.name}` over the axes of {list(shapes[0])} instead of {list(shapes[1])}"
+
+
 def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue]) -> list[str]:
     """Weights that only the reference's step takes, where all else that goes in is the same."""
     taken = [v for v in mine if not any(matching.same(v, other) for other in others)]
@@ -249,7 +273,7 @@ def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue])
 
 
 def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
-    mine, others = _plain(a), _plain(b)
+    mine, others = plain(a), plain(b)
     differing = [k for k in {**mine, **others} if not _equal(mine.get(k), others.get(k))]
     if not differing:
         return None
@@ -270,7 +294,7 @@ def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
 def _settings(op: str, values: dict[str, Any], keys: list[str]) -> str:
     """Settings as a person says them; what is not given is the default."""
     if op in _NAMED_BY_SETTING and len(keys) == 1:
-        return _NAMED_BY_SETTING[op].get(values.get(keys[0]), _short(values.get(keys[0])))
+        return _NAMED_BY_SETTING[op].get(values.get(keys[0]), short(values.get(keys[0])))
     return " and ".join(_setting(key, values.get(key)) for key in keys)
 
 
@@ -278,7 +302,7 @@ def _setting(key: str, value: Any) -> str:
     if key == "dim":
         axes = list(value) if isinstance(value, (list, tuple)) else [value]
         return "all axes" if value is None else f"ax{'es' if len(axes) > 1 else 'is'} {', '.join(map(str, axes))}"
-    words = "default" if value is None else _short(value)
+    words = "default" if value is None else short(value)
     return words if key.isdigit() or key == "other" else f"{key} {words}"
 
 
@@ -286,171 +310,3 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
         return a is b
     return bool(a == b) or (a in (None, False) and b in (None, False))
-
-
-def _plain(step: FrameStep) -> dict[str, Any]:
-    """Arguments that are no tensors, by name where the names are known."""
-    names = PARAMETERS.get(step.name, ()) or _names(step.function)
-    found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
-    return {k: v for k, v in found.items() if not _has_value(v)}
-
-
-def _names(function: Any) -> tuple[str, ...]:
-    try:
-        return tuple(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return ()
-
-
-def _has_value(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return any(_has_value(item) for item in value)
-    return isinstance(value, FrameValue)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, slice):
-        ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
-        return ":".join("" if v is None else str(v) for v in ends)
-    if value is Ellipsis:
-        return "..."
-    return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}…"
-
-
-class _Says:
-    """Values as expressions, down to what both sides have."""
-
-    def __init__(self, matching: Matching) -> None:
-        self.matching = matching
-        self.shapes, self.deepest = True, DEEPEST
-
-    def both(self, ours: FrameValue, theirs: FrameValue) -> str:
-        """The candidate's instead of the reference's, from where the two part; what only changes shapes is left out
-        where more is different."""
-        ours, theirs, more = self._parted(ours, theirs)
-        wrong, right = around_the_difference(*self._shortest(theirs, ours))
-        also = f" (and {more} more of its operands)" if more else ""
-        return f"`{wrong}` instead of `{right}`{also}"
-
-    def _shortest(self, theirs: FrameValue, ours: FrameValue) -> tuple[str, str]:
-        """Both with as many steps as there is room for; with those that only change shapes where nothing else
-        differs."""
-        shown: list[tuple[str, str]] = []
-        for self.shapes, self.deepest in product((False, True), range(DEEPEST, 0, -1)):
-            if not self.shapes and any(self._is_view(v) for v in (theirs, ours)):
-                continue  # what it is another view of would be told as the whole of it
-            shown.append((self._shown(theirs, ours), self._shown(ours, theirs)))
-            if shown[-1][0] != shown[-1][1] and max(map(len, shown[-1])) <= LONGEST:
-                return shown[-1]
-        return next((both for both in shown if both[0] != both[1]), shown[0])
-
-    def _is_view(self, value: FrameValue) -> bool:
-        """True if a value that only one side has is nothing but another view of one that both have."""
-        return not self.matching.is_leaf(value) and self.matching.is_leaf(_once(value))
-
-    def _parted(self, ours: FrameValue, theirs: FrameValue) -> tuple[FrameValue, FrameValue, int]:
-        """The innermost two values around which both sides do the same, and how many such pairs there are beside."""
-        more = 0
-        while True:
-            a, b = _once(ours), _once(theirs)
-            if not self.matching.same_numbers(a, b):  # else the views or copies are what differs
-                ours, theirs = a, b
-            pairs = self._differing(a, b)
-            if not pairs:
-                return ours, theirs, more
-            (ours, theirs), more = pairs[0], more + len(pairs) - 1
-
-    def _differing(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]]:
-        """Operands with other numbers of two steps that are the same; none where the steps are others."""
-        a, b, matching = ours.step, theirs.step, self.matching
-        if a is None or b is None or (ours.piece, len(a.operands())) != (theirs.piece, len(b.operands())):
-            return []
-        if _key(a, matching.paths) != _key(b, lambda path: path):
-            return []
-        pairs = [(x, y) for x, y in zip(a.operands(), b.operands(), strict=True) if not matching.same_numbers(x, y)]
-        made = all(x.step is not None or y.step is not None for x, y in pairs)
-        return pairs if made and not any(matching.is_leaf(x) and matching.is_leaf(y) for x, y in pairs) else []
-
-    def _shown(self, value: FrameValue, beside: FrameValue) -> str:
-        """What both have needs no explanation beside something that only one has."""
-        known = self.matching.is_leaf(value) and not self.matching.is_leaf(beside)
-        return self._words(value, 0, top=not known)
-
-    def _words(self, value: FrameValue, depth: int, top: bool = False) -> str:
-        step = value.step
-        if step is None or (not top and self.matching.is_leaf(value)) or depth >= self.deepest:
-            return self._name(value, 0)
-        return self._call(step, value, lambda v: self._words(v, depth + 1))
-
-    def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
-        if isinstance(step.place, str):
-            return f"{step.place.rpartition('.')[2]}({', '.join(say(v) for v in step.operands())})"
-        if not self.shapes and step.name in _SHAPES and step.operands() and len(step.values) == 1:
-            return str(say(step.operands()[0]))
-        args = [_argument(v, say) for v in step.args]
-        args += [f"{k}={_argument(v, say)}" for k, v in step.kwargs.items() if not _says_nothing(v)]
-        if step.name.startswith("rand"):
-            return f"{step.name}.{step.place.index}"  # which of the draws
-        if step.name == "getitem" and len(args) == 2:
-            index = step.args[1]
-            shown = f"{args[0]}[{', '.join(_argument(i, say) for i in (index if type(index) is tuple else (index,)))}]"
-        elif step.name in _INFIX and len(args) == 2:
-            shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
-        else:
-            shown = f"{step.name}({', '.join(args)})"
-        return f"{shown}[{value.piece}]" if len(step.values) > 1 else shown
-
-    def _name(self, value: FrameValue, depth: int) -> str:
-        """A value that needs no explanation: an argument, a weight, what a module gave, a part of these."""
-        partner = self.matching.partner(value)
-        if id(value) not in self.matching._mine and partner is not None:
-            value = partner
-        step = value.step
-        if step is None:
-            if value.given.startswith("weight:"):
-                return ".".join(value.given.partition(":")[2].split(".")[-2:])
-            if value.given:
-                return value.given.removeprefix("in.")
-            return _short(value.content.item()) if value.content.numel() == 1 else "a constant"
-        if isinstance(step.place, str):
-            piece = f"[{value.piece}]" if len(step.values) > 1 else ""
-            return f"{step.place.rpartition('.')[2]}(…){piece}"
-        if depth < 2:
-            return self._call(step, value, lambda v: self._name(v, depth + 1))
-        return f"{step.name}.{step.place.index}"
-
-
-def around_the_difference(wrong: str, right: str) -> tuple[str, str]:
-    """Two long expressions without the begin and the end that they share."""
-    if max(len(wrong), len(right)) <= LONGEST:
-        return wrong, right
-    begin = shared_begin(wrong, right)
-    end = min(shared_begin(wrong[::-1], right[::-1]), len(wrong) - begin, len(right) - begin)
-    begin, end = max(0, begin - CONTEXT), max(0, end - CONTEXT)
-    return _cut(wrong, begin, end), _cut(right, begin, end)
-
-
-def shared_begin(a: str, b: str) -> int:
-    """How many characters two words have in common before they differ."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _cut(words: str, begin: int, end: int) -> str:
-    middle = words[begin : len(words) - end]
-    if len(middle) > LONGEST:
-        return f"{'…' * (begin > 0)}{middle[:LONGEST]}…"
-    return f"{'…' * (begin > 0)}{middle}{'…' * (end > 0)}"
-
-
-def _says_nothing(value: Any) -> bool:
-    return value is None or value is False or isinstance(value, (torch.Generator, torch.device, torch.layout))
-
-
-def _argument(value: Any, say: Any) -> str:
-    if isinstance(value, FrameValue):
-        return str(say(value))
-    if type(value) in (list, tuple) and _has_value(value):
-        return f"[{', '.join(_argument(item, say) for item in value)}]"
-    return _short(value)

@@ -1,0 +1,113 @@
+"""Values that are right, but of another moment or of other rows: a cache that is kept, an embedding taken twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ..comparison.results import Comparison, NodeResult
+from ..trace.container import Array
+from ..trace.names import step_index
+from ..trace.reader import Entry, Trace
+from ..trace.sketch import relative_l2, sketch, sketch_error
+from .value_tests import ValueFinding
+
+MOST_ROWS = 64
+LEAST = 16  # elements from which a value is no chance
+STALE, ROWS = "stale_value", "wrong_rows"
+
+
+def earlier_findings(
+    comparison: Comparison, node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry
+) -> Iterator[ValueFinding]:
+    """What the candidate's value is, where it is one of the reference's that does not belong here."""
+    if not (left.is_float and right.is_float) or int(np.prod(right.shape or (1,))) < LEAST or node.key.is_operation:
+        return
+    yield from _of_an_earlier_step(node, a, b, left, right)
+    if left.has_data and right.has_data and left.shape == right.shape:
+        yield from _of_other_rows(comparison, node, a, np.asarray(a.array(left)), np.asarray(b.array(right)))
+
+
+def _of_an_earlier_step(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> Iterator[ValueFinding]:
+    """The value of this very place in a step before: the nearest one that it is."""
+    now = step_index(node.key.step)
+    if now is None:
+        return
+    norm = a.stats(left).l2
+    earlier = [s for s in a.steps if (i := step_index(s)) is not None and i < now and _loop(s) == _loop(node.key.step)]
+    for step in reversed(earlier):
+        before = a.get(replace(left.key, step=step))
+        if before is None or before.shape != left.shape or sketch_error(a.sketch(left), a.sketch(before), norm) <= 1e-6:
+            continue  # the reference does not change it either
+        residual = sketch_error(b.sketch(right), a.sketch(before), norm)
+        if residual <= node.tau:
+            made = _maker(a, before)
+            words = f"the value is still that of `{step}`{made}: it was kept, not computed again at `{node.key.step}`"
+            repair = f"in the port: compute it anew at every step, or clear what keeps it ({node.key.path})"
+            yield ValueFinding(STALE, words, residual, 0, repair=repair)
+            return
+
+
+def _loop(step: str) -> str:
+    return step.rpartition(":")[0]
+
+
+def _maker(a: Trace, entry: Entry) -> str:
+    """The module that gave this tensor."""
+    made = a.by_seq.get(entry.same) if entry.same is not None else None
+    return f" (what `{made.key.path}` gave there)" if made is not None and not made.key.is_input else ""
+
+
+def _of_other_rows(comparison: Comparison, node: NodeResult, a: Trace, x: Array, y: Array) -> Iterator[ValueFinding]:
+    """Every row is one of the reference's, some of them are taken twice and others never."""
+    rows = x.shape[0] if x.ndim > 1 else 0
+    if not 2 <= rows <= MOST_ROWS or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return
+    mine, theirs = (values.astype(np.float64).reshape(rows, -1) for values in (x, y))
+    distance = (theirs**2).sum(1)[:, None] + (mine**2).sum(1)[None] - 2 * theirs @ mine.T
+    own = np.diag(distance) <= distance.min(1) * (1 + 1e-9) + 1e-12 * (theirs**2).sum(1)  # in its place where it may be
+    order = np.where(own, np.arange(rows), distance.argmin(1))
+    wrong = np.flatnonzero(order != np.arange(rows))
+    if not wrong.size or len(set(order.tolist())) == rows:
+        return
+    residual = relative_l2(mine, mine + (theirs - mine[order]))
+    if residual > max(node.tau, 1e-12):
+        return
+    taken = order[wrong]
+    words = f"rows {_shown(wrong)} of the value are the reference's rows {_shown(taken)}"
+    half = rows // 2
+    if (
+        rows % 2 == 0
+        and wrong.size == half
+        and len(set((wrong - taken).tolist())) == 1
+        and abs(wrong[0] - taken[0]) == half
+    ):
+        words = f"one half of the value is the other: {words}"
+    missing = _call_left_out(comparison, a, x[wrong])
+    repair = f"in the port: rows {_shown(wrong)} of what is handed to `{node.key.path}` need values of their own"
+    repair += "; look for a cache, or a variable that is taken twice, where they are made"
+    yield ValueFinding(ROWS, words + missing, residual, 0, repair=repair)
+
+
+def _shown(rows: Array) -> str:
+    first = rows.tolist()
+    return ", ".join(map(str, first[:4])) + (" …" if len(first) > 4 else "")
+
+
+def _call_left_out(comparison: Comparison, a: Trace, missing: Array) -> str:
+    """The call of a model that gives what is missing, if the candidate does not make it."""
+    made = {node.key.node for node in comparison.nodes if node.other is not None}
+    wanted, norm = sketch(missing), float(np.linalg.norm(missing))
+    for entry in a.entries:
+        whole = "." not in entry.key.path and not entry.key.path.startswith("@") and not entry.key.is_input
+        if not whole or entry.key.node in made or int(np.prod(entry.shape)) != missing.size:
+            continue
+        if sketch_error(wanted, a.sketch(entry), norm) <= 1e-4:
+            calls = len({e.key.node for e in a.entries if e.key.path == entry.key.path})
+            return (
+                f"; `{entry.key.path}` is called {calls} times in the reference, and the call that gives the missing "
+                "rows is not made in the candidate"
+            )
+    return ""

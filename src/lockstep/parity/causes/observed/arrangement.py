@@ -1,0 +1,69 @@
+"""The same numbers with other axes: tokens for a feature map, channels last, two neighbouring axes as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ...comparison.layout import axis_orders, joins
+
+LEAST = 16  # fewer numbers may be alike by chance
+MOST = 1 << 22
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How a value of one shape is read as one of another."""
+
+    shape: tuple[int, ...]
+    other: tuple[int, ...]
+    axes: tuple[int, ...]
+    of_other: bool  # the axes are the other shape's
+
+    def there(self, tensor: torch.Tensor) -> torch.Tensor:
+        return _split(tensor, self.other, self.axes) if self.of_other else _joined(tensor, self.other, self.axes)
+
+    def back(self, tensor: torch.Tensor) -> torch.Tensor:
+        return _joined(tensor, self.shape, self.axes) if self.of_other else _split(tensor, self.shape, self.axes)
+
+
+def _joined(tensor: torch.Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> torch.Tensor:
+    return tensor.permute(axes).reshape(shape)
+
+
+def _split(tensor: torch.Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> torch.Tensor:
+    back = sorted(range(len(axes)), key=axes.__getitem__)
+    return tensor.reshape([shape[i] for i in axes]).permute(back)
+
+
+def arrangement_of(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Arrangement | None:
+    """How `a` is read as `b`; None for equal shapes, and where no order of the axes makes them the same numbers.
+
+    Axes that are joined or as long as each other keep their order: columns before rows is another value.
+    """
+    if a.shape == b.shape or a.numel() != b.numel() or not LEAST <= a.numel() <= MOST:
+        return None
+    if not (a.is_floating_point() and b.is_floating_point()):
+        return None
+    with torch._C.DisableTorchFunction():
+        x, y = a.double(), b.double()
+        norm = float(y.norm())
+        if not abs(float(x.norm()) - norm) <= tolerance * norm:
+            return None
+        shapes = tuple(a.shape), tuple(b.shape)
+        orders = [(axes, of_other) for axes, of_other in axis_orders(*shapes) if _keeps(axes, shapes[of_other])]
+        if joins(*shapes):
+            orders.insert(0, (tuple(range(a.ndim)), False))
+        elif joins(*reversed(shapes)):
+            orders.insert(0, (tuple(range(b.ndim)), True))
+        for axes, of_other in orders:
+            found = Arrangement(*shapes, axes, of_other)
+            if float((found.there(x) - y).norm()) <= tolerance * norm:
+                return found
+    return None
+
+
+def _keeps(axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    alike = [(i, j) for place, i in enumerate(axes) for j in axes[place + 1 :] if shape[i] == shape[j] > 1]
+    return all(i < j for i, j in alike)

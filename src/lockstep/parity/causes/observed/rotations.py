@@ -1,0 +1,105 @@
+"""By how much query and key are turned, read from what goes in and what comes out: whatever form the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby, product
+
+import torch
+
+from ..relations import relation, same
+from .graph import FrameValue
+from .matching import HEADS, Matching
+
+NEAR = 1e-4
+DEPTH = 4
+ALIKE = 3e-4  # radians: two tokens that a lane does not tell apart
+_AXES = {"along axis 0": "over the tokens", "along axis 1": "over the lanes"}
+
+
+def rotation_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
+    """How the candidate's turning differs from the reference's; empty where one of the two is no turning."""
+    if ours.content.ndim != HEADS or ours.content.shape[-1] % 2 or not ours.content.is_floating_point():
+        return ""
+    with torch._C.DisableTorchFunction():
+        results = [theirs.content, theirs.content.transpose(1, 2)]
+        result = next((r for r in results if r.shape == ours.content.shape), None)
+        if result is None:
+            return ""
+        for before, axis, pairs in product(_before(matching, ours), (1, 2), (_neighbours, _halves)):
+            right, wrong = (_table(pairs(before), pairs(after), axis) for after in (ours.content, result))
+            if right is not None and wrong is not None:
+                return _told(right, wrong)
+    return ""
+
+
+def _before(matching: Matching, ours: FrameValue) -> Iterator[torch.Tensor]:
+    """What the turned value is made of, in its shape: what both have, or what that is a part of."""
+    shape, seen = ours.content.shape, set[int]()
+    leaves = [v for step in matching.until_shared(ours) for v in step.operands() if matching.is_leaf(v)]
+    for value in leaves:
+        for whole in _wholes(value):
+            content = whole.content
+            if id(whole) in seen or content.numel() != ours.content.numel() or not content.is_floating_point():
+                continue
+            seen.add(id(whole))
+            views = [content.reshape(shape), *(v.transpose(1, 2) for v in [content] if v.ndim == HEADS)]
+            yield from (view for view in views if view.shape == shape)
+
+
+def _wholes(value: FrameValue) -> Iterator[FrameValue]:
+    """A value, and what it is a part of."""
+    for _ in range(DEPTH):
+        yield value
+        below = value.step.operands() if value.step is not None else []
+        if len(below) != 1:
+            return
+        value = below[0]
+
+
+def _neighbours(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+
+
+def _halves(x: torch.Tensor) -> torch.Tensor:
+    return torch.complex(*x.double().chunk(2, dim=-1))
+
+
+def _table(before: torch.Tensor, after: torch.Tensor, tokens: int) -> torch.Tensor | None:
+    """Tokens by lanes, each a number of length one; None if that is not what was done."""
+    others = [axis for axis in (0, 1, 2) if axis != tokens]
+    made = (after * before.conj()).sum(others) / before.abs().square().sum(others)
+    spread = made.unsqueeze(0).unsqueeze(3 - tokens)
+    wrong = (before * spread - after).abs().square().sum().sqrt()
+    one = bool(((made.abs() - 1).abs() < NEAR).all())
+    return made if one and float(wrong) <= NEAR * float(after.abs().square().sum().sqrt()) else None
+
+
+def _told(right: torch.Tensor, wrong: torch.Tensor) -> str:
+    """What the one table is to the other."""
+    a, b = torch.view_as_real(right), torch.view_as_real(wrong)
+    if same(a, b):
+        return ""
+    if same(torch.view_as_real(right.conj().resolve_conj()), b):
+        return "turned the other way round"
+    told = relation(a, b)
+    if "order" in told or "moved" in told or "mirrored" in told:
+        for axis, words in _AXES.items():
+            told = told.replace(axis, words)
+        return f"the angles are the reference's {told}"
+    groups = [_groups(table) for table in (wrong, right)]
+    if groups[0] != groups[1]:
+        shown = [" + ".join(map(str, sizes)) for sizes in groups]
+        return f"the lanes are split {shown[0]} instead of {shown[1]} over what they tell apart"
+    lanes = [i for i in range(a.shape[1]) if not same(a[:, i], b[:, i])]
+    return f"other angles in {len(lanes)} of {a.shape[1]} lanes, at {', '.join(map(str, lanes[:6]))}"
+
+
+def _groups(table: torch.Tensor) -> list[int]:
+    """Neighbouring lanes that tell the same tokens apart: one group for each axis of the positions."""
+    kinds: list[tuple[int, ...]] = []
+    for lane in table.T:
+        apart = (lane[:, None] - lane[None]).abs() < ALIKE
+        kind = tuple(apart.int().argmax(dim=1).tolist())  # the first token that is turned as far
+        kinds.append(kind if any(kind) or not kinds else kinds[-1])  # one that turns nothing belongs to any
+    return [len(list(lanes)) for _, lanes in groupby(kinds)]
