@@ -23,7 +23,9 @@ const KEYS = [
 const go = (address) => {
   location.hash = address;
 };
-const inField = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
+// What a dialog had in focus keeps the keys until the next frame after it was closed, and is no field any more.
+const inField = (target) =>
+  target.closest("input, textarea, select, [contenteditable]")?.checkVisibility() ?? false;
 
 export function listen() {
   addEventListener("keydown", (event) => {
