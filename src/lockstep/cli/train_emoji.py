@@ -247,7 +247,7 @@ def export(
     upon: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="This released model with the run's words and the autoencoder's new halves."
+            metavar="FOLDER", help="This released model with what the run has trained and the autoencoder's new halves."
         ),
     ] = None,
 ) -> None:

@@ -5,15 +5,17 @@ import json
 import pytest
 import torch
 
-from lockstep.embedded.training.diffusion import build_models
+from lockstep.embedded.training.diffusion import build_models, train_diffusion
 from lockstep.embedded.training.export import export_upon, write_folder
 from lockstep.embedded.training.settings import WordingSettings
 from lockstep.embedded.training.vocabulary import widen_tokenizer
 from lockstep.embedded.training.wording import WordingTraining, train_wording
 from lockstep.errors import NotFoundError
 from lockstep.models.autoencoders.autoencoder_tiny import AutoencoderTiny
+from lockstep.training.checkpoint import load_checkpoint
 from lockstep.training.loop import Run
 from lockstep.training.settings import build_settings
+from lockstep.training.trainee import averaged_tensors
 
 TINY = {
     "steps": 4, "batch_size": 8, "pictures": 4, "queries": 8, "styles": ["3d", "flat"],
@@ -92,3 +94,21 @@ def test_a_run_and_its_export_upon_the_released_model(widened, released, wording
         assert torch.equal(pipe.unet.state_dict()[name], value)
     with pytest.raises(NotFoundError, match=r"model_index\.json"):
         WordingTraining(widened, wording_settings, Run(tmp_path / "run"), tmp_path)
+
+
+def test_a_run_goes_on_from_a_released_model_and_is_exported_upon_it(widened, released, settings, tmp_path):
+    import lockstep
+
+    trained = train_diffusion(
+        widened, settings, run_name="further", teacher_folder=widened / "teacher", steps=2, start_from=str(released)
+    )
+    tensors, before = load_checkpoint(trained)[0], lockstep.DiffusionPipeline.from_pretrained(released)
+    target = export_upon(widened, tmp_path / "again", released, run_name="further", dtype="float32")
+    pipe = lockstep.DiffusionPipeline.from_pretrained(target)
+    for name in ("unet", "text_encoder"):
+        written, was = getattr(pipe, name).state_dict(), getattr(before, name).state_dict()
+        averaged = averaged_tensors(tensors, name)
+        assert all(torch.equal(written[key], averaged[key]) for key in averaged)
+        alike = [key for key in was if was[key].shape == written[key].shape and was[key].dim() > 1]
+        moved = sum(float((written[key] - was[key]).norm() / was[key].norm()) for key in alike) / len(alike)
+        assert 0 < moved < 0.3, "two steps from where it was"

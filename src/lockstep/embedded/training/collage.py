@@ -23,7 +23,7 @@ from ...training.progress import Reporter
 from .data import load_items, load_pictures
 from .data.colours import compose
 from .data.scenes import CELLS, MARGIN, PIXELS, Scene, SceneDrawer, Tile, render_tile
-from .latents import Normal, load_teacher
+from .latents import Normal, encode_pixels, load_teacher
 
 WHITE = "white"
 SAVED_EVERY = 16  # batches: what was encoded before a stop is kept
@@ -72,7 +72,7 @@ def encode_batch(teacher: torch.nn.Module, tiles: list[Tile], rgba: np.ndarray) 
     margin = 0 if tiles[0].cells == CELLS else MARGIN
     border = ((margin * PIXELS,) * 2, (margin * PIXELS,) * 2, (0, 0))
     pictures = [np.pad(compose(render_tile(tile, rgba), tile.colour), border, constant_values=255) for tile in tiles]
-    latents = teacher.encode(to_pixels(np.stack(pictures)), return_dict=False)[0].to(torch.float16)  # type: ignore[operator]
+    latents = encode_pixels(teacher, to_pixels(np.stack(pictures))).to(torch.float16)
     inner = slice(margin, latents.shape[-1] - margin)
     return {name_of(tile): value.contiguous() for tile, value in zip(tiles, latents[..., inner, inner], strict=True)}
 

@@ -64,7 +64,7 @@ class DiffusionData:
     def make_collage(self, work: Path, mixture: Mixture) -> Collage:
         favourites = frozenset(chosen_concepts(self.table, mixture.favourites) if mixture.favourites else ())
         tiers = (1, 2) if mixture.beyond_core > 0 else (1,)
-        return Collage(work, SceneDrawer(self.table, favourites, mixture.favour, tiers), self.normal)
+        return Collage(work, SceneDrawer(self.table, favourites, mixture.favour_in_scenes, tiers), self.normal)
 
     def favoured(self, weights: Tensor, mixture: Mixture) -> Tensor:
         """The weights with the favourites drawn more often."""

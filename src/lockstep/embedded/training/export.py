@@ -66,10 +66,13 @@ def export_upon(
     work: Path, target: Path, released: Path, *, run_name: str = "wording", dtype: str = "float16",
     limit_mb: float = 60.0,
 ) -> Path:  # fmt: skip
-    """Write a released model again with what runs have made better: its words, and the halves of its autoencoder."""
+    """Write a released model again with what runs have made better: its words, its UNet where the run has trained it,
+    and the halves of its autoencoder."""
     run = work / "runs" / run_name
     tensors, _ = load_checkpoint(run / "checkpoint.safetensors")
     unet = UNet2DConditionModel.from_pretrained(released / "unet", dtype=torch.float32)
+    if trained := averaged_tensors(tensors, "unet"):
+        unet.load_state_dict(trained)
     before = CLIPTextModel.from_pretrained(released / "text_encoder", dtype=torch.float32)
     text_encoder = widened_text_encoder(before, run / "tokenizer")
     text_encoder.load_state_dict(averaged_tensors(tensors, "text_encoder"))

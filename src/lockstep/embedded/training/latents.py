@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import files
 from ...errors import NotFoundError
 from ...loaders.taesd import load_taesd
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...training.pixels import to_pixels
+from ...training.precision import autocast
 from ...training.progress import Reporter
 from .data import Item, ItemTable, load_items, load_pictures
 
@@ -146,6 +147,13 @@ def rearrange(folder: Path, known: Sequence[str], keys: Sequence[str]) -> None:
     shutil.rmtree(replaced)
 
 
+def encode_pixels(teacher: nn.Module, pixels: Tensor) -> Tensor:
+    """The teacher's latents; native bf16 takes half the time and moves them by 1 %, far less than the noise of a
+    training step."""
+    with autocast():
+        return teacher.encode(pixels, return_dict=False)[0].float()  # type: ignore[operator]
+
+
 @torch.inference_mode()
 def encode_latents(
     work: Path, teacher_folder: Path, items: Sequence[Item] | None = None, part: str = "items", batch_size: int = 32
@@ -160,7 +168,7 @@ def encode_latents(
         for start in range(0, len(todo), batch_size):
             batch = todo[start : start + batch_size]
             pixels = to_pixels(np.stack([table.render(item, rgba) for item in batch]))
-            store.write([item.index for item in batch], teacher.encode(pixels, return_dict=False)[0])
+            store.write([item.index for item in batch], encode_pixels(teacher, pixels))
             reporter.advance(start + len(batch))
     if part == "items":
         store.normal()

@@ -23,6 +23,9 @@ class Mixture:
     favourites: list[str] = field(default_factory=list)  # what people ask for first …
     favour: float = 1.0  # … is drawn this many times as often
     scenes: float = 0.0  # of all draws: counts, pairs, places, put together for the step
+    favour_in_scenes: float = (
+        1.0  # how often the favourites come there: each thing has to be learned once more, smaller
+    )
 
 
 @dataclass(frozen=True)
