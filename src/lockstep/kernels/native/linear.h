@@ -4,7 +4,7 @@
 #include "product.h"
 #include "threads.h"
 
-static Size panels(Size columns) { return (columns + PANEL - 1) / PANEL; }
+static Size panels(Size columns) { return parts(columns, PANEL); }
 
 // weights [columns][depth] to [columns / PANEL][units][PANEL], the last panel filled with zeros
 template <class Numbers>
@@ -68,19 +68,36 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
 
 constexpr Size ROW_BLOCK = 144, UNIT_BLOCK = 48 * LANES;  // activations of a block stay in the second cache
 
-// Blocks of rows; where there are few, the columns are shared among the threads too.
+// How a product is shared: `blocks` of rows times `groups` of columns, so many that the threads are done together.
+struct Shares {
+  Size blocks, groups;
+};
+
+static Shares even_shares(Size rows, Size columns, int threads) {
+  const Size tiles = parts(rows, ROWS), least = std::max<Size>(1, parts(rows, ROW_BLOCK));
+  Shares best{least, 1};
+  Size shortest = INT64_MAX;
+  for (Size groups = 1; groups <= std::min<Size>(columns, 2 * threads); groups *= 2)
+    for (Size blocks = least; blocks <= std::min<Size>(tiles, least + threads); blocks++) {
+      const Size longest = parts(blocks * groups, threads) * parts(tiles, blocks) * parts(columns, groups);
+      if (longest < shortest) shortest = longest, best = {blocks, groups};
+    }
+  return best;
+}
+
 template <class Work>
 static void share_blocks(Size rows, Size columns, int threads, const Work& work) {
-  const Size blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK, groups = blocks >= 2 * threads ? 1 : std::min<Size>(columns, 4);
+  const Size tiles = parts(rows, ROWS);
+  const auto [blocks, groups] = even_shares(rows, columns, threads);
   pool().share(blocks * groups, threads, [&](Size item) {
     const Size block = item / groups, group = item % groups;
-    work(block * ROW_BLOCK, std::min(rows, (block + 1) * ROW_BLOCK), group * columns / groups, (group + 1) * columns / groups);
+    work(block * tiles / blocks * ROWS, std::min(rows, (block + 1) * tiles / blocks * ROWS), group * columns / groups, (group + 1) * columns / groups);
   });
 }
 
 template <class Numbers>
 static void linear(const Linear& l, int threads) {
-  const Size units = Numbers::units(l.depth), parts = std::max<Size>(1, (units + UNIT_BLOCK - 1) / UNIT_BLOCK), part = (units + parts - 1) / parts;
+  const Size units = Numbers::units(l.depth), part = parts(units, std::max<Size>(1, parts(units, UNIT_BLOCK)));
   share_blocks(l.rows, panels(l.columns), threads, [&](Size first, Size last, Size from, Size to) {
     for (Size start = 0; start < units; start += part) {
       const Size input = start * Numbers::PACKED, inputs = std::min(part * Numbers::PACKED, l.depth - input);

@@ -22,6 +22,7 @@ typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Whole __attribute__((vector_size(4 * LANES)));
 typedef float AnyVector __attribute__((vector_size(4 * LANES), aligned(4)));
 
+static inline Size parts(Size whole, Size part) { return (whole + part - 1) / part; }
 static inline Vector load(const float* p) { return *(const AnyVector*)p; }
 static inline void store(float* p, Vector v) { *(AnyVector*)p = v; }
 static inline Vector all(float x) { return x - Vector{}; }
