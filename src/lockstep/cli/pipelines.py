@@ -90,8 +90,9 @@ def loaded(
 def level_of(speed: str, dtype: str, device: str | None, max_memory: str | None = None) -> str:
     """The level of acceleration; auto is `exact` for fp32 on a processor that our kernels compute right on."""
     from ..models import accelerated
+    from ..models.accelerated import EXACT
     from ..models.modeling import resolve_device, resolve_dtype
-    from ..pipelines.speed import EXACT, FAST, LEVELS
+    from ..pipelines.speed import FAST, LEVELS
 
     if speed not in (AUTO, *LEVELS):
         raise UnknownNameError("speed", speed, (AUTO, *LEVELS))

@@ -27,6 +27,13 @@ def give_back_freed_memory() -> bool:
     return _thresholds(2**20, 2**20)
 
 
+def trim() -> None:
+    """Give back what glibc has kept."""
+    trimmed = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trimmed is not None:
+        trimmed(0)
+
+
 def _thresholds(mapped: int, trimmed: int) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     wanted = (MMAP_THRESHOLD, mapped), (TRIM_THRESHOLD, trimmed)

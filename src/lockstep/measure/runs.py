@@ -89,7 +89,7 @@ def measured(
         before, started = memory.resident(), time.perf_counter()
         try:
             run = side.make()
-            result = run()
+            result, one.peak_mib = memory_of(run)
         except Absent as reason:
             one.absent = str(reason)
             continue
@@ -110,9 +110,18 @@ def measured(
 
 def time_once(one: Measured, run: Run) -> None:
     """One more call of a side."""
-    before = memory.resident()
-    memory.forget_peak()
     started = time.perf_counter()
     run()
     one.seconds.append(time.perf_counter() - started)
-    one.peak_mib = max(one.peak_mib, (memory.peak() - before) / MIB)
+
+
+def memory_of(run: Run) -> tuple[Tensor, float]:
+    """The result of a call, and the MiB that it took on top, with every freed buffer given back at once."""
+    memory.give_back_freed_memory()
+    memory.trim()
+    before = memory.resident()
+    memory.forget_peak()
+    try:
+        return run(), max(0.0, (memory.peak() - before) / MIB)
+    finally:
+        memory.keep_freed_memory()

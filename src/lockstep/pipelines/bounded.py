@@ -13,8 +13,14 @@ from ..models import frugal
 from ..models.accelerated import Accelerated
 from ..notes import say_once
 
-ROOM = 10**9  # for what a call takes on top, until one was seen: 512 x 512 pixels of SD 1.5 take 0.7 GB
+# for what a call takes on top, until one was seen: at 512 x 512 pixels the decoder of SD 1.5 takes 0.9 GB, its UNet 0.2
+ROOM, ROOM_OF_PIXELS = 5 * 10**8, 10**9
 MARGIN = 1.05  # memory that threads, libraries and the allocator take without being asked
+
+
+def room_of(model: Accelerated) -> int:
+    """What a call of a model may take on top; an autoencoder has maps of the size of the picture."""
+    return ROOM_OF_PIXELS if hasattr(model, "decode") else ROOM
 
 
 class Bounded:
@@ -34,13 +40,14 @@ class Bounded:
         """Spend what is left beside weights and calls on transformed weights; refuse what cannot be."""
         models, own = self.models(), memory.resident()
         sizes = {name: frugal.to_come(model) for name, model in models.items()}
-        least = own + max(sizes.values(), default=0) + ROOM
+        rooms = {name: room_of(model) for name, model in models.items()}
+        least = own + max((size + rooms[name] for name, size in sizes.items()), default=0)
         if least > self.most * MARGIN:
             raise InputError(
                 f"max_memory is {self.most / 1e9:.2f} GB; the largest of these models and a call of it take "
                 f"{least / 1e9:.2f} GB. Give that much, or smaller models."
             )
-        frugal.keep_within(models.values(), self.most - own - sum(sizes.values()) - ROOM)
+        frugal.keep_within(models.values(), self.most - own - sum(sizes.values()) - max(rooms.values(), default=0))
 
     @contextlib.contextmanager
     def bring(self, names: Iterable[str], keep: Iterable[str]) -> Iterator[None]:
@@ -63,7 +70,7 @@ class Bounded:
                 self._taken[name] = max(self._taken.get(name, 0), highest - before)
 
     def _make_room(self, models: Mapping[str, Accelerated], wanted: list[str], near: set[str]) -> None:
-        room = max(self._taken.get(name, ROOM) for name in wanted)
+        room = max(self._taken.get(name, room_of(models[name])) for name in wanted)
         need = room + sum(frugal.to_come(models[name]) for name in wanted)
         others = sorted((name for name in models if name not in wanted), key=lambda name: name in near)
         for name in others:

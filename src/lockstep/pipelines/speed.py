@@ -81,7 +81,9 @@ class SpeedMixin:
             self._bounded = None
             return
         if level not in (EXACT, FAST) or components is not None or engine != OWN_ENGINE:
-            raise InputError(f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}.")
+            raise InputError(
+                f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}."
+            )
         self._bounded = Bounded(parse_size(max_memory), self._components)
         memory.give_back_freed_memory()  # for the whole process, whose memory this is about
 
