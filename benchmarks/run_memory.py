@@ -25,7 +25,7 @@ from .machine import console, print_machine
 PICTURE = """
 import json, sys, time
 from lockstep import StableDiffusionPipeline
-from lockstep.kernels import memory
+from lockstep import memory
 level, bound, steps = {level!r}, {bound!r}, {steps}
 pipe = StableDiffusionPipeline.from_pretrained({folder!r}, dtype="float32", load=False)
 if level != "off":
@@ -44,7 +44,7 @@ print(json.dumps({{"weights": weights, "ready": ready, "peak": pipe.peak_memory(
 DECODE = """
 import json, time, torch
 from {library} import AutoencoderKL
-from lockstep.kernels import memory
+from lockstep import memory
 torch.manual_seed(0)
 vae = AutoencoderKL.from_pretrained({folder!r} + "/vae").eval()
 {accelerate}

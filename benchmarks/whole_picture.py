@@ -2,8 +2,8 @@
 
     python -m benchmarks.whole_picture [--folder DIR] [--steps 20] [--sides diffusers,exact,fast] [--rounds 1]
 
-`made` begins when the models are loaded (and accelerated, and one step was run to warm up); `from start` begins with the
-process. With `--cold` nothing is warmed up, so that `from start` is what a person waits for one picture.
+`made` begins when the models are loaded (and accelerated, and one step was run to warm up); `from start` begins with
+the process. With `--cold` nothing is warmed up, so that `from start` is what a person waits for one picture.
 """
 
 from __future__ import annotations

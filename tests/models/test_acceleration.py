@@ -5,9 +5,8 @@ import copy
 import pytest
 import torch
 
-from lockstep import AutoencoderKL, UNet2DConditionModel, kernels
+from lockstep import AutoencoderKL, UNet2DConditionModel, kernels, memory
 from lockstep.errors import InputError, UnknownNameError, UnsupportedError
-from lockstep.kernels import memory
 from lockstep.models import acceleration, fast_layers, frugal
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..kernels import memory
+from .. import memory
 
 Tensor = torch.Tensor
 Run = Callable[[], Tensor]

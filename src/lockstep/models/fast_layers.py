@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..kernels import calls, found, memory, operators
+from .. import memory
+from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .layers import GEGLU, ResnetBlock2D
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
-from ..kernels import memory
+from .. import memory
 from .fast_layers import FastConvolution, Prepared
 
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from .. import memory
 from ..errors import InputError
-from ..kernels import memory
 from ..models import frugal
 from ..models.accelerated import Accelerated
 from ..notes import say_once

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
+from .. import memory
 from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
-from ..kernels import memory
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..models.weights import parse_size
