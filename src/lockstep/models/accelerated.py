@@ -137,4 +137,4 @@ class Accelerated(nn.Module):
         if reason is not None:
             say_once(f"{type(self).__name__} is accelerated as 'exact', not as 'high': {reason}.")
             return acceleration.make_fast(self, EXACT, frugal=frugal)
-        return acceleration.make_fast(self, HIGH, call, most, frugal)
+        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=example is None)

@@ -13,7 +13,7 @@ from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import bf16_layers, fast_layers, fast_token_layers
+from . import bf16_layers, fast_layers, fast_token_layers, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .bf16_layers import BOUND, Choice
@@ -83,7 +83,12 @@ def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
 
 
 def make_fast(
-    model: nn.Module, level: str, call: Call | None = None, bound: float = BOUND, frugal: bool = False
+    model: nn.Module,
+    level: str,
+    call: Call | None = None,
+    bound: float = BOUND,
+    frugal: bool = False,
+    remember: bool = False,
 ) -> Acceleration:
     """Give every layer that has one its fast class, if it is exact on the layer's weights; "high" goes on in bf16."""
     reason = kernels.why_not()
@@ -94,7 +99,7 @@ def make_fast(
     inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
     left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     changed = _change_classes(model, left)
-    choice = bf16_layers.choose(model, call, bound) if level == "high" and call is not None else None
+    choice = _choice(model, call, bound, remember) if level == "high" and call is not None else None
     if frugal:
         make_frugal(model)
     for module in () if frugal else model.modules():
@@ -104,6 +109,12 @@ def make_fast(
     worst = max((own for own, _ in kept), default=0.0)
     torchs = max((torchs for _, torchs in kept), default=0.0)
     return Acceleration(level, changed, worst, torchs, left, choice)
+
+
+def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:
+    """Which layers multiply in bf16; a choice by an example of our own is remembered."""
+    choose = lambda: bf16_layers.choose(model, call, bound)  # noqa: E731
+    return remembered.chosen(model, bound, choose) if remember else choose()
 
 
 def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
