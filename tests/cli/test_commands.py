@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lockstep.cli.pipelines import make_guider
+from lockstep import kernels
+from lockstep.cli.pipelines import level_of, make_guider
 from lockstep.cli.preview import TerminalPicture
 from lockstep.errors import InputError, UnknownNameError
+from lockstep.media import read_manifest
 from lockstep.schedulers.names import find_scheduler
 from pipelines import tiny
 
@@ -64,6 +66,31 @@ def test_json_says_where_the_pictures_are(lockstep, folder):
     assert code == 0
     assert told["pictures"][0]["path"] == "picture.png"
     assert isinstance(told["pictures"][0]["seed"], int)
+    assert 0.05 < told["peak_gigabytes"] < 50
+
+
+def test_fp32_on_the_processor_is_computed_by_our_own_kernels_unless_said(lockstep, folder):
+    there = kernels.library() is not None
+    assert level_of("auto", "float32", None) == ("exact" if there else "off")
+    assert level_of("auto", "bfloat16", "cpu") == "off"
+    assert level_of("auto", "float32", "meta") == "off"
+    assert level_of("off", "float32", None) == "off"
+    code, *_ = lockstep("generate", "a cat", "-m", folder, "--seed", 3, "--dtype", "float32", *QUICK)
+    assert code == 0
+    code, out, _ = lockstep("replay", "picture.png", "--json")
+    assert (code, json.loads(out)["identical"]) == (0, True)
+    manifest = read_manifest("picture.png")
+    assert manifest.get("accelerated", {}).get("unet") == ("exact" if there else None)
+
+
+def test_memory_is_bounded_where_our_kernels_compute(lockstep, folder):
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "--max-memory", "40GB", "--speed", "high", *QUICK)
+    assert code == 2
+    assert "--max-memory goes with" in err
+    if kernels.library() is not None:
+        code, _, err = lockstep("generate", "a cat", "-m", folder, "--max-memory", "40GB", *QUICK)
+        assert code == 0
+        assert "GB of memory" in err
 
 
 def test_prompts_from_a_file(lockstep, folder, tmp_path):

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from lockstep import AutoencoderKL, UNet2DConditionModel, kernels
-from lockstep.errors import UnknownNameError, UnsupportedError
-from lockstep.models import acceleration, fast_layers
+from lockstep import AutoencoderKL, UNet2DConditionModel, kernels, memory
+from lockstep.errors import InputError, UnknownNameError, UnsupportedError
+from lockstep.models import acceleration, fast_layers, frugal
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 
@@ -144,3 +144,52 @@ def test_a_wrong_level_and_a_machine_without_kernels_are_told(unet, monkeypatch)
     monkeypatch.setattr(acceleration.kernels, "why_not", lambda: "no compiler")
     with pytest.raises(UnsupportedError, match="no compiler"):
         unet.accelerate()
+
+
+def test_a_frugal_model_prepares_what_it_uses_and_computes_the_same(vae):
+    latents = torch.randn(1, 4, 12, 10)
+    with torch.no_grad():
+        decoded = vae.decode(latents).sample
+        vae.accelerate(frugal=True)
+        assert not any(layer.is_prepared for layer in frugal.layers_of(vae))
+        assert distance(vae.decode(latents).sample, decoded) < 5e-6
+    used = {name for name, layer in vae.named_modules() if getattr(layer, "is_prepared", False)}
+    assert "decoder.conv_in" in used
+    assert "encoder.conv_in" not in used
+    assert not any(layer.stored for layer in frugal.layers_of(vae) if isinstance(layer, fast_layers.FastConvolution))
+    frugal.let_go(vae)
+    assert not any(layer.is_prepared for layer in frugal.layers_of(vae))
+    with torch.no_grad():
+        assert distance(vae.decode(latents).sample, decoded) < 5e-6
+
+
+def test_transformed_weights_are_kept_within_the_room_the_small_ones_first(vae):
+    vae.accelerate(frugal=True)
+    layers = [one for one in frugal.layers_of(vae) if isinstance(one, fast_layers.FastConvolution)]
+    before = frugal.to_come(vae)
+    for room in (0, 200_000, 10**9):
+        frugal.keep_within([vae], room)
+        assert frugal.to_come(vae) - before <= room
+    assert all(layer.stored for layer in layers)
+    frugal.keep_within([vae], 200_000)
+    kept = [layer.in_channels * layer.out_channels for layer in layers if layer.stored and layer.kind() == "winograd"]
+    left = [layer.in_channels * layer.out_channels for layer in layers if not layer.stored]
+    assert max(kept) <= min(left)
+
+
+def test_pages_that_were_written_to_stay_in_memory(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(torch.ones(2**20).numpy().tobytes())
+    mapped = torch.from_file(str(path), shared=False, size=2**20)
+    mapped[: 2**19] += 1
+    memory.page_out(mapped)
+    assert torch.equal(mapped, torch.cat([torch.full((2**19,), 2.0), torch.ones(2**19)]))
+    own = torch.randn(2**20)
+    copied = own.clone()
+    memory.page_out(own)
+    assert torch.equal(own, copied)
+
+
+def test_frugal_is_for_our_own_kernels(vae):
+    with pytest.raises(InputError, match="frugal"):
+        vae.accelerate(frugal=True, engine="inductor")

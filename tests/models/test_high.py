@@ -7,7 +7,7 @@ import torch
 
 from lockstep import AutoencoderKL, FluxTransformer2DModel, UNet2DConditionModel, WanTransformer3DModel, kernels
 from lockstep.errors import InputError
-from lockstep.models import accelerated, bf16_layers, fast_layers
+from lockstep.models import accelerated, bf16_layers, fast_layers, remembered
 from lockstep.models.examples import example_call
 
 own = kernels.library()
@@ -165,3 +165,36 @@ def test_weights_that_change_are_prepared_again(unet):
         high = call(unet)
         exact = call(unet.accelerate("off"))
     assert float((high - exact).norm() / exact.norm()) < 2 * bf16_layers.BOUND
+
+
+def test_the_choice_of_a_large_model_is_remembered_for_its_weights_and_bound(unet, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_ENGINES", str(tmp_path))
+    monkeypatch.setattr(remembered, "LARGE", 1)
+    measured, choose = [], bf16_layers.choose
+    monkeypatch.setattr(bf16_layers, "choose", lambda *given: measured.append(given[2]) or choose(*given))
+    call = example_call(unet)
+    first = unet.accelerate("high", bound=0.01).acceleration.bf16
+    with torch.no_grad():
+        computed = call(unet)
+    assert unet.accelerate("high", bound=0.01).acceleration.bf16 == first
+    assert measured == [0.01]
+    with torch.no_grad():
+        assert torch.equal(call(unet), computed)
+    unet.accelerate("high", bound=0.02)
+    assert measured == [0.01, 0.02]
+    unet.accelerate("high", bound=0.02, example=call)  # of one's own: measured
+    assert len(measured) == 3
+    with torch.no_grad():
+        unet.conv_in.weight[0, 0, 0, 0] += 1e-3
+    unet.accelerate("high", bound=0.01)
+    assert len(measured) == 4
+    for place in tmp_path.iterdir():
+        place.write_text("{")
+    unet.accelerate("high", bound=0.01)
+    assert len(measured) == 5
+
+
+def test_small_models_leave_nothing_on_disk(unet, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_ENGINES", str(tmp_path))
+    unet.accelerate("high", bound=0.01)
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from lockstep import DiffusionPipeline, kernels
-from lockstep.errors import UnknownNameError
+from lockstep.errors import InputError, UnknownNameError
+from lockstep.models import frugal
+from lockstep.pipelines import bounded
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 CALL = {"prompt": "a red heart", "seed": 3, "num_inference_steps": 4, "output_type": "np"}
@@ -52,3 +54,41 @@ def test_high_is_told_with_its_bound_and_stays_close(pipe):
     assert 1e-4 < np.abs(result.images - plain).mean() < 0.02
     assert pipe.unet.acceleration.bf16.error <= 0.01
     assert np.array_equal(pipe.accelerate("off")(**CALL).images, plain)
+
+
+def prepared(model):
+    return sum(layer.is_prepared for layer in frugal.layers_of(model))
+
+
+def test_within_a_bound_models_that_are_not_in_use_let_go(pipe, monkeypatch):
+    plain = pipe(**CALL).images
+    level = 10**9
+    monkeypatch.setattr(bounded.memory, "resident", lambda: level)
+    pipe.accelerate(max_memory="20GB")
+    assert np.abs(pipe(**CALL).images - plain).max() < 1e-3
+    assert all(prepared(one) for one in (pipe.vae, pipe.unet, pipe.text_encoder))  # there is room
+    monkeypatch.setattr(bounded, "room_of", lambda model: 0)
+    pipe.accelerate(max_memory=level + 10**8)
+    result = pipe(**CALL)
+    assert prepared(pipe.unet)
+    level += 10**9  # as if something had grown
+    assert np.array_equal(pipe(**CALL).images, result.images)
+    assert [bool(prepared(one)) for one in (pipe.vae, pipe.unet, pipe.text_encoder)] == [True, False, False]
+    assert pipe.peak_memory() > 0
+
+
+def test_a_bound_that_cannot_be_held_is_refused(pipe):
+    with pytest.raises(InputError, match="the largest of these models"):
+        pipe.accelerate(max_memory="100MB")
+    for wrong in ({"level": "high"}, {"components": ["vae"]}, {"engine": "inductor"}):
+        with pytest.raises(InputError, match="max_memory"):
+            pipe.accelerate(**wrong, max_memory="20GB")
+    with pytest.raises(InputError, match="5 apples"):
+        pipe.accelerate(max_memory="5 apples")
+
+
+def test_the_manifest_says_exact_within_a_bound(pipe):
+    result = pipe.accelerate("fast", max_memory="20GB")(**CALL)
+    assert result.manifest["accelerated"]["unet"] == "exact"  # to choose layers for bf16 would take memory
+    assert pipe.speed_defaults == {"foretell": 0.02}
+    assert pipe.accelerate()._bounded is None

@@ -14,6 +14,7 @@ BASE = {
     "configuration",
     "extensions",
     "files",
+    "memory",
     "notes",
     "outputs",
     "randomness",

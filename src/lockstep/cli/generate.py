@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from ..errors import InputError, LockstepError
 from .console import err, out, print_json
 from .options import AllowPickle, Family, Json, Overwrite, PredictionType, Quiet, Variant
-from .pipelines import DEFAULT_MODEL, described, file_options, loaded
+from .pipelines import AUTO, DEFAULT_MODEL, OFF, described, file_options, loaded
 from .ranks import Parallel, spread, start_ranks
 from .targets import Targets
 
@@ -158,9 +158,13 @@ def generate(
         typer.Option(
             help="exact: Lockstep's own kernels for the processor, the same numbers; high: their products in bf16, "
             "where the processor has it, within a measured bound; fast: that, and calls of the denoiser that can be "
-            "foretold are left out (--foretell says how much may change); off: torch's."
+            "foretold are left out (--foretell says how much may change); off: torch's; auto: exact for weights in "
+            "fp32 on the processor, else off."
         ),
-    ] = "off",
+    ] = AUTO,
+    max_memory: Annotated[
+        str | None, typer.Option(help="The most memory that the process may take, at exact or fast: 6GB …")
+    ] = None,
     variant: Variant = None,
     family: Family = None,
     prediction_type: PredictionType = None,
@@ -198,7 +202,7 @@ def generate(
     pipe = loaded(
         model, dtype=dtype, device=device, workflow=workflow, scheduler=scheduler, guider=guider, loras=lora or (),
         embeddings=embedding or (), controlnets=controlnet or (), adapters=adapter or (), ip_adapters=ip_adapter or (),
-        variant=variant, speed=speed, **of_file,
+        variant=variant, speed=OFF if parallel and speed == AUTO else speed, max_memory=max_memory, **of_file,
     )  # fmt: skip
     writes = spread(pipe, parallel)
     ready = time.perf_counter()
@@ -214,14 +218,18 @@ def generate(
     if not writes:
         return
     times = {"load_seconds": ready - started, "run_seconds": time.perf_counter() - ready}
+    gigabytes = pipe.peak_memory() / 1e9
     if json:
-        print_json({f"{kind.name}s": made, **{name: round(value, 3) for name, value in times.items()}})
+        told = {name: round(value, 3) for name, value in {**times, "peak_gigabytes": gigabytes}.items()}
+        print_json({f"{kind.name}s": made, **told})
         return
     for entry in made:
         drawn = f"  [dim]contact sheet[/] {entry['sheet']}" if "sheet" in entry else ""
         out.print(f"[bold green]{entry['path']}[/]  [dim]seed {entry['seed']}[/]{drawn}", highlight=False)
     if not quiet:
-        err.print(f"[dim]loaded in {times['load_seconds']:.1f} s, made in {times['run_seconds']:.1f} s[/]")
+        loading, running = times.values()
+        most = f", at most {gigabytes:.2f} GB of memory" if gigabytes else ""
+        err.print(f"[dim]loaded in {loading:.1f} s, made in {running:.1f} s{most}[/]")
 
 
 def read_prompts(prompt: str | None, option: str | None, source: Path | None) -> list[str]:

@@ -10,6 +10,7 @@ from ..errors import InputError, UnknownNameError
 from ..files import read_json
 
 DEFAULT_MODEL = "lockstep/emoji"
+AUTO, OFF = "auto", "off"
 
 
 def described(model: str, **file_options: Any) -> Any:
@@ -40,18 +41,17 @@ def loaded(
     ip_adapters: Sequence[str] = (),
     variant: str | None = None,
     speed: str = "off",
+    max_memory: str | None = None,
     **file_options: Any,
 ) -> Any:
     """The pipeline of a model, ready to run."""
     from ..models.modeling import resolve_device
     from ..pipelines.pipeline import DiffusionPipeline
-    from ..pipelines.speed import LEVELS
     from ..schedulers import exchanged
     from ..schedulers.names import find_scheduler
 
-    if speed not in LEVELS:
-        raise UnknownNameError("speed", speed, LEVELS)
-    if speed != "off" and dtype == "auto" and resolve_device(device).type == "cpu":
+    speed = level_of(speed, dtype, device, max_memory)
+    if speed != OFF and dtype == "auto" and resolve_device(device).type == "cpu":
         dtype = "float32"  # what the kernels take in and give
     steps = (
         find_scheduler(scheduler) if scheduler is not None else None
@@ -79,12 +79,30 @@ def loaded(
         pipe.load_textual_inversion(
             path if equals else text, word if equals else None, allow_pickle=file_options.get("allow_pickle", False)
         )
-    if speed != "off":
+    if speed != OFF:
         from .. import kernels
 
         kernels.keep_freed_memory()
-        pipe.accelerate(speed)
+        pipe.accelerate(speed, max_memory=max_memory)
     return pipe
+
+
+def level_of(speed: str, dtype: str, device: str | None, max_memory: str | None = None) -> str:
+    """The level of acceleration; auto is `exact` for fp32 on a processor that our kernels compute right on."""
+    from ..models import accelerated
+    from ..models.accelerated import EXACT
+    from ..models.modeling import resolve_device, resolve_dtype
+    from ..pipelines.speed import FAST, LEVELS
+
+    if speed not in (AUTO, *LEVELS):
+        raise UnknownNameError("speed", speed, (AUTO, *LEVELS))
+    if max_memory is not None and speed not in (AUTO, EXACT, FAST):
+        raise InputError(f"--max-memory goes with --speed {EXACT} or {FAST}, not {speed}.")
+    if speed != AUTO:
+        return speed
+    where = resolve_device(device)
+    able = where.type == "cpu" and accelerated.why_not() is None
+    return EXACT if able and (max_memory is not None or str(resolve_dtype(dtype, where)) == "torch.float32") else OFF
 
 
 def steering_models(kind: str, places: Sequence[str], dtype: str, device: str | None, **file_options: Any) -> Any:

@@ -5,8 +5,8 @@ the processor has and tries it out before anything uses it; `operators` are the 
 take fp32 and are as exact as torch's own. Where there is no library, `library()` is None and `why_not()` says why.
 """
 
+from ..memory import keep_freed_memory
 from . import calls, operators
 from .library import describe, found, library, why_not
-from .memory import keep_freed_memory
 
 __all__ = ["calls", "describe", "found", "keep_freed_memory", "library", "operators", "why_not"]

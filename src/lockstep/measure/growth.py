@@ -12,7 +12,7 @@ import torch
 from ..errors import InputError, UnknownNameError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH
-from .runs import Measured, Run, time_once
+from .runs import Measured, Run, memory_of, time_once
 from .subjects import Subject
 
 # what can grow -> the values that it is measured at
@@ -57,9 +57,10 @@ def grown(
             for turn in range(rounds + 1):
                 for level, run in runs.items():
                     tell(f"{what} {value}: {level}")
-                    time_once(found[level], run)
                     if turn == 0:
-                        found[level].seconds.clear()  # the first call prepares
+                        found[level].peak_mib = memory_of(run)[1]
+                    else:
+                        time_once(found[level], run)
         finally:
             torch.set_num_threads(threads)
         for level, one in found.items():

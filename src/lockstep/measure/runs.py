@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from .. import memory
 
 Tensor = torch.Tensor
 Run = Callable[[], Tensor]
@@ -86,17 +86,17 @@ def measured(
         tell(f"preparing {side.name}")
         one = Measured(side.name)
         found.append(one)
-        before, started = resident(), time.perf_counter()
+        before, started = memory.resident(), time.perf_counter()
         try:
             run = side.make()
-            result = run()
+            result, one.peak_mib = memory_of(run)
         except Absent as reason:
             one.absent = str(reason)
             continue
         one.ready_seconds = time.perf_counter() - started
         exact = exact or (side.name, result.double())
         one.error = float((result.double() - exact[1]).norm() / exact[1].norm().clamp_min(1e-30))
-        one.held_mib = max(0.0, resident() - before)
+        one.held_mib = max(0.0, (memory.resident() - before) / MIB)
         runs[side.name] = run
     for turn in range(rounds):
         for one in found:
@@ -110,39 +110,18 @@ def measured(
 
 def time_once(one: Measured, run: Run) -> None:
     """One more call of a side."""
-    before = resident()
-    forget_peak()
     started = time.perf_counter()
     run()
     one.seconds.append(time.perf_counter() - started)
-    one.peak_mib = max(one.peak_mib, peak() - before)
 
 
-def resident() -> float:
-    """Memory of this process now, MiB; 0 where the system does not say."""
-    return _status("VmRSS")
-
-
-def peak() -> float:
-    """The most since `forget_peak`."""
-    return _status("VmHWM")
-
-
-def forget_peak() -> None:
-    """Count the most from now on, where the system can."""
+def memory_of(run: Run) -> tuple[Tensor, float]:
+    """The result of a call, and the MiB that it took on top, with every freed buffer given back at once."""
+    memory.give_back_freed_memory()
+    memory.trim()
+    before = memory.resident()
+    memory.forget_peak()
     try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
-def _status(name: str) -> float:
-    return next((float(size) / 1024 for found, size in _lines() if found == name), 0.0)
-
-
-def _lines() -> Iterator[tuple[str, str]]:
-    path = Path(f"/proc/{os.getpid()}/status")
-    for line in path.read_text().splitlines() if path.exists() else ():
-        words = line.split()
-        if len(words) > 1:
-            yield words[0].rstrip(":"), words[1]
+        return run(), max(0.0, (memory.peak() - before) / MIB)
+    finally:
+        memory.keep_freed_memory()

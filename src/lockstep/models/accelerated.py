@@ -57,6 +57,7 @@ class Accelerated(nn.Module):
         bound: float | None = None,
         example: Callable[[Any], Tensor] | None = None,
         engine: str = OWN_ENGINE,
+        frugal: bool = False,
     ) -> Self:
         """Compute the layers by Lockstep's own kernels; "off" goes back.
 
@@ -70,6 +71,9 @@ class Accelerated(nn.Module):
 
         Another `engine` ("inductor", "openvino", "onnxruntime") computes the model as one graph for each shape of a
         call, which is compared with torch's result before it is used; "auto" takes the fastest one that passes here.
+
+        `frugal` takes less memory and some more time: a layer prepares its weights when it is first called, those that
+        a file holds leave memory then, and convolutions transform theirs while they compute.
         """
         from . import acceleration, driven
 
@@ -77,6 +81,8 @@ class Accelerated(nn.Module):
             raise UnknownNameError("level of acceleration", level, LEVELS)
         if level != HIGH and bound is not None:
             raise InputError(f"'bound' of a model is for the level {HIGH!r}, which {level!r} is not.")
+        if frugal and engine != OWN_ENGINE:
+            raise InputError(f"'frugal' is about our own kernels; the engine {engine!r} has the memory that it takes.")
         most = None if bound is None else checked_bound(bound)
         driven.undrive(self)
         acceleration.make_plain(self)
@@ -85,8 +91,10 @@ class Accelerated(nn.Module):
             chosen = self._tuned(level, most, example) if engine == AUTO else engine
             if chosen != OWN_ENGINE:
                 self.acceleration = self._driven(chosen, level, most, example)
+            elif level == EXACT:
+                self.acceleration = acceleration.make_fast(self, EXACT, frugal=frugal)
             else:
-                self.acceleration = acceleration.make_fast(self, EXACT) if level == EXACT else self._high(most, example)
+                self.acceleration = self._high(most, example, frugal)
         return self
 
     def _example(self, example: Callable[[Any], Tensor] | None) -> Callable[[Any], Tensor]:
@@ -113,7 +121,7 @@ class Accelerated(nn.Module):
             raise UnknownNameError("engine", engine, [OWN_ENGINE, *ENGINES, AUTO])
         return driven.drive(self, ENGINES[engine], level, self._example(example), bound)
 
-    def _high(self, bound: float | None, example: Callable[[Any], Tensor] | None) -> Acceleration:
+    def _high(self, bound: float | None, example: Callable[[Any], Tensor] | None, frugal: bool) -> Acceleration:
         """As "exact" with a line that says why, where there is nothing to gain or nothing to measure by."""
         from . import acceleration
         from .bf16_layers import BOUND
@@ -128,5 +136,5 @@ class Accelerated(nn.Module):
             reason = "nothing to measure it by; give a call of the model: accelerate('high', example=lambda model: …)"
         if reason is not None:
             say_once(f"{type(self).__name__} is accelerated as 'exact', not as 'high': {reason}.")
-            return acceleration.make_fast(self, EXACT)
-        return acceleration.make_fast(self, HIGH, call, most)
+            return acceleration.make_fast(self, EXACT, frugal=frugal)
+        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=example is None)

@@ -13,11 +13,12 @@ from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import bf16_layers, fast_layers, fast_token_layers
+from . import bf16_layers, fast_layers, fast_token_layers, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .bf16_layers import BOUND, Choice
 from .examples import Call
+from .frugal import make_frugal
 from .layers import GEGLU, ResnetBlock2D, TanhGELU
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
@@ -81,7 +82,14 @@ def fast_class(plain: type[nn.Module]) -> type[nn.Module] | None:
     return FAST.get(plain)
 
 
-def make_fast(model: nn.Module, level: str, call: Call | None = None, bound: float = BOUND) -> Acceleration:
+def make_fast(
+    model: nn.Module,
+    level: str,
+    call: Call | None = None,
+    bound: float = BOUND,
+    frugal: bool = False,
+    remember: bool = False,
+) -> Acceleration:
     """Give every layer that has one its fast class, if it is exact on the layer's weights; "high" goes on in bf16."""
     reason = kernels.why_not()
     if reason is not None:
@@ -91,14 +99,22 @@ def make_fast(model: nn.Module, level: str, call: Call | None = None, bound: flo
     inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
     left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     changed = _change_classes(model, left)
-    choice = bf16_layers.choose(model, call, bound) if level == "high" and call is not None else None
-    for module in model.modules():
+    choice = _choice(model, call, bound, remember) if level == "high" and call is not None else None
+    if frugal:
+        make_frugal(model)
+    for module in () if frugal else model.modules():
         if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
             module.prepared()
     kept = [found for kind, found in errors.items() if kind not in inexact]
     worst = max((own for own, _ in kept), default=0.0)
     torchs = max((torchs for _, torchs in kept), default=0.0)
     return Acceleration(level, changed, worst, torchs, left, choice)
+
+
+def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:
+    """Which layers multiply in bf16; a choice by an example of our own is remembered."""
+    choose = lambda: bf16_layers.choose(model, call, bound)  # noqa: E731
+    return remembered.chosen(model, bound, choose) if remember else choose()
 
 
 def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
@@ -125,7 +141,7 @@ def make_plain(model: nn.Module) -> None:
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
             module.__class__ = plain
-            for made in ("_prepared", "by_torch", "in_bf16"):
+            for made in ("_prepared", "by_torch", "in_bf16", "frugal", "keeps"):
                 module.__dict__.pop(made, None)
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
             OWN,

@@ -78,18 +78,19 @@ def choose(model: nn.Module, call: Call, bound: float) -> Choice:
         best, budget = Choice((), tuple(layers), 0.0, bound), bound**2
         for _ in range(ROUNDS):
             names = _within(effects, budget)
-            _switch_to(layers, names)
+            switch_to(layers, names)
             error = float((call(model) - exact).norm() / exact.norm())
             if error <= bound and len(names) >= len(best.in_bf16):
                 best = Choice(tuple(names), _kept(effects, names), error, bound)
             if ENOUGH * bound <= error <= bound or (error <= bound and len(names) == called):
                 break
             budget *= (0.95 * bound / max(error, 1e-3 * bound)) ** 2
-    _switch_to(layers, set(best.in_bf16))
+    switch_to(layers, set(best.in_bf16))
     return best
 
 
-def _switch_to(layers: dict[str, nn.Module], names: Iterable[str]) -> None:
+def switch_to(layers: dict[str, nn.Module], names: Iterable[str]) -> None:
+    """Let these layers multiply in bf16, and no others."""
     chosen = set(names)
     for name, module in layers.items():
         switch(module, name in chosen)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .. import memory
 from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .layers import GEGLU, ResnetBlock2D
@@ -19,6 +20,7 @@ from .layers import GEGLU, ResnetBlock2D
 Tensor = torch.Tensor
 
 STORED = 420_000  # in times out channels up to which a convolution's transformed weights are kept: 4 x their size
+STORED_POINTS = "winograd, stored"  # how a convolution was prepared whose transformed weights are kept
 STORED_BF16 = 4 * STORED  # half as large each, and to make them costs twice as much of a convolution in bf16
 
 
@@ -37,6 +39,7 @@ class Prepared(Fast):
     """What a layer has computed from its weights, for as long as these are the same."""
 
     _prepared: tuple[tuple[Any, ...], Any] | None = None
+    frugal = False  # do its weights leave memory once it is prepared? (where a file holds them)
 
     def sources(self) -> tuple[Tensor, ...]:
         """The weights that it is computed from."""
@@ -56,7 +59,21 @@ class Prepared(Fast):
         if kept is None or kept[0] != state:
             with torch.no_grad():
                 kept = self._prepared = state, self.prepare()
+            for one in self.sources() if self.frugal else ():
+                memory.page_out(one)
         return kept[1]
+
+    def forget(self) -> None:
+        """Drop what was prepared; the next call prepares it again."""
+        self._prepared = None
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._prepared is not None
+
+    def size(self) -> int:
+        """Bytes of what is prepared, or will be."""
+        return sum(one.nbytes for one in self.sources()) // (2 if self.in_bf16 else 1)
 
 
 class FastLinear(Prepared, nn.Linear):
@@ -80,6 +97,8 @@ class FastLinear(Prepared, nn.Linear):
 class FastConvolution(Prepared, nn.Conv2d):
     """A convolution: 3x3 by Winograd's way, 1x1 as a linear layer, else torch's; a bias an image, a residual."""
 
+    keeps = True  # may transformed weights be kept, where they are small enough?
+
     def kind(self) -> str:
         """Which of our kernels computes it, if one does."""
         plain = self.groups == 1 and self.stride == (1, 1) == self.dilation and self.padding_mode == "zeros"
@@ -93,12 +112,17 @@ class FastConvolution(Prepared, nn.Conv2d):
 
     @property
     def stored(self) -> bool:
-        return self.in_channels * self.out_channels <= (STORED_BF16 if self.in_bf16 else STORED)
+        """Are its transformed weights kept, instead of being made while it computes?"""
+        return self.keeps and self.in_channels * self.out_channels <= (STORED_BF16 if self.in_bf16 else STORED)
+
+    def size(self) -> int:
+        return super().size() * (4 if self.kind() == "winograd" and self.stored else 1)
 
     def prepare(self) -> tuple[str, Tensor]:
         kind = self.kind()
         if kind == "winograd":
-            return kind, calls.pack_convolution(found(), self.weight, self.stored, self.in_bf16)
+            packed = calls.pack_convolution(found(), self.weight, self.stored, self.in_bf16)
+            return STORED_POINTS if self.stored else kind, packed
         if kind == "linear":
             return kind, calls.pack_linear(found(), self.weight.flatten(1), self.in_bf16)
         return kind, calls.channels_last(self.weight)
@@ -107,9 +131,9 @@ class FastConvolution(Prepared, nn.Conv2d):
         if not self.takes(input, self.weight, image_bias, residual):
             return added(super().forward(input), image_bias, residual)
         kind, weight = self.prepared()
-        if kind == "winograd":
+        if kind in ("winograd", STORED_POINTS):
             bias = self.bias if image_bias is None else image_bias if self.bias is None else self.bias + image_bias
-            return operators.convolution(input, weight, bias, residual, self.out_channels, self.stored)
+            return operators.convolution(input, weight, bias, residual, self.out_channels, kind == STORED_POINTS)
         if kind == "linear":
             pixels = calls.channels_last(input).permute(0, 2, 3, 1)
             last = None if residual is None else calls.channels_last(residual).permute(0, 2, 3, 1)

@@ -11,6 +11,7 @@ import torch
 
 from ..blocks.params import ComponentSpec
 from ..models.modeling import resolve_device
+from .bounded import Bounded
 from .offload import Offload
 from .tree import TreeMixin
 
@@ -24,6 +25,7 @@ class PlacementMixin(TreeMixin):
     _load_options: dict[str, Any]
     _from_index: set[str]
     _offload: Offload | None
+    _bounded: Bounded | None = None
     _lock: threading.RLock
 
     def given_models(self) -> dict[str, torch.nn.Module]:
@@ -77,4 +79,5 @@ class PlacementMixin(TreeMixin):
         self, names: Iterable[str], near: Callable[[], Iterable[str]]
     ) -> contextlib.AbstractContextManager[None]:
         """A context in which the named components are where they compute; those used `near` by need not leave."""
-        return contextlib.nullcontext() if self._offload is None else self._offload.bring(names, near())
+        keeper = self._offload or self._bounded
+        return contextlib.nullcontext() if keeper is None else keeper.bring(names, near())

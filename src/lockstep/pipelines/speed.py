@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
+from .. import memory
 from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
+from ..models.weights import parse_size
 from ..notes import say_once
+from .bounded import Bounded
 
 FAST = "fast"
 LEVELS = (EXACT, HIGH, FAST, OFF)
@@ -22,6 +25,7 @@ class SpeedMixin:
     _bound_of_models: float | None = None  # of "high"
     _engine: str = OWN_ENGINE
     _foretell: float | None = None  # what runs are asked for that do not say it themselves
+    _bounded: Bounded | None = None  # what keeps the process within max_memory
     _components: dict[str, Any]
 
     def accelerate(
@@ -31,6 +35,7 @@ class SpeedMixin:
         *,
         bound: float | None = None,
         engine: str = OWN_ENGINE,
+        max_memory: int | str | None = None,
     ) -> Self:
         """Compute the models (or the named ones) by Lockstep's own kernels; "off" goes back.
 
@@ -41,6 +46,10 @@ class SpeedMixin:
         into the latents. Another `engine` ("inductor", "openvino", "onnxruntime", or "auto" for the fastest) computes
         models whose graphs it can have; the others are as they were. Models that are loaded later are accelerated then.
         Anything but fp32 on the processor stays with torch.
+
+        `max_memory` (bytes, or as "6GB") is the most that the process may hold, with "exact" or "fast": weights that a
+        file holds leave memory once they are prepared, transformed ones are kept as far as there is room, and models
+        that are not in use let go of what they have.
         """
         if level not in LEVELS:
             raise UnknownNameError("level of acceleration", level, LEVELS)
@@ -48,6 +57,7 @@ class SpeedMixin:
             raise InputError(f"'bound' is for the levels {HIGH!r} and {FAST!r}; {level!r} gives up nothing.")
         if level == FAST and components is not None:
             raise InputError(f"{FAST!r} is about the whole run; for some of the models alone there is 'exact'.")
+        self._bind(max_memory, level, components, engine)
         able = {name: model for name, model in self._components.items() if isinstance(model, Accelerated)}
         names = list(able) if components is None else list(components)
         for name in names:
@@ -61,7 +71,21 @@ class SpeedMixin:
             self._level, self._bound_of_models = None if of_models == OFF else of_models, of_model
             self._engine = engine
             self._foretell = None if level != FAST else BOUND if checked is None else checked
+        if self._bounded is not None:
+            self._bounded.share()
         return self
+
+    def _bind(self, max_memory: int | str | None, level: str, components: Iterable[str] | None, engine: str) -> None:
+        """Bound the memory of the process from now on, or no more."""
+        if max_memory is None:
+            self._bounded = None
+            return
+        if level not in (EXACT, FAST) or components is not None or engine != OWN_ENGINE:
+            raise InputError(
+                f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}."
+            )
+        self._bounded = Bounded(parse_size(max_memory), self._components)
+        memory.give_back_freed_memory()  # for the whole process, whose memory this is about
 
     def _level_of_models(self, level: str) -> str:
         """What a model itself can do for a level; "fast" goes without the kernels where there are none."""
@@ -74,12 +98,18 @@ class SpeedMixin:
             )
         if missing is not None:
             return OFF
+        if self._bounded is not None:
+            return EXACT  # to choose layers for bf16 takes memory
         return HIGH if accelerated.why_not_high() is None else EXACT
 
     @property
     def speed_defaults(self) -> dict[str, float]:
         """Arguments that the level of acceleration suggests for calls that do not give them."""
         return {} if self._foretell is None else {"foretell": self._foretell}
+
+    def peak_memory(self) -> int:
+        """The most memory that this process has taken so far, in bytes; 0 where the system does not say."""
+        return max(memory.peak(), 0 if self._bounded is None else self._bounded.peak)
 
     def accelerated(self) -> dict[str, str]:
         """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated."""
@@ -89,13 +119,15 @@ class SpeedMixin:
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
             self._accelerate(model, self._level, self._bound_of_models, self._engine)
+            if self._bounded is not None:
+                self._bounded.share()
 
     def _accelerate(
         self, model: Accelerated, level: str, bound: float | None, engine: str, named: bool = False
     ) -> None:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
         try:
-            model.accelerate(level, bound=bound, engine=engine)
+            model.accelerate(level, bound=bound, engine=engine, frugal=self._bounded is not None)
         except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise

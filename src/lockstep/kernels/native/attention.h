@@ -157,7 +157,7 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
 
 template <class Numbers>
 static void attention(const Attention& a, int threads) {
-  const Size chunk = QUERIES * 8, chunks = (a.queries + chunk - 1) / chunk, all_keys = padded_keys(a.keys), wide = padded_width(a.width);
+  const Size chunks = std::max<Size>(1, parts(a.queries, 8 * QUERIES)), chunk = parts(a.queries, chunks * QUERIES) * QUERIES, all_keys = padded_keys(a.keys), wide = padded_width(a.width);
   const Size per_head = all_keys * Numbers::units(a.width), heads = a.batch * a.heads;
   static thread_local Scratch shared;
   float* packed = shared.get(2 * per_head * heads);

@@ -4,7 +4,7 @@
 #include "product.h"
 #include "threads.h"
 
-static Size panels(Size columns) { return (columns + PANEL - 1) / PANEL; }
+static Size panels(Size columns) { return parts(columns, PANEL); }
 
 // weights [columns][depth] to [columns / PANEL][units][PANEL], the last panel filled with zeros
 template <class Numbers>
@@ -66,22 +66,43 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
   }
 }
 
-constexpr Size ROW_BLOCK = 144, UNIT_BLOCK = 48 * LANES;  // activations of a block stay in the second cache
+constexpr Size ROW_BLOCK = 144, UNIT_BLOCK = 48 * LANES, WHOLE = 64 * LANES;  // activations of a block stay in the second cache
 
-// Blocks of rows; where there are few, the columns are shared among the threads too.
+// Units that are summed before a result is written: all of them, up to WHOLE.
+static Size units_at_once(Size units) { return units <= WHOLE ? units : parts(units, parts(units, UNIT_BLOCK)); }
+
+// How a product is shared: `blocks` of rows times `groups` of columns, so many that the threads are done together.
+struct Shares {
+  Size blocks, groups;
+};
+
+static Shares even_shares(Size rows, Size columns, Size units, int threads) {
+  const Size most = units > UNIT_BLOCK && units <= WHOLE ? ROW_BLOCK * UNIT_BLOCK / WHOLE : ROW_BLOCK;
+  const Size tiles = parts(rows, ROWS), least = std::max<Size>(1, parts(rows, most));
+  Shares best{least, 1};
+  Size shortest = INT64_MAX;
+  for (Size groups = 1; groups <= std::min<Size>(columns, 2 * threads); groups *= 2)
+    for (Size blocks = least; blocks <= std::min<Size>(tiles, least + threads); blocks++) {
+      const Size longest = parts(blocks * groups, threads) * parts(tiles, blocks) * parts(columns, groups);
+      if (longest < shortest) shortest = longest, best = {blocks, groups};
+    }
+  return best;
+}
+
 template <class Work>
-static void share_blocks(Size rows, Size columns, int threads, const Work& work) {
-  const Size blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK, groups = blocks >= 2 * threads ? 1 : std::min<Size>(columns, 4);
+static void share_blocks(Size rows, Size columns, Size units, int threads, const Work& work) {
+  const Size tiles = parts(rows, ROWS);
+  const auto [blocks, groups] = even_shares(rows, columns, units, threads);
   pool().share(blocks * groups, threads, [&](Size item) {
     const Size block = item / groups, group = item % groups;
-    work(block * ROW_BLOCK, std::min(rows, (block + 1) * ROW_BLOCK), group * columns / groups, (group + 1) * columns / groups);
+    work(block * tiles / blocks * ROWS, std::min(rows, (block + 1) * tiles / blocks * ROWS), group * columns / groups, (group + 1) * columns / groups);
   });
 }
 
 template <class Numbers>
 static void linear(const Linear& l, int threads) {
-  const Size units = Numbers::units(l.depth), parts = std::max<Size>(1, (units + UNIT_BLOCK - 1) / UNIT_BLOCK), part = (units + parts - 1) / parts;
-  share_blocks(l.rows, panels(l.columns), threads, [&](Size first, Size last, Size from, Size to) {
+  const Size units = Numbers::units(l.depth), part = std::max<Size>(1, units_at_once(units));
+  share_blocks(l.rows, panels(l.columns), units, threads, [&](Size first, Size last, Size from, Size to) {
     for (Size start = 0; start < units; start += part) {
       const Size input = start * Numbers::PACKED, inputs = std::min(part * Numbers::PACKED, l.depth - input);
       const Rows x = gathered<Numbers>(l.x + first * l.depth + input, l.depth, last - first, inputs);
@@ -94,7 +115,7 @@ static void linear(const Linear& l, int threads) {
 template <class Numbers>
 static void geglu(const float* x, const float* packed, const float* bias, float* y, Size rows, Size columns, Size depth, int threads) {
   const Size units = Numbers::units(depth);
-  share_blocks(rows, columns / LANES, threads, [&](Size first, Size last, Size from, Size to) {
+  share_blocks(rows, columns / LANES, units, threads, [&](Size first, Size last, Size from, Size to) {
     const Rows block = gathered<Numbers>(x + first * depth, depth, last - first, depth);
     for (Size panel = from; panel < to; panel++) {
       const Vector a = load(bias + panel * PANEL), b = load(bias + panel * PANEL + LANES);

@@ -8,6 +8,16 @@
 #include <unistd.h>
 #include <vector>
 
+// Looks a moment (some 40 µs) whether a number changes, before who waits for it goes to sleep: to be woken takes as long.
+template <class Number>
+static inline void look(const std::atomic<Number>& number, Number old) {
+  for (int i = 0; i < 3000 && number.load(std::memory_order_acquire) == old; i++) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
 class Pool {
  public:
   // Calls work(item) for each item below `count`, on `threads` threads, of which the caller is one. A pool that is busy
@@ -31,7 +41,10 @@ class Pool {
     epoch.notify_all();
     take();
     const int helpers = threads - 1 - tickets.exchange(0, std::memory_order_acq_rel);  // who has not come by now need not come
-    for (int done; (done = finished.load(std::memory_order_acquire)) < helpers;) finished.wait(done, std::memory_order_acquire);
+    for (int done; (done = finished.load(std::memory_order_acquire)) < helpers;) {
+      look(finished, done);
+      finished.wait(done, std::memory_order_acquire);
+    }
   }
 
  private:
@@ -60,6 +73,7 @@ class Pool {
   }
   void serve(uint32_t seen) {
     for (;;) {
+      look(epoch, seen);
       epoch.wait(seen, std::memory_order_acquire);
       seen = epoch.load(std::memory_order_acquire);
       if (!ticket()) continue;

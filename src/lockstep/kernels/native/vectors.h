@@ -22,6 +22,7 @@ typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Whole __attribute__((vector_size(4 * LANES)));
 typedef float AnyVector __attribute__((vector_size(4 * LANES), aligned(4)));
 
+static inline Size parts(Size whole, Size part) { return (whole + part - 1) / part; }
 static inline Vector load(const float* p) { return *(const AnyVector*)p; }
 static inline void store(float* p, Vector v) { *(AnyVector*)p = v; }
 static inline Vector all(float x) { return x - Vector{}; }
@@ -44,12 +45,11 @@ static inline Vector scaled(Vector p, Vector whole) { return (Vector)((Whole)p +
 static inline Vector exp2(Vector x) {
   x = in_range(x);
   const Vector r = fraction(x);
-  Vector p = all(1.5403530e-4f);
-  p = p * r + 1.3333558e-3f;
-  p = p * r + 9.6181291e-3f;
-  p = p * r + 5.5504109e-2f;
-  p = p * r + 2.4022651e-1f;
-  p = p * r + 6.9314718e-1f;
+  Vector p = all(1.3264726e-3f);
+  p = p * r + 9.6715130e-3f;
+  p = p * r + 5.5507336e-2f;
+  p = p * r + 2.4022242e-1f;
+  p = p * r + 6.9314700e-1f;
   p = p * r + 1.f;
   return scaled(p, x - r);
 }

@@ -167,8 +167,8 @@ static inline void multiply_tiles(const float* points, Size step, Size count, co
 // A thread takes a block of tiles through all three steps by itself.
 template <class Numbers>
 static void convolve_stored(const Convolution& conv, int threads) {
-  const Size tiles = conv.tiles(), blocks = std::max<Size>((tiles + STORED_TILES - 1) / STORED_TILES, std::min<Size>(threads, tiles));
-  const Size most = (tiles + blocks - 1) / blocks, row = std::min<Size>(STORED_OUT / PANEL * PANEL, panels(conv.out) * PANEL), units = Numbers::units(conv.in);
+  const Size tiles = conv.tiles(), blocks = std::min(tiles, parts(parts(tiles, STORED_TILES), threads) * threads);  // as many for each thread
+  const Size most = parts(tiles, blocks), row = std::min<Size>(STORED_OUT / PANEL * PANEL, panels(conv.out) * PANEL), units = Numbers::units(conv.in);
   const Size points_step = most * units + APART, sums_step = most * row + APART, plane = panels(conv.out) * units * PANEL;
   pool().share(blocks, threads, [&](Size block) {
     static thread_local Scratch own_points, own_sums;
@@ -190,8 +190,8 @@ static void convolve_stored(const Convolution& conv, int threads) {
 template <class Numbers>
 static void convolve_made(const Convolution& conv, int threads) {
   constexpr Size MOST_TILES = MADE_TILES * Numbers::PACKED, MOST_IN = MADE_IN * Numbers::PACKED;
-  const Size tiles = conv.tiles(), blocks = (tiles + MOST_TILES - 1) / MOST_TILES, most = (tiles + blocks - 1) / blocks, units = Numbers::units(conv.in);
-  const Size parts = (conv.in + MOST_IN - 1) / MOST_IN, part = (units + parts - 1) / parts;
+  const Size tiles = conv.tiles(), blocks = parts(tiles, MOST_TILES), most = parts(tiles, blocks), units = Numbers::units(conv.in);
+  const Size part = parts(units, parts(conv.in, MOST_IN));
   const Size points_step = most * units + APART, sums_step = most * PANEL + APART, made_step = part * PANEL + APART;
   static thread_local Scratch shared;
   float* points = shared.get(POINTS * points_step);

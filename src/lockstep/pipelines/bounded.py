@@ -1,0 +1,81 @@
+"""A bound on the memory of the process: models that are not in use let go of what they prepared where room is short."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .. import memory
+from ..errors import InputError
+from ..models import frugal
+from ..models.accelerated import Accelerated
+from ..notes import say_once
+
+# for what a call takes on top, until one was seen: at 512 x 512 pixels the decoder of SD 1.5 takes 0.9 GB, its UNet 0.2
+ROOM, ROOM_OF_PIXELS = 5 * 10**8, 10**9
+MARGIN = 1.05  # memory that threads, libraries and the allocator take without being asked
+
+
+def room_of(model: Accelerated) -> int:
+    """What a call of a model may take on top; an autoencoder has maps of the size of the picture."""
+    return ROOM_OF_PIXELS if hasattr(model, "decode") else ROOM
+
+
+class Bounded:
+    """Knows what may be in memory. Blocks declare what they use, so no model needs a hook."""
+
+    def __init__(self, most: int, components: Mapping[str, Any]) -> None:
+        self.most, self._components = most, components
+        self._taken: dict[str, int] = {}  # model -> the most that a call took on top
+        self._lock = threading.Lock()
+        self.peak = 0  # of the runs so far
+
+    def models(self) -> dict[str, Accelerated]:
+        """Those that prepare something."""
+        return {name: one for name, one in self._components.items() if isinstance(one, Accelerated)}
+
+    def share(self) -> None:
+        """Spend what is left beside weights and calls on transformed weights; refuse what cannot be."""
+        models, own = self.models(), memory.resident()
+        sizes = {name: frugal.to_come(model) for name, model in models.items()}
+        rooms = {name: room_of(model) for name, model in models.items()}
+        least = own + max((size + rooms[name] for name, size in sizes.items()), default=0)
+        if least > self.most * MARGIN:
+            raise InputError(
+                f"max_memory is {self.most / 1e9:.2f} GB; the largest of these models and a call of it take "
+                f"{least / 1e9:.2f} GB. Give that much, or smaller models."
+            )
+        frugal.keep_within(models.values(), self.most - own - sum(sizes.values()) - max(rooms.values(), default=0))
+
+    @contextlib.contextmanager
+    def bring(self, names: Iterable[str], keep: Iterable[str]) -> Iterator[None]:
+        """Room for the named models; others let go of what they have, those that are used near last."""
+        models = self.models()
+        wanted = [name for name in names if name in models]
+        if not wanted:
+            yield
+            return
+        with self._lock:
+            self._make_room(models, wanted, set(keep))
+            before = memory.resident() + sum(frugal.to_come(models[name]) for name in wanted)
+            self.peak = max(self.peak, memory.peak())
+            memory.forget_peak()
+        yield
+        with self._lock:
+            highest = memory.peak()
+            self.peak = max(self.peak, highest)
+            for name in wanted:
+                self._taken[name] = max(self._taken.get(name, 0), highest - before)
+
+    def _make_room(self, models: Mapping[str, Accelerated], wanted: list[str], near: set[str]) -> None:
+        room = max(self._taken.get(name, room_of(models[name])) for name in wanted)
+        need = room + sum(frugal.to_come(models[name]) for name in wanted)
+        others = sorted((name for name in models if name not in wanted), key=lambda name: name in near)
+        for name in others:
+            if memory.resident() + need <= self.most:
+                return
+            frugal.let_go(models[name])
+        if memory.resident() + need > self.most * MARGIN:
+            say_once(f"{', '.join(wanted)}: a call may take more than max_memory, {self.most / 1e9:.2f} GB.")
