@@ -78,7 +78,8 @@ class WholeRun:
         wide = everywhere_alike(edit, self.sites, comparison.attributes)
         if wide is not None:
             yield from self._closing(wide, held)
-        for alike in (in_same_class(edit, self.live), in_alike_modules(edit, probe, self.live, self.own)):
+        further = in_alike_modules(edit, probe, self.live, self.own, with_other_parts=True)
+        for alike in (in_same_class(edit, self.live), further, in_alike_modules(edit, probe, self.live, self.own)):
             if alike is not None:
                 yield from self._closing(alike, held)
         yield from self._closing(edit, held)

@@ -89,7 +89,8 @@ class Matching:
         if id(value) not in self._norms:
             with torch._C.DisableTorchFunction():
                 content = value.content
-                self._norms[id(value)] = float((content.abs() if content.is_complex() else content).double().norm())
+                numbers = (content.abs() if content.is_complex() else content).double()
+                self._norms[id(value)] = float(numbers.masked_fill(~numbers.isfinite(), 0).norm())
         return self._norms[id(value)]
 
     def as_here(self, value: FrameValue, partner: torch.Tensor) -> torch.Tensor:
