@@ -110,7 +110,8 @@ class _Made:
             if not isinstance(result, torch.Tensor) and type(result) not in (list, tuple):
                 raise NotApplicable("neither a tensor nor several")
             for difference in roots:
-                pieces[difference.ours.piece] = self._computed(difference, visit)
+                if visit >= _visit(difference.ours):  # before that both sides did the same there
+                    pieces[difference.ours.piece] = self._computed(difference, visit)
             return pieces[0] if isinstance(result, torch.Tensor) else type(result)(pieces)
 
         moved = self.move.place(place)
@@ -167,7 +168,7 @@ class _Made:
         step = difference.ours.step
         number = step.number if step is not None and difference.exit is None else None
         root = difference.theirs
-        first = root.step.visit if root.step is not None else 0
+        first = _visit(difference.ours if difference.exit is None else root)
         known: dict[int, Any] = {}
         turned = difference.exit is None and difference.ours.content.shape != root.content.shape
         with torch._C.DisableTorchFunction():
@@ -231,6 +232,11 @@ class _Made:
         if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
             raise NotApplicable(f"no weight `{path}.{name}`")
         return tensor.detach()
+
+
+def _visit(value: FrameValue) -> int:
+    """The how-manieth time at its place a value was made."""
+    return value.step.visit if value.step is not None else 0
 
 
 def _changed(call: Call, after: Any) -> Any:
