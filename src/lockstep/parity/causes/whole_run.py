@@ -118,8 +118,9 @@ class WholeRun:
             self.log.spent += self.cost
         return self._sites
 
-    def compared_again(self, edits: Iterable[Edit]) -> Comparison | None:
-        """The whole comparison with the edits in force; None if the model refuses them."""
+    def compared_again(self, edits: Iterable[Edit], draw: Any = None) -> Comparison | None:
+        """The whole comparison with the edits in force, and `draw(number, tensor)` for what is drawn at random; None if
+        the model refuses them."""
         edits = list(edits)
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder:
             path = Path(folder, "edited.trace")
@@ -133,6 +134,7 @@ class WholeRun:
                     weights=bool(self.own.params),  # what belongs together is known by them
                     name=self.live.name,
                     stop_at=self.own.meta.get("stopped_at"),
+                    draw_hook=draw,
                 )
                 with recorder, PipelineProbe.edited(self.live, edits):
                     recorder.result(self.live.run(self.own))
