@@ -113,6 +113,7 @@ class _Walk:
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
+        self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
 
     def may_go_on(self) -> bool:
@@ -128,6 +129,9 @@ class _Walk:
             return False
         if self._went_back(differences):
             return True
+        if (place := _where(differences[0])) in self._tried:
+            return False  # putting it right did not help
+        self._tried.add(place)
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
         inner = [smallest_difference(matching, d, self.search.across.modules) for d in differences]
@@ -223,6 +227,12 @@ class _Walk:
             near,
             self.place,
         )
+
+
+def _where(difference: Parting) -> Any:
+    """The place of the reference at which the sides part, and the how-manieth visit of it."""
+    step = difference.ours.step
+    return difference.exit, (step.place, step.visit, difference.ours.piece) if step is not None else None
 
 
 def _number(difference: Parting) -> int:
