@@ -10,7 +10,7 @@ from torch import nn
 from lockstep.parity.comparison.results import Standing
 from parity.causes.test_classes import diagnosed, is_named, seeded
 
-WIDTH, LENGTH, DEPTH = 16, 8, 3
+WIDTH, LENGTH, DEPTH = 16, 8, 6
 
 
 def drawn(*shape, seed=5):
@@ -61,10 +61,7 @@ class Function(nn.Module):
         for i in range(DEPTH):
             query, key, value = self.linear(self.norm(x, f"layers.{i}.norm"), f"layers.{i}.qkv").split(WIDTH, dim=-1)
             scores = query @ key.transpose(-1, -2) / WIDTH**0.5
-            if self.fault == "mask behind":
-                mixed = scores.softmax(-1) * (mask == 0)
-            else:
-                mixed = (scores + mask).softmax(-1)
+            mixed = scores.softmax(-1) * (mask == 0) if self.fault == "mask behind" else (scores + mask).softmax(-1)
             x = x + self.linear(mixed @ value, f"layers.{i}.out")
             x = x + self.linear(F.silu(self.linear(x, f"layers.{i}.wide")), f"layers.{i}.narrow")
         return x
@@ -89,15 +86,28 @@ def test_a_helper_that_every_layer_calls_is_one_cause(tmp_path):
     assert result.explained.verdict in ("PASS", "NOISE")
 
 
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.conv = nn.GroupNorm(4, 8), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, z):
+        return z + F.silu(self.conv(F.silu(self.norm(z))))
+
+
 class Decoder(nn.Module):
     """Run by a method, as a VAE is."""
 
     def __init__(self):
         super().__init__()
-        self.norm, self.conv, self.last = nn.GroupNorm(4, 8), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        self.first, self.last = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
 
     def decode(self, z):
-        return self.last(F.silu(self.conv(F.silu(self.norm(z)))))
+        z = self.first(z)
+        for block in self.blocks:
+            z = block(z)
+        return self.last(z)
 
     def forward(self, z):
         return self.decode(z)
@@ -110,13 +120,15 @@ class DecodingFunction(nn.Module):
 
     def forward(self, z):
         w = self.weights
-        x = F.silu(F.group_norm(z, 4, w["norm.weight"], w["norm.bias"]))
-        x = torch.atan(F.conv2d(x, w["conv.weight"], w["conv.bias"], padding=1))
-        return F.conv2d(x, w["last.weight"], w["last.bias"], padding=1)
+        z = F.conv2d(z, w["first.weight"], w["first.bias"], padding=1)
+        for i in range(2):
+            x = F.silu(F.group_norm(z, 4, w[f"blocks.{i}.norm.weight"], w[f"blocks.{i}.norm.bias"]))
+            z = z + torch.atan(F.conv2d(x, w[f"blocks.{i}.conv.weight"], w[f"blocks.{i}.conv.bias"], padding=1))
+        return F.conv2d(z, w["last.weight"], w["last.bias"], padding=1)
 
 
 def test_inside_of_a_method_the_steps_are_put_side_by_side(tmp_path):
-    reference, z = seeded(Decoder()), drawn(2, 8, 5, 6)
+    reference, z = seeded(Decoder()), drawn(2, 4, 5, 6)
     port = DecodingFunction(dict(reference.state_dict()))
     result = diagnosed(tmp_path, reference, port, lambda m: m.decode(z) if m is reference else m(z))
     assert result.causes[0].standing is Standing.PROVEN, result.causes[0].why
@@ -240,19 +252,26 @@ class Shortcut(nn.Module):
 
 
 class ChannelsLast(Shortcut):
+    """The layer of one pixel is a linear one, and is given what was normed."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.norm, self.conv, self.last, self.shortcut = source.norm, source.conv, source.last, nn.Linear(4, 7)
+        with torch.no_grad():
+            self.shortcut.weight.copy_(source.shortcut.weight[:, :, 0, 0])
+            self.shortcut.bias.copy_(source.shortcut.bias)
+
     def forward(self, x):
         def wide(layer, y):
             return layer(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
         h = F.silu(wide(self.norm, x))
-        y = wide(self.conv, h) + F.linear(h, self.shortcut.weight[:, :, 0, 0], self.shortcut.bias)
-        return wide(self.last, y)
+        return wide(self.last, wide(self.conv, h) + self.shortcut(h))
 
 
 def test_another_value_handed_on_in_another_layout_is_put_right(tmp_path):
     reference, x = seeded(Shortcut()), drawn(2, 4, 5, 6)
-    port = ChannelsLast()
-    port.load_state_dict(reference.state_dict())
+    port = ChannelsLast(reference)
     given = {id(reference): x, id(port): x.permute(0, 2, 3, 1).contiguous()}
     result = diagnosed(tmp_path, reference, port.eval(), lambda model: model(given[id(model)]))
     assert result.causes[0].standing is Standing.PROVEN, result.causes[0].why

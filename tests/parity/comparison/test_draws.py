@@ -71,7 +71,9 @@ def compared(folder, *pipelines):
 def test_the_steps_of_a_loop_without_a_scheduler_are_told_apart(tmp_path):
     result = compared(tmp_path, Sampler(), Sampler())
     assert {f"denoise:0{i}" for i in range(3)} <= {node.key.step for node in result.nodes}
-    assert next(node for node in result.nodes if node.key.path == "@pipeline" and node.key.slot == "out").key.step == "-"
+    assert (
+        next(node for node in result.nodes if node.key.path == "@pipeline" and node.key.slot == "out").key.step == "-"
+    )
 
 
 def test_the_same_draws_in_another_order_are_the_same(tmp_path):

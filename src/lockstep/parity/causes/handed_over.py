@@ -65,9 +65,7 @@ def prove_draws(search: Any, comparison: Comparison, cause: Cause) -> bool:
     return bool(right) and _agrees(search, cause, (), lambda n: False, draw)
 
 
-def _agrees(
-    search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any, draw: Any = None
-) -> bool:
+def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any, draw: Any = None) -> bool:
     again = search.whole.compared_again([Edit("put_right", cause.name, tuple(changes))], draw)
     if again is None or not again.nodes:
         return False

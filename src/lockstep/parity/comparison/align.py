@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tomllib
@@ -166,7 +167,7 @@ def _containers(held: Held, paths_a: set[str], paths_b: set[str]) -> dict[str, s
             by_content[frozenset(held[side][path])][side].append(path)
     found = {}
     for left, right in by_content.values():
-        if len(left) == 1 and right and all(_below(inner, outer) for outer, inner in zip(right, right[1:])):
+        if len(left) == 1 and right and all(_below(inner, outer) for outer, inner in itertools.pairwise(right)):
             found[left[0]] = right[-1]  # of wrappers around each other the innermost: it calls what the weights are in
     return found
 

@@ -51,9 +51,9 @@ def step_kind(steps: list[FrameStep], otherwise: str) -> str:
 
 def norm_kind(mine: list[FrameStep], others: list[FrameStep]) -> str:
     """Where one norm stands for another one, whether it is of another kind or over other axes; else empty."""
-    kinds = [[kind for step in steps if (kind := _norm_of(step))] for steps in (mine, others)]
-    if len(kinds[0]) != 1 or len(kinds[1]) != 1:
-        return ""
+    kinds = [[_norm_of(step) for step in steps if step.name not in SHAPES] for steps in (mine, others)]
+    if len(kinds[0]) != 1 or len(kinds[1]) != 1 or "" in (kinds[0][0], kinds[1][0]):
+        return ""  # something else is done beside it
     return "reduced_axes" if kinds[0] == kinds[1] else "norm_kind"
 
 

@@ -103,7 +103,9 @@ class _Made:
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:
-                if value.piece < len(pieces) and self._is_turn(value, visit):  # as the reference has it, also where it is about to be another
+                if value.piece < len(pieces) and self._is_turn(
+                    value, visit
+                ):  # as the reference has it, also where it is about to be another
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
