@@ -255,3 +255,20 @@ def test_weights_in_a_single_file_are_compared_from_their_data(tmp_path):
     assert other.verdict is Verdict.INVALID
     assert "4 of 4 parameters differ" in other.reasons[0]
     assert Trace.open(a).params["m.0.weight"].stats is None
+
+
+def test_equal_extents_are_read_as_everything_else_lies(tmp_path):
+    """A map as wide as it has channels shows no other order by its shape: the right port passes, and what is wrong by
+    little is told by its own error."""
+    maps = [draw(2, 8, 4, 6, seed=1), draw(2, 6, 6, 6, seed=2), draw(2, 6, 6, 6, seed=3)]
+    for last, verdict in ((1.0, Verdict.PASS), (1.001, Verdict.BUG)):
+        theirs = [np.ascontiguousarray(x.transpose(0, 2, 3, 1)) for x in maps]
+        theirs[2] = theirs[2] * np.float32(last)
+        ends = [maps[0].reshape(2, -1) * np.float32(f) for f in (1.0, last)]
+        a, b = (
+            write(tmp_path / f"{n}.trace", *[("-", f"m.{i}", "out", x) for i, x in enumerate(v)], ("-", "m", "out", e))
+            for n, v, e in (("a", maps, ends[0]), ("b", theirs, ends[1]))
+        )
+        result = compare(a, b)
+        assert result.verdict is verdict, result.sentence()
+        assert all((node.error or 0) < 0.01 for node in result.nodes)

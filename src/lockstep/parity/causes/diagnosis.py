@@ -13,7 +13,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from .earlier_values import ROWS, STALE
 from .facts import from_facts
-from .handed_over import prove_handed_over
+from .handed_over import prove_draws, prove_handed_over
 from .live import Live, live_side
 from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
@@ -65,9 +65,6 @@ def diagnose(
         return []
     a, b = traces or (Trace.open(comparison.reference_path), Trace.open(comparison.candidate_path))
     recorded = recorded_causes(comparison, comparison.first, a, b) if comparison.first is not None else []
-    if comparison.first is not None and comparison.first.key.slot == "rng" and recorded:
-        comparison.causes = recorded  # what was drawn is not made of anything that could be changed
-        return recorded
     if any(cause.standing is Standing.PROVEN and cause.name in TELLING for cause in recorded):
         evaluations = min(evaluations, FEW)
     sides = [(live_side(reference, a), a, b, False), (live_side(candidate, b), b, a, True)]
@@ -87,6 +84,9 @@ def diagnose(
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
     if len(searches) > 1:
         searches[0].across, searches[1].across = searches[1], searches[0]
+    if comparison.first is not None and comparison.first.key.slot == "rng" and recorded:
+        comparison.causes = _of_draws(recorded, comparison, searches)
+        return recorded  # what was drawn is not made of anything that could be changed
     causes: list[Cause] = []
     try:
         known = _told_by_values(recorded, comparison, searches)
@@ -113,6 +113,20 @@ def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: lis
         if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
             return cause
     return None
+
+
+def _of_draws(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> list[Cause]:
+    """Other random numbers are the cause if with the reference's the whole run agrees; where the candidate cannot be
+    run, or draws in another form, what was recorded has to do."""
+    candidate = next((search for search in searches if search.turned), None)
+    node = comparison.first
+    if candidate is None or node is None or node.shape != node.other_shape:
+        return recorded
+    for cause in recorded:
+        if cause.standing is Standing.PROVEN and not prove_draws(candidate, comparison, cause):
+            cause.standing, cause.evidence["accepted"] = Standing.FITS, False
+            cause.why = f"cause not proven; this fits the value only (the run as a whole stays different): {cause.why}"
+    return recorded
 
 
 def _is_end(key: Key) -> bool:

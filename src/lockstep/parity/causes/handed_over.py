@@ -47,8 +47,26 @@ def _prove_schedule(search: Any, comparison: Comparison, cause: Cause) -> bool:
     return bool(changes) and _agrees(search, cause, changes, lambda n: n.key.path.rpartition(".")[2] in TABLES)
 
 
-def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any) -> bool:
-    again = search.whole.compared_again([Edit("put_right", cause.name, tuple(changes))])
+def prove_draws(search: Any, comparison: Comparison, cause: Cause) -> bool:
+    """True, and told, if with the reference's random numbers in the place of the candidate's the whole run agrees."""
+    drawn = [entry for entry in search.own.entries if entry.key.slot == "rng"]
+    number = {entry.key: i for i, entry in enumerate(drawn)}
+    right: dict[int, torch.Tensor] = {}
+    for node in comparison.nodes:
+        entry = search.foreign.get(node.key) if node.other in number else None
+        if entry is not None and entry.has_data and node.other is not None:
+            right[number[node.other]] = to_torch(search.foreign.array(entry))
+
+    def draw(index: int, tensor: torch.Tensor) -> torch.Tensor:
+        value = right.get(index)
+        same = value is not None and value.numel() == tensor.numel()
+        return value.to(tensor.dtype).reshape(tensor.shape) if value is not None and same else tensor
+
+    return bool(right) and _agrees(search, cause, (), lambda n: False, draw)
+
+
+def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any, draw: Any = None) -> bool:
+    again = search.whole.compared_again([Edit("put_right", cause.name, tuple(changes))], draw)
     if again is None or not again.nodes:
         return False
     bad = [n for n in again.nodes if n.bad and n.role is not Role.HEALED and not n.key.is_operation]

@@ -88,12 +88,17 @@ def _judged_edit(search: Any, edit: Edit, comparison: Comparison) -> Judgement |
         trial = trial_of(search, edit, comparison, closing)
         if trial is None:
             continue
-        if closing.closes and trial.accepted:  # names that are moved about may hide a value that is still wrong
+        if closing.closes and _is_right(trial):  # names that are moved about may hide a value that is still wrong
             return Judgement(trial, closing, True)
         further = closing.reach > before and trial.accepted and _leaves(edit.owner, closing)
         if found is None or (further and found.closing is not None and closing.reach > found.closing.reach):
             found = Judgement(trial, closing, further) if trial.accepted else found
     return found
+
+
+def _is_right(trial: Trial) -> bool:
+    """Accepted, or down at what rounding alone does to this value in the whole run."""
+    return trial.accepted or trial.residual <= min(2 * (trial.goal.node.floor or 0.0), 0.01 * trial.goal.before)
 
 
 def _leaves(part: str, closing: Closing) -> bool:

@@ -43,7 +43,7 @@ from .observed.difference import Observed, observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes
-from .sentences import found_cause, proven_cause, settled, unknown_cause
+from .sentences import found_cause, is_repeated, once_more, proven_cause, settled, unknown_cause
 from .whole_run import WholeRun
 
 TRIALS = 1500  # of one stage
@@ -52,6 +52,7 @@ AFTER_FLOOR = 240.0  # more evaluations once a specific one is down at the floor
 AFTER_SEEN = 300.0  # more evaluations once it was seen what the two sides do: for a better name of it
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
 PROMISING = 0.2  # of the error: what a factor may leave to first order
+MOST_REPEATS = 24  # places of one cause that are put right one behind the other
 FITTED = 6  # quantities that are fitted, the most promising first
 
 
@@ -77,6 +78,7 @@ class CauseSearch(RecordedCalls):
         self.runs = 0
         self.across: CauseSearch | None = None  # the search on the other side, if that can be run
         self.seen: Observed | None = None  # what the two sides were last seen to do differently
+        self.repeats = 0  # places where a cause was met again
         self.brief = False  # what is the matter was seen: only hypotheses that say more than that are tried
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
@@ -90,8 +92,16 @@ class CauseSearch(RecordedCalls):
             if judgement.chosen is None:
                 found.append(unknown_cause(self, current, judgement))
                 break
-            found.append(found_cause(self, current, judgement))
+            cause = found_cause(self, current, judgement)
+            repeated = found and is_repeated(found[-1], cause)
             current = self._behind(judgement)
+            if repeated:
+                once_more(found[-1], cause)
+            else:
+                found.append(cause)
+            self.repeats += bool(repeated)
+            if self.repeats > MOST_REPEATS:
+                break
         return settled(found)
 
     def _judged(self, current: Comparison, node: NodeResult) -> Judgement:
@@ -99,11 +109,17 @@ class CauseSearch(RecordedCalls):
         seen = self.seen = observed_difference(self, current)
         observed = judge_observed(self, seen, current)
         self.brief = observed is not None and observed.stands
+        if observed is not None and observed.stands and seen is not None and self._is_known(seen.edit.line):
+            return observed
         self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
         chosen = chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
         if seen is not None and seen.place is not None and chosen is observed and chosen.stands and not self.held:
             current.place = seen.place
         return chosen
+
+    def _is_known(self, line: str) -> bool:
+        """True for a line of the candidate that a cause was found in before: it is run in other places, too."""
+        return bool(line) and any(edit.line == line for edit in self.held)
 
     @cached_property
     def numbers(self) -> SideNumbers:

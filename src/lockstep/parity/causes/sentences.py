@@ -43,6 +43,7 @@ def found_cause(search: Any, comparison: Comparison, judgement: Judgement) -> Ca
     assert node is not None
     assert trial is not None
     cause = proven_cause(search, search.at_the_node(trial, comparison, node), node)
+    cause.evidence["line"] = trial.edit.line
     cause.evidence["alternatives"] = [_alternative(t, search.turned) for t in judgement.alike or judgement.rivals]
     if closing is not None and judgement.stands:
         cause.evidence["with it"] = closing.again.sentence()
@@ -51,6 +52,22 @@ def found_cause(search: Any, comparison: Comparison, judgement: Judgement) -> Ca
     if not judgement.stands or judgement.alike:
         _only_fits(cause, judgement)
     return cause
+
+
+def is_repeated(first: Cause, cause: Cause) -> bool:
+    """True for the same thing in another place: the same line of the candidate, or the same words."""
+    if Standing.PROVEN not in (first.standing, cause.standing) or first.standing is not cause.standing:
+        return False
+    lines = first.evidence.get("line"), cause.evidence.get("line")
+    return first.name == cause.name and bool(lines[0]) and lines[0] == lines[1]
+
+
+def once_more(first: Cause, again: Cause) -> None:
+    """One cause for both places."""
+    places = first.evidence["places"] = first.evidence.get("places", 1) + 1
+    first.evidence["with it"] = again.evidence.get("with it", "")
+    head = first.fix.partition(" (that line also runs at ")[0]
+    first.fix = f"{head} (that line also runs at {places - 1} other place{'s' * (places > 2)}, such as {again.at})"
 
 
 def _only_fits(cause: Cause, judgement: Judgement) -> None:

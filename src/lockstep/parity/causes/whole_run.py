@@ -78,7 +78,8 @@ class WholeRun:
         wide = everywhere_alike(edit, self.sites, comparison.attributes)
         if wide is not None:
             yield from self._closing(wide, held)
-        for alike in (in_same_class(edit, self.live), in_alike_modules(edit, probe, self.live, self.own)):
+        further = in_alike_modules(edit, probe, self.live, self.own, with_other_parts=True)
+        for alike in (in_same_class(edit, self.live), further, in_alike_modules(edit, probe, self.live, self.own)):
             if alike is not None:
                 yield from self._closing(alike, held)
         yield from self._closing(edit, held)
@@ -117,8 +118,9 @@ class WholeRun:
             self.log.spent += self.cost
         return self._sites
 
-    def compared_again(self, edits: Iterable[Edit]) -> Comparison | None:
-        """The whole comparison with the edits in force; None if the model refuses them."""
+    def compared_again(self, edits: Iterable[Edit], draw: Any = None) -> Comparison | None:
+        """The whole comparison with the edits in force, and `draw(number, tensor)` for what is drawn at random; None if
+        the model refuses them."""
         edits = list(edits)
         with tempfile.TemporaryDirectory(prefix="parity-cause-") as folder:
             path = Path(folder, "edited.trace")
@@ -132,6 +134,7 @@ class WholeRun:
                     weights=bool(self.own.params),  # what belongs together is known by them
                     name=self.live.name,
                     stop_at=self.own.meta.get("stopped_at"),
+                    draw_hook=draw,
                 )
                 with recorder, PipelineProbe.edited(self.live, edits):
                     recorder.result(self.live.run(self.own))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tomllib
@@ -17,6 +18,7 @@ from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .call_pairs import ALIKE, CallPairs
+from .draws import same_draws
 from .weights import WeightMatch, match_weights
 
 # One value, several published names: (path, slot) pairs that mean the same, tried in this order.
@@ -63,6 +65,7 @@ def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto
     work = _Work(a, b, modules)
     work.by_rules(rules["values"])
     work.by_result()
+    work.by_draws()
     work.by_name()
     work.by_alias()
     work.by_slot_order()
@@ -162,7 +165,11 @@ def _containers(held: Held, paths_a: set[str], paths_b: set[str]) -> dict[str, s
     for side, paths in enumerate((paths_a, paths_b)):
         for path in sorted(paths & held[side].keys()):
             by_content[frozenset(held[side][path])][side].append(path)
-    return {left[0]: right[0] for left, right in by_content.values() if len(left) == 1 and len(right) == 1}
+    found = {}
+    for left, right in by_content.values():
+        if len(left) == 1 and right and all(_below(inner, outer) for outer, inner in itertools.pairwise(right)):
+            found[left[0]] = right[-1]  # of wrappers around each other the innermost: it calls what the weights are in
+    return found
 
 
 def _ancestors(path: str) -> list[str]:
@@ -261,6 +268,12 @@ class _Work:
             right = next((e for e in theirs if e.shape == left.shape and e.seq in self.left_b), None)
             if right is not None:
                 self.take(left, right, "result")
+
+    def by_draws(self) -> None:
+        """Random numbers by what they are, where they come in another order."""
+        for left, right in same_draws(self.a, self.b):
+            if left.seq in self.left_a and right.seq in self.left_b:
+                self.take(left, right, "name" if left.key == right.key else "values")
 
     def by_name(self) -> None:
         for left in list(self.left_a.values()):

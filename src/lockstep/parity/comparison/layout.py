@@ -313,12 +313,12 @@ class _Arranging:
 
     def axes(self) -> None:
         """The same numbers with the axes in another order, such as channels last, or tokens for a feature map."""
+        equal: list[Pair] = []
         for pair in list(self.pairs.values()):
             if pair.rows_a or pair.rows_b or not (pair.a.is_float and pair.b.is_float):
                 continue
             if pair.a.shape == pair.b.shape:
-                if self._worked:
-                    self._square(pair)
+                equal.append(pair)
                 continue
             orders = list(axis_orders(pair.a.shape, pair.b.shape))
             if not orders or self._only_joined(pair):
@@ -334,6 +334,20 @@ class _Arranging:
             if best is not None:
                 worked.insert(0, best)
                 self._read_in_order(pair, best)
+        self._squares(equal)
+
+    def _squares(self, pairs: list[Pair]) -> None:
+        """Equal extents hide another order: where values of other extents lie otherwise, and none of this kind as it
+        stands, that is how they are read."""
+        errors = {
+            pair.a.seq: sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), self.a.stats(pair.a).l2)
+            for pair in pairs
+            if self._worked and len(pair.a.shape) >= 3 and not pair.a.key.is_operation
+        }
+        as_they_stand = {len(p.a.shape) for p in pairs if _is_square(p.a) and errors.get(p.a.seq, 1.0) <= CERTAIN}
+        for pair in pairs:
+            if errors.get(pair.a.seq, 0.0) > RECOGNISED and _is_square(pair.a):
+                self._square(pair, errors[pair.a.seq], len(pair.a.shape) not in as_they_stand)
 
     def _only_joined(self, pair: Pair) -> bool:
         """True for the same numbers in the same order, with neighbouring axes as one."""
@@ -342,17 +356,19 @@ class _Arranging:
             return False
         return sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), self.a.stats(pair.a).l2) <= CERTAIN
 
-    def _square(self, pair: Pair) -> None:
-        """Equal extents hide another order; it is believed only where the numbers then agree."""
-        if not (pair.a.has_data or pair.b.has_data) or pair.a.key.is_operation or len(pair.a.shape) < 3:
-            return
-        norm = self.a.stats(pair.a).l2
-        if sketch_error(self.a.sketch(pair.a), self._sketch_b(pair.b), norm) <= RECOGNISED:
-            return
+    def _square(self, pair: Pair, as_it_stands: float, believed: bool) -> None:
+        """The order in which the numbers agree; where they do in none, the nearest, if it is to be believed."""
         known = [o for orders in self._worked.values() for o in orders if len(o[0]) == len(pair.a.shape)]
-        for order in dict.fromkeys(known):
-            if self._error_in_order(pair, order) <= CERTAIN:
-                return self._read_in_order(pair, order)
+        if not known:
+            return
+        if not (pair.a.has_data or pair.b.has_data):
+            if believed:
+                self._give_up(pair)
+            return
+        errors = {order: self._error_in_order(pair, order) for order in dict.fromkeys(known)}
+        best = min(errors, key=errors.__getitem__)
+        if errors[best] <= CERTAIN or (believed and errors[best] < as_it_stands):
+            self._read_in_order(pair, best)
 
     def _sketch_b(self, entry: Entry) -> Array:
         return sketch(entry.file.array(str(entry.name))) if isinstance(entry.file, Computed) else self.b.sketch(entry)
@@ -400,6 +416,12 @@ class _Arranging:
         else:
             self.new_b[pair.b.seq].append(made)
         self.pairs[pair.a.seq, pair.b.seq] = replace(pair, b=made)
+
+
+def _is_square(entry: Entry) -> bool:
+    """True if two axes are as long as each other, so that their order does not show."""
+    longer = [extent for extent in entry.shape if extent > 1]
+    return len(set(longer)) < len(longer)
 
 
 def _trailing(entry: Entry) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from ..errors import TeacherForcingError
 from ..recording.looping import Loop
 from ..recording.patching import watch_methods
 from ..recording.sketch_torch import Sketcher
-from ..recording.targets import find_target, takes_time
+from ..recording.targets import find_target, takes_time, time_of
 from ..recording.values import DTYPE_NAMES, arguments, leaves, parameter_names, signature_names, to_torch
 from ..trace.names import NO_STEP, Key
 from ..trace.reader import Trace
@@ -117,6 +117,8 @@ class Injection:
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if begins_step:
                 self._loop.model_called()
+            elif path in self._target.modules and self._target.is_paced:
+                self._loop.given(time_of(module, args, kwargs))
             step = self._loop.label
             call = self._calls[step, path]
             self._calls[step, path] += 1

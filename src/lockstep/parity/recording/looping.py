@@ -1,4 +1,4 @@
-"""Which step of which loop is running, told from the scheduler's calls alone."""
+"""Which step of which loop is running, told from the scheduler's calls; without one, from the models' times."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Loop:
         self._inside = False
         self._awaiting = True  # the next model call begins a new step
         self._pass = 0
+        self._time: tuple[float, ...] = ()
 
     @property
     def label(self) -> str:
@@ -67,6 +68,19 @@ class Loop:
         if not self._awaiting or (self._total is not None and self._index + 1 >= self._total):
             return
         self._begin()
+
+    def given(self, time: tuple[float, ...] | None) -> None:
+        """A model is called in a loop without a scheduler: at another time the next step begins, and what is called
+        without any is outside of the loop."""
+        if self._inside and time != self._time and self._stop_at == self.label:
+            raise RecordingStopped(self.label)
+        if time is None:
+            self._inside = False
+        elif time == self._time:
+            self._inside = True
+        else:
+            self._time = time
+            self._begin()
 
     def inputs_seen(self) -> None:
         """Everything that the first model call of the loop is given has been recorded."""

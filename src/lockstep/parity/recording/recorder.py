@@ -20,7 +20,7 @@ from .looping import Loop, RecordingStopped
 from .operations import DrawHook, OperationMode
 from .patching import watch_attribute, watch_methods
 from .running_calls import RunningCalls
-from .targets import Target, find_target, is_compiled, takes_time
+from .targets import Target, find_target, is_compiled, takes_time, time_of
 from .values import (
     DTYPE_NAMES,
     arguments,
@@ -131,6 +131,8 @@ class Recorder:
     def result(self, value: Given) -> Given:
         """Record what the run gave: as `@result`, where that is something else than what the model itself returned; as
         the pipeline's, where that was run by a method of its own."""
+        if self._target.is_paced:
+            self._loop.given(None)  # whatever loop there was is over
         if self._target.pipeline is not None and not self._pipeline_called:
             for slot, tensor in outputs(value):
                 self._record_named("@pipeline", slot, tensor, full=True)
@@ -206,6 +208,8 @@ class Recorder:
         def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if begins_step:
                 self._loop.model_called()
+            elif is_root and self._target.is_paced:
+                self._loop.given(time_of(module, args, kwargs))
             frame = self._frames.push(path, opaque, module)
             if self._loop.recording:
                 for slot, tensor in inputs(module, args, kwargs):
@@ -241,6 +245,8 @@ class Recorder:
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if begins_step:
                 self._loop.model_called()
+            elif is_root and self._target.is_paced:
+                self._loop.given(time_of(module, args, kwargs))
             run = _without_modes(original)
             return self._around_call(path, op, names, run, args, kwargs, opaque=True, full=is_root)
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..errors import RecordError
 from .values import parameter_names
 
 COMPILED = "_orig_mod"  # the attribute under which a compiled module keeps what it was made from
+MOST_TIMES = 4096  # of one call, where every token has its own
 TIME_PARAMETERS = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])
 
 
@@ -22,6 +24,11 @@ class Target:
     modules: dict[str, nn.Module] = field(default_factory=dict)  # root path -> module
     schedulers: dict[str, Any] = field(default_factory=dict)
     pipeline: Any = None  # the object itself, if it is called as a whole and is no module
+
+    @property
+    def is_paced(self) -> bool:
+        """True for a pipeline without a scheduler: only the times that its models are given tell its steps apart."""
+        return self.pipeline is not None and not self.schedulers
 
     def named_modules(self) -> dict[str, nn.Module]:
         """Every module by full path; a shared one keeps its first path."""
@@ -49,6 +56,16 @@ def is_compiled(module: nn.Module) -> bool:
 def takes_time(module: nn.Module) -> bool:
     """True for what is called once or more per step of a denoising loop."""
     return bool(TIME_PARAMETERS & set(parameter_names(module)))
+
+
+def time_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, ...] | None:
+    """The moments that a model is given, each once; None for what takes none."""
+    named = {**dict(zip(parameter_names(module), args, strict=False)), **kwargs}
+    given = [named[name] for name in sorted(TIME_PARAMETERS & named.keys())]
+    numbers = [float(value) for value in given if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    for tensor in (value for value in given if isinstance(value, torch.Tensor)):
+        numbers += set(tensor.detach().reshape(-1)[:MOST_TIMES].double().tolist())
+    return tuple(sorted(numbers)) or None
 
 
 def looks_like_scheduler(value: Any) -> bool:

@@ -81,13 +81,22 @@ def in_same_class(edit: Edit, live: Live) -> Edit | None:
     return _widened(edit, [edit.elsewhere(path) for path in paths[:MOST_SIBLINGS]], "of its class")
 
 
-def in_alike_modules(edit: Edit, probe: Probe | None, live: Live, own: Trace) -> Edit | None:
-    """At the same place of every module of the same class and parts; None if there is no other one."""
+def in_alike_modules(
+    edit: Edit, probe: Probe | None, live: Live, own: Trace, with_other_parts: bool = False
+) -> Edit | None:
+    """At the same place of every module of the same class and parts; None if there is no other one.
+
+    `with_other_parts` takes those in as well that have more or fewer parts, if there are such: an attention with a text
+    beside it and one without.
+    """
     modules = live.parts.named_modules()
     owner = edit.owner or (probe.owner if probe is not None else "")
     if owner not in modules or any(isinstance(c, AttributeChange) for c in edit.changes):
         return None
     siblings = _siblings(modules, owner)
+    if with_other_parts:
+        further = [p for p, m in modules.items() if p != owner and type(m) is type(modules[owner])][:MOST_SIBLINGS]
+        siblings = further if len(further) > len(siblings) and edit.elsewhere is None else []
     if not siblings:
         return None
     if edit.elsewhere is not None:
@@ -98,7 +107,7 @@ def in_alike_modules(edit: Edit, probe: Probe | None, live: Live, own: Trace) ->
         found = [_moved(edit, probe.owner, path) for path in siblings]
     else:
         found = [made for path in siblings if (made := _made_again(edit, probe, path, live, own)) is not None]
-    return _widened(edit, found, "of its kind")
+    return _widened(edit, found, "of its class" if with_other_parts else "of its kind")
 
 
 def _widened(edit: Edit, found: list[Edit], which: str) -> Edit | None:

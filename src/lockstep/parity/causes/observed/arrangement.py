@@ -48,6 +48,10 @@ def arrangement_of(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Arrang
         return None
     with torch._C.DisableTorchFunction():
         x, y = a.double(), b.double()
+        if not torch.equal(x[~x.isfinite()].nan_to_num().sort().values, y[~y.isfinite()].nan_to_num().sort().values):
+            return None
+        endless = ~x.isfinite(), ~y.isfinite()  # what is hidden by a mask: it has no length
+        x, y = x.masked_fill(endless[0], 0), y.masked_fill(endless[1], 0)
         norm = float(y.norm())
         if not abs(float(x.norm()) - norm) <= tolerance * norm:
             return None
@@ -59,7 +63,8 @@ def arrangement_of(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Arrang
             orders.insert(0, (tuple(range(b.ndim)), True))
         for axes, of_other in orders:
             found = Arrangement(*shapes, axes, of_other)
-            if float((found.there(x) - y).norm()) <= tolerance * norm:
+            near = float((found.there(x) - y).norm()) <= tolerance * norm
+            if near and torch.equal(found.there(endless[0]), endless[1]):
                 return found
     return None
 

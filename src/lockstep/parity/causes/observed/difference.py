@@ -15,13 +15,15 @@ from ..failures import noted
 from ..probe import SPECIFIC
 from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
+from .kinds import MOVABLE
 from .matching import Matching, Parting
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .words import PlaceWords, are_exchanged, words_of
 
 LEVELS = 4  # modules around each other whose code is looked at
-ROUNDS = 4  # exits of one frame that are put right one behind the other
+ROUNDS = 4  # lines of one frame that are put right one behind the other
+MOST_PLACES = 40  # of these lines: a helper is used in every layer
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
 TABLE = "rope_table"
 
@@ -87,7 +89,7 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int)
     if theirs_graph is None:
         return None
     walk = _Walk(search, comparison, node, frames, theirs_graph)
-    while len(walk.plans) < ROUNDS and walk.goes_on():
+    while walk.may_go_on() and walk.goes_on():
         pass
     return _Outside(walk.observed()) if walk.from_outside else walk.observed()
 
@@ -108,9 +110,16 @@ class _Walk:
         self.places: set[str] = set()
         self.near: set[str] = set()
         self.line = ""
+        self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
+        self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
+
+    def may_go_on(self) -> bool:
+        """Few lines, however often each of them is run."""
+        apart = sum(1 for i, line in enumerate(self.lines) if not line or line not in self.lines[:i])
+        return apart < ROUNDS and len(self.lines) < MOST_PLACES
 
     def goes_on(self) -> bool:
         """One place more; False where there is none, or where it cannot be told."""
@@ -120,6 +129,9 @@ class _Walk:
             return False
         if self._went_back(differences):
             return True
+        if (place := _where(differences[0])) in self._tried:
+            return False  # putting it right did not help
+        self._tried.add(place)
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
         inner = [smallest_difference(matching, d, self.search.across.modules) for d in differences]
@@ -137,7 +149,8 @@ class _Walk:
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
         self.near |= _givers(matching, differences)
         made = [p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None]
-        self.line = self.line or next(iter(made), "")
+        self.lines.append(next(iter(made), ""))
+        self.line = self.line or self.lines[-1]
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
@@ -214,6 +227,12 @@ class _Walk:
             near,
             self.place,
         )
+
+
+def _where(difference: Parting) -> Any:
+    """The place of the reference at which the sides part, and the how-manieth visit of it."""
+    step = difference.ours.step
+    return difference.exit, (step.place, step.visit, difference.ours.piece) if step is not None else None
 
 
 def _number(difference: Parting) -> int:
@@ -294,7 +313,7 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     """One name for several places: the first one's, with what else there is."""
     first = said[0]
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
-    if len(said) > 1 and mine == theirs and first.name in ("extra_step", "left_out", "rope_missing"):
+    if len(said) > 1 and mine == theirs and first.name in MOVABLE:
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])

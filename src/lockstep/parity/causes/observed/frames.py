@@ -94,6 +94,7 @@ def _shared(partners: dict[str, str], comparison: Comparison) -> tuple[dict[str,
 
 def _between(modules: Mapping[str, Any], outer: str, inner: str) -> frozenset[str]:
     """Modules inside of the one and around the other, with that."""
+    outer = _owner(modules, outer)
     return frozenset(path for path in modules if path.startswith(f"{outer}.") and _is_around(path, inner))
 
 
@@ -109,5 +110,12 @@ def _open(
     """Modules inside of the frame that the other side has not: neither as a partner nor under the same name."""
     if frame == PIPELINE:
         return frozenset()
+    frame, other = _owner(modules, frame), _owner(others, other)
     inside = [path for path in modules if path.startswith(f"{frame}.") and path not in shared]
     return frozenset(path for path in inside if path in fused or other + path[len(frame) :] not in others)
+
+
+def _owner(modules: Mapping[str, Any], frame: str) -> str:
+    """The model whose method (`vae.decode`) a frame is, or the frame itself: what is inside has the model's name."""
+    owner, _, method = frame.rpartition(".")
+    return owner if frame not in modules and method in METHODS and owner in modules else frame

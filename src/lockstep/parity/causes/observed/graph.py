@@ -235,7 +235,7 @@ class _FrameWatch:
             self.graph.leave(result)
             raise Reached(torch.zeros(()))
         if self.inside and self._given and path not in self.open:
-            self.graph.step(path, None, *self._given.pop(), result)
+            self.graph.step(path, self.modules.get(path), *self._given.pop(), result)
             self.graph.steps[-1].calls_before = self._calls[path] - 1
 
     def _begin(self, path: str) -> Callable[..., None]:

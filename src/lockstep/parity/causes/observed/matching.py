@@ -89,7 +89,8 @@ class Matching:
         if id(value) not in self._norms:
             with torch._C.DisableTorchFunction():
                 content = value.content
-                self._norms[id(value)] = float((content.abs() if content.is_complex() else content).double().norm())
+                numbers = (content.abs() if content.is_complex() else content).double()
+                self._norms[id(value)] = float(numbers.masked_fill(~numbers.isfinite(), 0).norm())
         return self._norms[id(value)]
 
     def as_here(self, value: FrameValue, partner: torch.Tensor) -> torch.Tensor:
@@ -102,6 +103,9 @@ class Matching:
         """What the candidate computes with the axes that the reference has there, as the values that go in have
         them."""
         wanted, here = tuple(difference.ours.content.shape), tuple(difference.theirs.content.shape)
+        own = self._arranged.get(id(difference.theirs)) if self.is_leaf(difference.theirs) else None
+        if own is not None and own.shape == wanted:
+            return own.back(made)
         given = [v for step in self.until_shared(difference.theirs) for v in step.operands()]
         found = [self._arranged[id(v)] for v in given if self.is_leaf(v) and id(v) in self._arranged]
         fitting = next((one for one in found if (one.shape, one.other) == (wanted, here)), None)
@@ -158,7 +162,7 @@ class Matching:
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
             if theirs is not None and not self.same_numbers(ours, theirs) and not self._comes_out_alike(exit):
-                if self._is_there(ours):
+                if ours.step is None or self._is_there(ours):  # nothing makes it here: the place is the handing on
                     return [Parting(ours, theirs, exit)]
                 found: dict[tuple[int, int], Parting] = {}
                 self._below(*self._nearer(ours, theirs), found, set())

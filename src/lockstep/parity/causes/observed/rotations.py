@@ -13,6 +13,7 @@ from .matching import HEADS, Matching
 
 NEAR = 1e-4
 DEPTH = 4
+OTHER_WAY = "turned the other way round"
 ALIKE = 3e-4  # radians: two tokens that a lane does not tell apart
 _AXES = {"along axis 0": "over the tokens", "along axis 1": "over the lanes"}
 
@@ -78,10 +79,10 @@ def _table(before: torch.Tensor, after: torch.Tensor, tokens: int) -> torch.Tens
 def _told(right: torch.Tensor, wrong: torch.Tensor) -> str:
     """What the one table is to the other."""
     a, b = torch.view_as_real(right), torch.view_as_real(wrong)
-    if same(a, b):
-        return ""
+    if same(a, b) or any(same(table, _unturned(table)) for table in (a, b)):
+        return ""  # alike, or one of the two is not turned: a step that is missing or too many, no other table
     if same(torch.view_as_real(right.conj().resolve_conj()), b):
-        return "turned the other way round"
+        return OTHER_WAY
     told = relation(a, b)
     if "order" in told or "moved" in told or "mirrored" in told:
         for axis, words in _AXES.items():
@@ -93,6 +94,13 @@ def _told(right: torch.Tensor, wrong: torch.Tensor) -> str:
         return f"the lanes are split {shown[0]} instead of {shown[1]} over what they tell apart"
     lanes = [i for i in range(a.shape[1]) if not same(a[:, i], b[:, i])]
     return f"other angles in {len(lanes)} of {a.shape[1]} lanes, at {', '.join(map(str, lanes[:6]))}"
+
+
+def _unturned(table: torch.Tensor) -> torch.Tensor:
+    """The table with which nothing is turned."""
+    still = torch.zeros_like(table)
+    still[..., 0] = 1
+    return still
 
 
 def _groups(table: torch.Tensor) -> list[int]:

@@ -103,14 +103,17 @@ class _Made:
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:
-                if value.piece < len(pieces):  # as the reference has it, also where it is about to be another
+                if value.piece < len(pieces) and self._is_turn(
+                    value, visit
+                ):  # as the reference has it, also where it is about to be another
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
             if not isinstance(result, torch.Tensor) and type(result) not in (list, tuple):
                 raise NotApplicable("neither a tensor nor several")
             for difference in roots:
-                pieces[difference.ours.piece] = self._computed(difference, visit)
+                if self._is_turn(difference.ours, visit):
+                    pieces[difference.ours.piece] = self._computed(difference, visit)
             return pieces[0] if isinstance(result, torch.Tensor) else type(result)(pieces)
 
         moved = self.move.place(place)
@@ -126,6 +129,15 @@ class _Made:
                 return after(result)
 
         return ModuleChange(moved, on_result)
+
+    def _is_turn(self, value: FrameValue, visit: int) -> bool:
+        """True if this visit of a place is the one that makes the value: each time that a module runs the same one of
+        its visits; between models that one and those of later steps."""
+        step = value.step
+        if step is None or self.plan.ours.frame.startswith("@"):
+            return visit >= _visit(value)
+        each = 1 + max(other.visit for other in self.plan.ours.steps if other.place == step.place)
+        return visit % each == step.visit
 
     def _calls_of_pipeline(self, place: Place) -> set[int] | None:
         """Which calls of a module are made between models: a model may call the same one, too. None inside of one."""
@@ -167,9 +179,9 @@ class _Made:
         step = difference.ours.step
         number = step.number if step is not None and difference.exit is None else None
         root = difference.theirs
-        first = root.step.visit if root.step is not None else 0
+        first = _visit(difference.ours if difference.exit is None else root)
         known: dict[int, Any] = {}
-        turned = difference.exit is None and difference.ours.content.shape != root.content.shape
+        turned = difference.ours.content.shape != root.content.shape
         with torch._C.DisableTorchFunction():
             value = self._value(root, number, visit - first, known)
             return self.matching.as_there(difference, value) if turned else value
@@ -231,6 +243,11 @@ class _Made:
         if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
             raise NotApplicable(f"no weight `{path}.{name}`")
         return tensor.detach()
+
+
+def _visit(value: FrameValue) -> int:
+    """The how-manieth time at its place a value was made."""
+    return value.step.visit if value.step is not None else 0
 
 
 def _changed(call: Call, after: Any) -> Any:

@@ -15,12 +15,11 @@ from ..hypotheses.weights import weight_words
 from ..relations import relation
 from .expressions import Says, once, plain, short, step_key
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
+from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
 from .layouts import NormalForm, reading_words
 from .matching import Matching, Parting
-from .rotations import rotation_words
+from .rotations import OTHER_WAY, rotation_words
 
-_ACTIVATIONS = {"gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"}
-_SPLITS = {"chunk", "split", "unbind", "tensor_split", "split_with_sizes"}
 _SETTINGS = {
     **ATTRIBUTE_CAUSES,
     "dim": "reduced_axes",
@@ -75,7 +74,8 @@ def words_of(
             return special
     if are_exchanged(matching, inner):
         names = [says.plain_name(place.theirs, whole=True) for place in inner]
-        return PlaceWords("operand_order", f"`{names[0]}` and `{names[1]}` are exchanged", rank=2)
+        kind = exchange_kind(inner[0].ours, inner[1].ours)
+        return PlaceWords(kind, f"`{names[0]}` and `{names[1]}` are exchanged", rank=2)
     if inner:
         ours, theirs = inner[0].ours, inner[0].theirs
         for x, y in ((ours, theirs), (once(ours), once(theirs))):
@@ -83,7 +83,8 @@ def words_of(
             if one is not None:
                 return one
     if turned := rotation_words(matching, ours, theirs):
-        return PlaceWords("rope_table", f"query or key is turned otherwise: {turned}", rank=2)
+        name = "sign" if turned == OTHER_WAY else "rope_table"
+        return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
     if NormalForm(matching, plain).same(ours, theirs):  # the same steps with the same values: only read otherwise
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
@@ -142,32 +143,28 @@ def _named(
         return PlaceWords("wrong_operand", shown)
     if not others:
         turned = any(_turns(v) for step in mine if step.name == "mul" for v in step.operands())
-        return PlaceWords("rope_missing" if turned else "left_out", shown)
+        return PlaceWords("rope_missing" if turned else step_kind(mine, "left_out"), shown)
     if not mine:
         top = others[0]
         twice = ours.step is not None and (ours.step.name == top.name) and len(others) == 1
         if {s.name for s in others} <= CASTS:
             return PlaceWords("precision", _rounded(shown, others), rank=2)
-        return PlaceWords("call_twice" if twice else "extra_step", shown)
+        return PlaceWords("call_twice" if twice else step_kind(others, "extra_step"), shown)
     if a == b:
         as_before = [s.name for s in mine] == [s.name for s in others]
         if sorted(_leaves(matching, mine)) != sorted(_leaves(matching, others)):
             return PlaceWords("wrong_operand", shown)
-        return PlaceWords("split_order" if as_before and _takes_parts(mine) else "order_exchanged", shown)
+        return PlaceWords("split_order" if as_before and takes_parts(mine) else "order_exchanged", shown)
     if not a - b:
         if {name for name, _ in b - a} <= CASTS:
             return PlaceWords("precision", _rounded(shown, others), rank=2)
-        return PlaceWords("extra_step", shown)
+        more = [step for step in others if step_key(step, lambda path: path) in b - a]
+        return PlaceWords(step_kind(more, "extra_step"), shown)
     if not b - a:
-        return PlaceWords("left_out", shown)
+        return PlaceWords(step_kind([s for s in mine if step_key(s, matching.paths) in a - b], "left_out"), shown)
+    if kind := norm_kind(mine, others):
+        return PlaceWords(kind, shown)
     return PlaceWords("other_computation", shown, rank=4)
-
-
-def _before_shapes(value: FrameValue) -> FrameValue:
-    """What a value is another view of."""
-    while value.step is not None and value.step.name in SHAPES | {"getitem"} and len(value.step.operands()) == 1:
-        value = value.step.operands()[0]
-    return value
 
 
 def _rounded(shown: str, steps: list[FrameStep]) -> str:
@@ -182,7 +179,7 @@ def _rounded(shown: str, steps: list[FrameStep]) -> str:
 
 def _turns(value: FrameValue) -> bool:
     """True for the table of a rotation."""
-    value = _before_shapes(value)
+    value = before_shapes(value)
     name = value.step.name if value.step is not None else value.given
     return name in ("sin", "cos") or any(part in name for part in ("rotary", "rope", "in.cos", "in.sin", "freqs"))
 
@@ -195,14 +192,6 @@ def _leaves(matching: Matching, steps: list[FrameStep]) -> Iterator[int]:
             if value.step is None or id(value.step) not in inside:
                 partner = value if id(value) in matching._mine else matching.partner(value)
                 yield id(partner) if partner is not None else 0
-
-
-def _takes_parts(steps: list[FrameStep]) -> bool:
-    """True if the steps take several parts of one split."""
-    inside = {id(step) for step in steps}
-    made = [_before_shapes(v) for s in steps for v in s.operands() if v.step is not None and id(v.step) not in inside]
-    splits = Counter(id(v.step) for v in made if v.step is not None and v.step.name in _SPLITS)
-    return any(count > 1 for count in splits.values())
 
 
 def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
@@ -238,7 +227,7 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
                 return PlaceWords("wrong_operand", words)
     if equal and a.name != b.name:
         names = {a.name, b.name}
-        name = "activation" if names <= _ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
+        name = "activation" if names <= ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
 
