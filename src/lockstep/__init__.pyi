@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import loaders as loaders
     from . import measure as measure
     from . import media as media
+    from . import memory as memory
     from . import models as models
     from . import notes as notes
     from . import outputs as outputs

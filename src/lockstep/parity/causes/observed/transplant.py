@@ -102,10 +102,8 @@ class _Made:
             visit = self.visits[place]
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
-            for value in kept:
-                if value.piece < len(pieces) and self._is_turn(
-                    value, visit
-                ):  # as the reference has it, also where it is about to be another
+            for value in kept:  # as the reference has it, also where it is about to be another
+                if value.piece < len(pieces) and self._is_turn(value, visit):
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
