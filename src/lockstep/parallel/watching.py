@@ -74,7 +74,7 @@ class Watch:
         deadline = time.monotonic() + self.lost_after_s + 1
         while (found := self._find()) is None and time.monotonic() < deadline and "imed out" not in str(problem):
             time.sleep(self.lost_after_s / BEATS / 2)
-        found = found or self._behind() or f"every rank lives; {type(problem).__name__}: {problem}"
+        found = found or self._elsewhere() or f"every rank lives; {type(problem).__name__}: {problem}"
         return RankError(f"Rank {self.rank} cannot go on with {self.doing!r} (exchange {self.exchanges}): {found}.")
 
     # ---- the thread ----
@@ -119,10 +119,14 @@ class Watch:
         if told != heard.told:
             heard.told, heard.since = told, time.monotonic()
 
-    def _behind(self) -> str | None:
-        """The rank that has made the fewest exchanges, where one has made fewer than this one."""
-        rank, heard = min(self._others.items(), key=lambda pair: pair[1].told.get("exchanges", 0))
-        made = heard.told.get("exchanges", 0)
-        if made >= self.exchanges:
+    def _elsewhere(self) -> str | None:
+        """The rank that was last heard of at another exchange than this one; of several, the one furthest behind."""
+        places = {
+            rank: (heard.told.get("exchanges", 0), heard.told.get("doing")) for rank, heard in self._others.items()
+        }
+        apart = [rank for rank, place in places.items() if place != (self.exchanges, self.doing)]
+        if not apart:
             return None
-        return f"{heard.name(rank)} lives, but is at exchange {made} ({heard.told.get('doing')!r}) and did not come"
+        rank = min(apart, key=lambda one: places[one][0])
+        made, doing = places[rank]
+        return f"{self._others[rank].name(rank)} lives, but is at exchange {made} ({doing!r}) and did not come"
