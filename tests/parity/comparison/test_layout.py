@@ -171,6 +171,15 @@ class Fused(nn.Module):
         return self.proj_out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
+def traces_of(models, folder):
+    """The traces of two models on the same tokens."""
+    paths = folder / "a.trace", folder / "b.trace"
+    for model, path in zip(models, paths, strict=True):
+        with torch.no_grad(), record(model, path, keep="full"):
+            model(tiny.sample())
+    return paths
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 @pytest.mark.parametrize("turned", [False, True])
 def test_fused_and_split_layers_are_compared_by_slice(order, turned, tmp_path):
@@ -178,10 +187,7 @@ def test_fused_and_split_layers_are_compared_by_slice(order, turned, tmp_path):
     for block in fused.blocks:
         block.attn = Fused(block.attn, order)
     models = (fused, split) if turned else (split, fused)
-    paths = tmp_path / "a.trace", tmp_path / "b.trace"
-    for model, path in zip(models, paths, strict=True):
-        with torch.no_grad(), record(model, path, keep="full"):
-            model(tiny.sample())
+    paths = traces_of(models, tmp_path)
     result = compare(*paths)
     assert result.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE), result.sentence()
     by_slice = [node for node in result.nodes if node.arranged]
@@ -208,10 +214,7 @@ def test_a_fault_behind_layers_that_are_fused_head_by_head_is_found_where_it_is(
     for block in fused.blocks:
         block.attn = FusedByHead(block.attn)
     models = (fused, split) if turned else (split, fused)
-    paths = tmp_path / "a.trace", tmp_path / "b.trace"
-    for model, path in zip(models, paths, strict=True):
-        with torch.no_grad(), record(model, path, keep="full"):
-            model(tiny.sample())
+    paths = traces_of(models, tmp_path)
     right = compare(*paths)
     assert not [node for node in right.nodes if node.bad], right.sentence()
     assert any("groups" in node.arranged for node in right.nodes)
