@@ -136,6 +136,7 @@ _DEFINES = {
     ],
     "pipelines.stable_diffusion.consistency": ["LatentConsistencyBlocks"],
     "pipelines.stable_diffusion.blocks": ["StableDiffusionBlocks"],
+    "pipelines.stable_diffusion.scenes": ["SceneBlocks"],
     "pipelines.stable_diffusion.editing": ["InstructPix2PixBlocks"],
     "pipelines.stable_diffusion.upscaling": ["UpscaleBlocks"],
     "pipelines.stable_diffusion.latent_upscaling": ["LatentUpscaleBlocks"],

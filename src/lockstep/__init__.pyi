@@ -152,6 +152,7 @@ if TYPE_CHECKING:
     from .models.controlnets.controlnet_sd3 import SD3ControlNetModel as SD3ControlNetModel
     from .models.controlnets.controlnet_sd3 import SD3MultiControlNetModel as SD3MultiControlNetModel
     from .models.transformers.transformer_sd3 import SD3Transformer2DModel as SD3Transformer2DModel
+    from .pipelines.stable_diffusion.scenes import SceneBlocks as SceneBlocks
     from .schedulers import SchedulerMixin as SchedulerMixin
     from .blocks import SequentialPipelineBlocks as SequentialPipelineBlocks
     from .guiders import SkipLayerGuidance as SkipLayerGuidance
@@ -241,7 +242,7 @@ __all__ = [
     "Qwen2_5_VLForConditionalGeneration", "Qwen3Model", "QwenImageBlocks", "QwenImageEditBlocks",
     "QwenImageEditPipeline", "QwenImageEditPlusBlocks", "QwenImageEditPlusPipeline", "QwenImageImg2ImgPipeline",
     "QwenImageInpaintPipeline", "QwenImagePipeline", "QwenImageTransformer2DModel", "SASolverScheduler",
-    "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SchedulerMixin",
+    "SD3ControlNetModel", "SD3MultiControlNetModel", "SD3Transformer2DModel", "SceneBlocks", "SchedulerMixin",
     "SequentialPipelineBlocks", "SkipLayerGuidance", "SmoothedEnergyGuidance", "SmoothedEnergyGuidanceConfig",
     "StableDiffusion3Blocks", "StableDiffusion3ControlNetInpaintingPipeline", "StableDiffusion3ControlNetPipeline",
     "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline", "StableDiffusion3Pipeline",

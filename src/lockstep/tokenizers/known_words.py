@@ -26,6 +26,7 @@ class KnownWords:
     words: frozenset[str]
     names: frozenset[str] = frozenset()  # those among them that are worth a suggestion
     near: Mapping[str, list[str]] = field(default_factory=dict)
+    things: Mapping[str, str] = field(default_factory=dict)  # every name of a thing -> its plural, or an empty text
 
     @classmethod
     def read(cls, folder: Path) -> KnownWords | None:
@@ -34,14 +35,21 @@ class KnownWords:
         if not path.is_file():
             return None
         content: dict[str, Any] = files.read_json(path)
-        words, names, near = content.get("words"), content.get("names", []), content.get("near", {})
-        if not isinstance(words, list) or not isinstance(names, list) or not isinstance(near, dict):
-            raise FileFormatError(f"{path} wants lists 'words' and 'names' and an object 'near'.")
-        return cls(frozenset(words), frozenset(names), near)
+        words, names = content.get("words"), content.get("names", [])
+        near, things = content.get("near", {}), content.get("things", {})
+        objects = all(isinstance(value, dict) for value in (near, things))
+        if not isinstance(words, list) or not isinstance(names, list) or not objects:
+            raise FileFormatError(f"{path} wants lists 'words' and 'names' and objects 'near' and 'things'.")
+        return cls(frozenset(words), frozenset(names), near, things)
 
     def save(self, folder: Path) -> None:
         """Beside the tokenizer's files."""
-        content = {"words": sorted(self.words), "names": sorted(self.names), "near": dict(sorted(self.near.items()))}
+        content = {
+            "words": sorted(self.words),
+            "names": sorted(self.names),
+            "things": dict(sorted(self.things.items())),
+            "near": dict(sorted(self.near.items())),
+        }
         text = json.dumps(content, ensure_ascii=False).replace("], ", "],\n")  # a line for each unknown word
         files.write_text(folder / FILE_NAME, text + "\n")
 

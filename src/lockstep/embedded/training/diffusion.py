@@ -31,7 +31,7 @@ from ...training.sheets import save_sheet
 from ...training.trainee import Trainee
 from .collage import Collage
 from .data import Item, ItemTable, load_items
-from .data.scenes import SceneDrawer
+from .data.scenes import KINDS, SceneDrawer
 from .drawing import caption_random, draw_rows, drawing_weights
 from .evaluation import conditional_losses, retrieval_ranks, top_k
 from .latents import Normal, load_teacher, open_store
@@ -50,9 +50,11 @@ class DiffusionData:
         store = open_store(work, self.table)
         self.normal: Normal = store.normal()
         wanted = drawing_weights(self.table.items, settings.mixture) > 0
-        chosen = chosen_concepts(self.table, settings.mixture.concepts)
+        chosen, tiers = chosen_concepts(self.table, settings.mixture.concepts), settings.mixture.tiers
         self.items: list[Item] = [
-            i for i in self.table.items if wanted[i.index] and store.done[i.index] and i.concept in chosen
+            i
+            for i in self.table.items
+            if wanted[i.index] and store.done[i.index] and i.concept in chosen and i.tier in tiers
         ]
         if not self.items:
             raise NotFoundError("None of the items that the mixture draws is encoded. Run the `latents` stage first.")
@@ -63,8 +65,9 @@ class DiffusionData:
 
     def make_collage(self, work: Path, mixture: Mixture) -> Collage:
         favourites = frozenset(chosen_concepts(self.table, mixture.favourites) if mixture.favourites else ())
-        tiers = (1, 2) if mixture.beyond_core > 0 else (1,)
-        return Collage(work, SceneDrawer(self.table, favourites, mixture.favour_in_scenes, tiers), self.normal)
+        tiers = tuple(mixture.tiers) if mixture.beyond_core > 0 else (1,)
+        kinds = chosen_kinds(mixture.scene_kinds)
+        return Collage(work, SceneDrawer(self.table, favourites, mixture.favour_in_scenes, tiers, kinds), self.normal)
 
     def favoured(self, weights: Tensor, mixture: Mixture) -> Tensor:
         """The weights with the favourites drawn more often."""
@@ -104,6 +107,14 @@ class DiffusionData:
             if all(getattr(item, key) == value for key, value in selection.items())
         ]
         return [rows[k * len(rows) // count] for k in range(min(count, len(rows)))]
+
+
+def chosen_kinds(shares: dict[str, float]) -> dict[str, float]:
+    """The named kinds of scenes with their shares, or the usual ones."""
+    for kind in shares:
+        if kind not in KINDS:
+            raise UnknownNameError("kind of scene in the mixture", kind, KINDS)
+    return dict(shares or KINDS)
 
 
 def chosen_concepts(table: ItemTable, names: Sequence[str]) -> set[str]:
@@ -171,6 +182,7 @@ class DiffusionTraining:
         """The models before the first step; the words that have a vector start there, so that likeness of words
         helps."""
         models = build_models(self.settings, self.run.folder / "tokenizer")
+        models["unet"].set_attention_backend("native_math")  # type: ignore[operator]  # texts and maps are short: 1.1 x
         if self.settings.word_vectors > 0 and not self.run.checkpoint.is_file():
             vectors, known = token_vectors(self.work)
             embedding = models["text_encoder"].get_input_embeddings()  # type: ignore[operator]

@@ -30,6 +30,7 @@ from .wording import widened_text_encoder
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 MODEL_INDEX: dict[str, Any] = {
     "_class_name": "StableDiffusionPipeline",
+    "_blocks_class_name": "SceneBlocks",  # Lockstep's: several things are drawn one by one
     "_diffusers_version": "0.42.1",
     "feature_extractor": [None, None],
     "image_encoder": [None, None],

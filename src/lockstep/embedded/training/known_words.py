@@ -14,7 +14,9 @@ import numpy as np
 
 from ...tokenizers.known_words import WORD, KnownWords, is_sign
 from .data import ItemTable, load_items
+from .data.captions import all_names
 from .data.concepts import read_words
+from .data.scenes import plural_of
 from .tokenizer import VECTORS
 from .vocabulary import grammar_words, meanings_of
 
@@ -32,7 +34,20 @@ def build_known_words(work: Path, tiers: tuple[int, ...] = (1, 2)) -> KnownWords
         for part in (*WORD.findall(word.lower()), *filter(is_sign, word))
     }
     names = names_of_things(table, tiers)
-    return KnownWords(frozenset(words), frozenset(names), near_words(work / VECTORS, words, names))
+    near = near_words(work / VECTORS, words, names)
+    return KnownWords(frozenset(words), frozenset(names), near, things_of(table, tiers))
+
+
+def things_of(table: ItemTable, tiers: tuple[int, ...]) -> dict[str, str]:
+    """Every name of a thing, in all languages and as the emoji, and its plural; what cannot be counted has none."""
+    things: dict[str, str] = {}
+    plurals = read_words()["plurals"]
+    for concept in sorted(table.concepts.values(), key=lambda concept: -concept.tier):  # everyday names win
+        if concept.tier in tiers:
+            things |= dict.fromkeys((name.lower() for name in all_names(concept) if name), "")
+            counted = zip(concept.english, concept.numbers, strict=True)
+            things |= {name: plural_of(name, plurals) for name, number in counted if number == "count"}
+    return things
 
 
 def names_of_things(table: ItemTable, tiers: tuple[int, ...]) -> list[str]:

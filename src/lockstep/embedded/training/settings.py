@@ -19,10 +19,12 @@ class Mixture:
     kinds: dict[str, float] = field(default_factory=lambda: {"base": 0.75, "colour": 0.15, "background": 0.1})
     mirrored: float = 0.2
     beyond_core: float = 0.0
+    tiers: list[int] = field(default_factory=lambda: [1, 2])  # of the concepts: the core, what comes next, the others
     concepts: list[str] = field(default_factory=list)  # only these, by name; all of them where the list is empty
     favourites: list[str] = field(default_factory=list)  # what people ask for first …
     favour: float = 1.0  # … is drawn this many times as often
     scenes: float = 0.0  # of all draws: counts, pairs, places, put together for the step
+    scene_kinds: dict[str, float] = field(default_factory=dict)  # shares of what scenes show; the usual ones if empty
     favour_in_scenes: float = (
         1.0  # how often the favourites come there: each thing has to be learned once more, smaller
     )

@@ -41,7 +41,7 @@ class Decode(ModularPipelineBlocks):
         vae, latents = components.autoencoder, self.unpacked(components, state)
         told = {name: value.to(vae.dtype) for name, value in (state.painted_on or {}).items()}
         pixels = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False, **told)[0]
-        state.images = self.finished(pixels, state.output_type)
+        state.images = self.finished(self.arranged(pixels, state), state.output_type)
 
     def unpacked(self, components: Components, state: BlockView) -> torch.Tensor:
         """The latents as the autoencoder takes them; a family whose denoiser reads tokens lays them out again here."""
@@ -50,6 +50,10 @@ class Decode(ModularPipelineBlocks):
     def final(self, state: BlockView) -> torch.Tensor:
         """The latents of the picture; a family that ends with others says so here."""
         return state.latents
+
+    def arranged(self, pixels: torch.Tensor, state: BlockView) -> torch.Tensor:
+        """The pixels of the pictures; a family that decodes them in parts puts these together here."""
+        return pixels
 
     def finished(self, pixels: torch.Tensor, output_type: str) -> Any:
         """Pixels in [-1, 1] as pictures."""

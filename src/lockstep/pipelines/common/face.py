@@ -16,7 +16,7 @@ from ...guiders import ClassifierFreeGuidance
 from ...images import VaeImageProcessor
 from ..pipeline import DiffusionPipeline
 from .prompts import ENCODED, MASKS
-from .sizes import packed_side, size_step, unpacked
+from .sizes import latent_channels, packed_side, size_step, unpacked
 
 PREVIEW_SIDE = 32  # latents along the longer side of a preview
 
@@ -77,6 +77,7 @@ class PicturePipeline(DiffusionPipeline):
     def preview(self, latents: torch.Tensor) -> list[Image]:
         """Small pictures of latents on their way: shrunk where they are large, then through the autoencoder."""
         vae, latents = self._autoencoder, self._unpacked(latents)
+        latents = self._side_by_side(latents)
         largest = max(latents.shape[-2:])
         if largest > PREVIEW_SIDE:
             latents = interpolate(latents.float(), scale_factor=PREVIEW_SIDE / largest, mode="area")
@@ -84,6 +85,11 @@ class PicturePipeline(DiffusionPipeline):
         decoded = vae.decode(vae.denormalize_latents(latents.to(vae.dtype)), return_dict=False)[0]
         pictures: Any = VaeImageProcessor().postprocess(decoded.float(), output_type="pil")
         return pictures
+
+    def _side_by_side(self, latents: torch.Tensor) -> torch.Tensor:
+        """The things of a scene, whose latents lie as channels, beside each other."""
+        parts = latents.shape[1] // latent_channels(self.outline(self.assembly.players["denoiser"][0]))
+        return torch.cat(latents.chunk(parts, dim=1), dim=-1) if parts > 1 else latents
 
     def _unpacked(self, latents: torch.Tensor) -> torch.Tensor:
         """Latents that lie as tokens as the autoencoder takes them: of the run's size, else of a square."""
