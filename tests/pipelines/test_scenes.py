@@ -15,11 +15,10 @@ from lockstep.pipelines.stable_diffusion.scenes import put_together
 
 THINGS = {
     "dog": "dogs", "cat": "cats", "car": "cars", "house": "houses", "bird": "birds", "crown": "crowns",
-    "heart": "hearts", "apple": "apples", "bow and arrow": "bows and arrows", "cup of coffee": "cups of coffee", "glasses": "",
-    "fire": "",
+    "heart": "hearts", "apple": "apples", "bow and arrow": "bows and arrows", "cup of coffee": "cups of coffee",
     "dragon": "dragons", "tree": "trees", "elephant": "elephants", "star": "stars", "rocket": "rockets",
-    "ship": "ships", "mouse": "mice", "cake": "cakes", "candle": "candles", "like": "likes", "hund": "", "katze": "", "🐶": "", "🐱": "",
-    "bus": "buses", "cherry": "cherries", "ice cream": "",
+    "ship": "ships", "mouse": "mice", "cake": "cakes", "candle": "candles", "like": "likes", "bus": "buses",
+    "cherry": "cherries", "ice cream": "", "glasses": "", "fire": "", "hund": "", "katze": "", "🐶": "", "🐱": "",
 }  # fmt: skip
 ONE_THING = [
     "a dog", "draw me a red car, please!", "a fire-breathing dragon", "bow and arrow", "a pair of glasses",
