@@ -15,8 +15,8 @@ from .targets import Targets
 
 PROMPTS = [
     "a red heart", "a dog", "a rocket", "a slice of pizza",
-    "a rose", "a penguin", "a house", "an elephant",
-    "a purple banana", "a cat on a blue background", "a green rocket, flat style", "the sun",
+    "a rose", "a penguin", "a cat on a blue background", "the sun",
+    "two dogs", "an apple and a banana", "a bird on top of a house", "three yellow stars",
 ]  # fmt: skip
 
 
