@@ -1,12 +1,13 @@
 """The sheets of the embedded model's card: prompts, compositions never seen together, and edited pictures.
 
-    python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER]
+    python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER] [--prompts FILE]
 
 Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg, free-form.jpg and
 editing.jpg, into the
 model's own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with
 numbers instead of words,
 and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
+`--prompts` draws the lines of a file instead, as own.jpg.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def main() -> None:
     parser.add_argument("--model", default="lockstep/emoji")
     parser.add_argument("--out", type=Path, default=Path("src/lockstep/embedded/emoji/sheets"))
     parser.add_argument("--blind", type=Path)
+    parser.add_argument("--prompts", type=Path)
     options, _ = parser.parse_known_args()
     import lockstep
     from lockstep.training.sheets import save_sheet
@@ -124,11 +126,16 @@ def main() -> None:
     pipe = lockstep.DiffusionPipeline.from_pretrained(options.model)
     pipe.set_progress_bar_config(disable=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, prompts in (("prompts", SEEN), ("compositions", UNSEEN_TOGETHER), ("free-form", FREE_FORM)):
+    sheets = {"prompts": SEEN, "compositions": UNSEEN_TOGETHER, "free-form": FREE_FORM}
+    if options.prompts:
+        sheets = {"own": options.prompts.read_text(encoding="utf-8").splitlines()}
+    for name, prompts in sheets.items():
         pictures = generate(pipe, prompts)
         console.print(f"[dim]{save_sheet(options.out / f'{name}.jpg', pictures, prompts, columns=8)}[/]")
         if options.blind:
             write_blind(options.blind / name, prompts, pictures)
+    if options.prompts:
+        return
     pictures, labels = editing_rows(pipe)
     console.print(f"[dim]{save_sheet(options.out / 'editing.jpg', pictures, labels, columns=4)}[/]")
 
