@@ -43,6 +43,8 @@ SEVERAL = {
     "apples": ["an apple", "an apple"],
     "a hundred stars": ["a star"] * MOST,
     "a tiny elephant": ["an elephant"],
+    "zwei Katzen": ["katze", "katze"],
+    "drei Hunde bitte": ["hund"] * 3,
     "a star in the top right corner": ["a star"],
     "a dog chasing a cat": ["a dog", "a cat"],
 }
@@ -92,6 +94,7 @@ def test_where_things_stand(reader):
     assert (star.place.left, star.place.top) == (0.5, 0.0)
     dog, cat = reader.read("a dog and a small cat")
     assert cat.place.height < dog.place.height
+    assert [part.place for part in reader.read("two little dogs")] == [part.place for part in reader.read("two dogs")]
 
 
 @pytest.mark.parametrize("count", range(1, MOST + 1))

@@ -8,7 +8,7 @@ from typing import Literal
 MOST = 9  # things that a picture has room for
 ROWS = {1: (1,), 2: (2,), 3: (1, 2), 4: (2, 2), 5: (3, 2), 6: (3, 3), 7: (2, 3, 2), 8: (3, 2, 3), 9: (3, 3, 3)}
 MARGIN = 0.02  # of a place that stays free on each side
-SMALLER = 0.6
+SMALLER = 0.55
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def in_front() -> list[Place]:
 
 def placed(across: str | None, down: str | None, *, small: bool = False) -> Place:
     """One thing at a side, in a corner, or small in the middle."""
-    side = 0.4 if small else 0.5
+    side = SMALLER if small else 0.5
     free = 1 - side
     left = {"left": 0.0, "right": free}.get(across or "", free / 2)
     return Place(left, {"top": 0.0, "bottom": free}.get(down or "", free / 2), side, side)

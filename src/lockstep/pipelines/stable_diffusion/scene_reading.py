@@ -15,8 +15,11 @@ from .scene_places import MOST, Place, above, in_front, in_rows, placed, shrunk
 
 NUMBERS = {
     **{word: number for number, words in enumerate(
-        (("two", "couple", "pair", "both"), ("three", "few", "some", "trio"), ("four",),
-         ("five", "many", "several", "lots", "lot"), ("six",), ("seven",), ("eight",), ("nine", "dozen")), start=2)
+        (("two", "couple", "pair", "both", "zwei", "deux", "dos", "due", "dois", "duas"),
+         ("three", "few", "some", "trio", "drei", "trois", "tres", "tre", "três"),
+         ("four", "vier", "quatre", "cuatro", "quattro", "quatro"),
+         ("five", "many", "several", "lots", "lot", "fünf", "cinq", "cinco", "cinque"),
+         ("six", "sechs", "seis", "sei"), ("seven",), ("eight",), ("nine", "dozen")), start=2)
        for word in words},
     **{str(number): min(number, MOST) for number in range(2, 100)},
     **dict.fromkeys(("ten", "eleven", "twelve", "twenty", "hundred"), MOST),
@@ -66,6 +69,7 @@ PLACES = re.compile(
     r"\b(?:(?:in|on|at)\s+the\s+)?(?:(top|upper|bottom|lower)(?:[\s-]+(left|right))?|(left|right))\b"
     r"(?:\s+(?:hand\s+)?(?:side|corner|half|edge))?(?!\s+of\b)\s*[.!?]*$"
 )
+UMLAUTS = str.maketrans("äöü", "aou")
 TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|[^\w\s]")
 
 
@@ -137,16 +141,26 @@ class SceneReader:
                     last = at = at + size
                     break
             else:
+                name = self.singular_of(tokens[at]) if at and tokens[at - 1] in NUMBERS else None
+                if name:
+                    yield Mention(last, at + 1, name, at, True, before=tuple(tokens[last:at]))
+                    last = at + 1
                 at += 1
+
+    def singular_of(self, word: str) -> str | None:
+        """The name whose plural a word after a number may be, by the endings of the further languages."""
+        stems = [word[:-1], word[:-2], *(word[:-1] + ending for ending in "aeo")]
+        stems = [stem for stem in stems if len(stem) > 2]
+        return next((stem for stem in [*stems, *(s.translate(UMLAUTS) for s in stems)] if stem in self.things), None)
 
     def words_for(self, tokens: Sequence[str], mention: Mention) -> str:
         """One of the things a mention names, with what is said of it."""
         told = " ".join(tokens[mention.head : mention.end])
         plural = self.things[mention.name]
-        if mention.plural and told.endswith(plural):
-            told = told.removesuffix(plural) + mention.name
-        elif mention.plural:  # what follows the name belongs to it: "cats wearing crowns"
+        if mention.plural and plural:  # what follows the name belongs to it: "cats wearing crowns"
             told = told.replace(plural, mention.name, 1)
+        elif mention.plural:
+            told = mention.name
         phrase = " ".join([*(word for word in mention.adjectives if word not in SMALL), told])
         return with_article(phrase) if plural and phrase[0].isalpha() else phrase
 
@@ -205,8 +219,11 @@ def described(mention: Mention) -> Mention:
 def laid_out(parts: Sequence[tuple[str, Mention]], relation: str) -> list[Part]:
     """The things in their places, where two are named as the second stands to the first; more than the picture has
     room for are left out."""
-    things = [(text, bool(SMALL & set(mention.adjectives))) for text, mention in parts for _ in range(mention.number)]
-    things = things[:MOST]
+    small = [bool(SMALL & set(mention.adjectives)) for _, mention in parts]
+    smaller = [one and not all(small) for one in small]  # than the others
+    things = [
+        (text, shrinks) for (text, mention), shrinks in zip(parts, smaller, strict=True) for _ in range(mention.number)
+    ][:MOST]
     if len(parts) == 2:
         first, second = (min(mention.number, MOST - 1) for _, mention in parts)
         if relation == "over":
@@ -222,7 +239,7 @@ def laid_out(parts: Sequence[tuple[str, Mention]], relation: str) -> list[Part]:
     else:
         places = in_rows(len(things))
     placed_things = zip(things, places, strict=False)
-    return [Part(text, shrunk(place) if small else place) for (text, small), place in placed_things]
+    return [Part(text, shrunk(place) if shrinks else place) for (text, shrinks), place in placed_things]
 
 
 def relation_of(words: Sequence[str]) -> str:
