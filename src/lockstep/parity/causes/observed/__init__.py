@@ -8,6 +8,7 @@ anchors.py      places that both have without a name: where they use the same we
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have
 layouts.py      expressions that are the same but for how axes are read
+attentions.py   an attention as what goes into it, written as one call or as several
 rotations.py    by how much query and key are turned, whatever form the tables have
 words.py        such a place as a name and a sentence
 transplant.py   the candidate's steps done in the reference instead: the proof

@@ -13,6 +13,7 @@ from ...trace.sketch import ratio
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from ..probe import SPECIFIC
+from .attentions import FUSED
 from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
@@ -154,10 +155,22 @@ class _Walk:
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
-        if len(self.plans) == 1 and _is_smallest(matching, inner[0]):
-            self.place = _place(inner[0][0], self.node, self.tolerance)
+        if len(self.plans) == 1:
+            self.place = self._place_of(matching, differences[0], inner[0])
         self._reached = _number(differences[0])
         return True
+
+    def _place_of(self, matching: Matching, difference: Parting, inner: list[Parting]) -> NodeResult | None:
+        """The value that is wrong: of several alike the first; and where only the result of the whole frame was
+        compared, what was seen inside of it."""
+        if _is_smallest(matching, inner):
+            return _place(inner[0], self.node, self.tolerance)
+        first, frame = (inner or [difference])[0], self.frames.ours[0]
+        site = first.ours.step.place if first.ours.step is not None else frame
+        inside = (site if isinstance(site, str) else site.path) != frame
+        if not inside or self.node.key.path != frame:
+            return None
+        return _place(first, self.node, self.tolerance, None if inner else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
         """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
@@ -236,12 +249,39 @@ def _where(difference: Parting) -> Any:
 
 
 def _number(difference: Parting) -> int:
-    return difference.ours.step.number if difference.ours.step is not None else -1
+    return _number_of(difference.ours)
 
 
-def _place(difference: Parting, node: NodeResult, tolerance: float) -> NodeResult | None:
+def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
+    """Of the steps that only the reference takes the first one; or what it has before, where the candidate goes its own
+    way from there already."""
+    ways = [
+        sorted((s for s in matching.until_shared(v) if s.name not in SHAPES), key=lambda s: s.number)
+        for v in (difference.ours, difference.theirs)
+        if not (v is difference.theirs and matching.is_leaf(v))
+    ]
+    if not ways or not ways[0]:
+        return None
+    first = ways[0][0]
+    begun = max((v.step.number for v in first.operands() if v.step is not None), default=-1)
+    for step in ways[1][:1] if len(ways) > 1 else ():
+        known = [matching.partner(v) for v in step.operands() if v.content.numel() > 1]
+        made = [v for v in known if v is not None and v.step is not None]
+        alone = len(made) == len(known) == 1 and first.name != FUSED
+        if alone and _number_of(made[0]) < begun:
+            return made[0]
+    return first.values[0] if first.values else None
+
+
+def _number_of(value: FrameValue) -> int:
+    return value.step.number if value.step is not None else -1
+
+
+def _place(
+    difference: Parting, node: NodeResult, tolerance: float, at: FrameValue | None = None
+) -> NodeResult | None:
     """The first value that differs, where it has no name that both sides know."""
-    ours, theirs = difference.ours, difference.theirs
+    ours, theirs = at or difference.ours, difference.theirs
     while not isinstance(ours.step and ours.step.place, str) and ours.step is not None and ours.step.name in SHAPES:
         below = ours.step.operands()
         if len(below) != 1 or below[0].step is None:

@@ -29,6 +29,12 @@ SHAPES = CASTS | frozenset(
      "clone", "detach", "movedim", "moveaxis", "T", "mT", "t", "swapaxes", "swapdims", "view_as", "reshape_as",
      "expand_as"]
 )  # fmt: skip
+# Steps that leave a value as it is for some numbers.
+_MAY_DO_NOTHING = frozenset(
+    ["dropout", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "contiguous", "clone", "detach", "div",
+     "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double", "type_as",
+     "requires_grad_"]
+)  # fmt: skip
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
 
 
@@ -92,6 +98,10 @@ class Graph:
         self._elements = 0
         self._at: dict[tuple[Any, int], FrameStep] = {}
 
+    def visits(self, place: Site | str) -> int:
+        """How often the frame was at a place, with the times at which nothing was done there."""
+        return self._visits[place]
+
     def at(self, place: Site | str, visit: int) -> FrameStep | None:
         return self._at.get((place, visit))
 
@@ -130,9 +140,13 @@ class Graph:
 
     def step(self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, line: str = "") -> None:
         """Arguments have to be known as they were: an operation that writes into its input changes it."""
-        made = FrameStep(place, function, args, kwargs, len(self.steps), self._visits[place], line)
+        visit = self._visits[place]
         self._visits[place] += 1
-        self._at[place, made.visit] = made
+        if (unchanged := _unchanged(place, args, kwargs, result)) is not None:
+            self._known[id(result)] = (result, _version(result), unchanged)
+            return
+        made = FrameStep(place, function, args, kwargs, len(self.steps), visit, line)
+        self._at[place, visit] = made
         self.steps.append(made)
         for piece, (_, tensor) in enumerate(_tensors(result)):
             made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece)))
@@ -160,6 +174,18 @@ def _flat(value: Any) -> Iterator[Any]:
 
 def _tensors(result: Any) -> list[tuple[str, torch.Tensor]]:
     return [(slot, tensor) for slot, tensor in leaves(result, "out") if isinstance(tensor, torch.Tensor)]
+
+
+def _unchanged(place: Site | str, args: Any, kwargs: Any, result: Any) -> FrameValue | None:
+    """The one value that an operation hands on as it is: a dropout that drops nothing, a division by one. That is no
+    step, and it is no difference if only one side has it."""
+    if isinstance(place, str) or place.op not in _MAY_DO_NOTHING or not isinstance(result, torch.Tensor):
+        return None
+    given = [v for v in _flat((args, kwargs)) if isinstance(v, FrameValue) and v.content.numel() > 1]
+    if len(given) != 1 or given[0].content.dtype != result.dtype or given[0].content.shape != result.shape:
+        return None
+    with torch._C.DisableTorchFunction():
+        return given[0] if torch.equal(given[0].content, result) else None
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -134,8 +134,7 @@ class _Made:
         step = value.step
         if step is None or self.plan.ours.frame.startswith("@"):
             return visit >= _visit(value)
-        each = 1 + max(other.visit for other in self.plan.ours.steps if other.place == step.place)
-        return visit % each == step.visit
+        return visit % self.plan.ours.visits(step.place) == step.visit
 
     def _calls_of_pipeline(self, place: Place) -> set[int] | None:
         """Which calls of a module are made between models: a model may call the same one, too. None inside of one."""

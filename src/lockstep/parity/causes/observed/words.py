@@ -13,6 +13,7 @@ from torch import nn
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
 from ..relations import relation
+from .attentions import attention_words
 from .expressions import Says, once, plain, short, step_key
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
 from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
@@ -82,6 +83,10 @@ def words_of(
             one = _one_step(matching, says, x.step, y.step) if x.step and y.step else None
             if one is not None:
                 return one
+    else:
+        name, told = attention_words(matching, ours, theirs)
+        if name:
+            return PlaceWords(name, told, rank=2)
     if turned := rotation_words(matching, ours, theirs):
         name = "sign" if turned == OTHER_WAY else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
