@@ -31,6 +31,7 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "out.image"), ("vae.decode", "out")),
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
+METHODS = ("encode", "decode")
 RESULT = "@result"
 ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
@@ -122,7 +123,12 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
     for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
     for path in paths_a - found.keys():
-        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b) or _of_scheduler(path, a, b)
+        renamed = (
+            _renamed_root(path, found, paths_b)
+            or _only_root(path, a, b, paths_b)
+            or _of_scheduler(path, a, b)
+            or _of_method(path, held, paths_b)
+        )
         if renamed:
             found[path] = (renamed, "name")
     return found
@@ -204,6 +210,16 @@ def _of_scheduler(path: str, a: Trace, b: Trace) -> str | None:
     if len(names[0]) != 1 or len(names[1]) != 1 or not path.startswith(f"@{names[0][0]}."):
         return None
     return f"@{names[1][0]}{path[1 + len(names[0][0]) :]}"
+
+
+def _of_method(path: str, held: Held, paths_b: set[str]) -> str | None:
+    """`vae.decode` where only methods of a model are called: by the weights that the model holds."""
+    root, _, method = path.rpartition(".")
+    mine = held[0].get(root)
+    if method not in METHODS or "." in root or not mine:
+        return None
+    roots = [name for name, theirs in held[1].items() if "." not in name and theirs == mine]
+    return f"{roots[0]}.{method}" if len(roots) == 1 and f"{roots[0]}.{method}" in paths_b else None
 
 
 class _Work:
@@ -412,7 +428,7 @@ def _last_given(trace: Trace) -> list[Entry]:
 
 def _is_whole(path: str) -> bool:
     root, _, method = path.partition(".")
-    return bool(root) and method in ("", "encode", "decode")
+    return bool(root) and method in ("", *METHODS)
 
 
 def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:
