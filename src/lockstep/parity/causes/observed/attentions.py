@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .expressions import plain
 from .graph import SHAPES, FrameStep, FrameValue
-from .matching import Matching
+from .settings import plain
 
+Same = Callable[[FrameValue, FrameValue], bool]
+
+PARTS = ("query", "key", "value")
 FUSED = "scaled_dot_product_attention"
 NEAR = 1e-4  # relative: two factors of the scores that are nearer are one
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
@@ -32,18 +35,30 @@ class AttentionForm:
     axis: int = -1  # of the softmax
 
 
-def attention_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> tuple[str, str]:
+def attention_words(same_numbers: Same, ours: FrameValue, theirs: FrameValue) -> tuple[str, str]:
     """The name and the one thing that two attentions do differently; empty where it is none or more than one."""
     a, b = attention_of(ours), attention_of(theirs)
     if a is None or b is None:
         return "", ""
-    found = [*_operands(matching, a, b), *_settings(a, b), *_masks(matching, a, b)]
+    found = [*_operands(same_numbers, a, b), *_settings(a, b), *_masks(same_numbers, a, b)]
     return found[0] if len(found) == 1 else ("", "")
 
 
-def _operands(matching: Matching, a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
-    parts = ("query", "key", "value")
-    same = {(x, y): matching.same_numbers(getattr(a, x), getattr(b, y)) for x in parts for y in parts}
+def attention_parts(same_numbers: Same, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]]:
+    """What goes into two attentions that do the same with it, and is not the same; empty where that is not it."""
+    a, b = attention_of(ours), attention_of(theirs)
+    if a is None or b is None or _settings(a, b) or _masks(same_numbers, a, b):
+        return []
+    if (words := _operands(same_numbers, a, b)) and words[0][0]:
+        return []  # exchanged: that is the attention's own matter
+    pairs = [(getattr(a, part), getattr(b, part)) for part in PARTS]
+    differing = [pair for pair in pairs if not same_numbers(*pair)]
+    return differing if all(x.step is not None and y.step is not None for x, y in differing) else []
+
+
+def _operands(same_numbers: Same, a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
+    parts = PARTS
+    same = {(x, y): same_numbers(getattr(a, x), getattr(b, y)) for x in parts for y in parts}
     differing = [part for part in parts if not same[part, part]]
     if len(differing) == 2 and all(same[x, y] for x, y in (differing, differing[::-1])):
         return [("operand_order", f"{differing[0]} and {differing[1]} of the attention are exchanged")]
@@ -70,7 +85,7 @@ def _of_width(a: AttentionForm, b: AttentionForm) -> str:
     return next((f" ({words})" for number, words in known.items() if math.isclose(b.scale, number, rel_tol=NEAR)), "")
 
 
-def _masks(matching: Matching, a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
+def _masks(same_numbers: Same, a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
     if a.behind is None and b.behind is not None and a.mask is not None and b.mask is None:
         return [("attention_mask", "a mask multiplied behind the softmax instead of added before it")]
     if (a.behind is None) != (b.behind is None):
@@ -81,7 +96,7 @@ def _masks(matching: Matching, a: AttentionForm, b: AttentionForm) -> list[tuple
         return [("attention_mask", "the attention has no mask")]
     if a.mask is None and b.mask is not None and not a.causal:
         return [("attention_mask", "the attention has a mask, and should have none")]
-    if a.mask is not None and b.mask is not None and not matching.same_numbers(a.mask, b.mask):
+    if a.mask is not None and b.mask is not None and not same_numbers(a.mask, b.mask):
         return [("attention_mask", "the attention has another mask")]
     return []
 
@@ -120,7 +135,7 @@ def _of_call(step: FrameStep) -> AttentionForm | None:
     settings, mask = plain(step), given.get("attn_mask")
     scale = settings.get("scale") or parts[0].content.shape[-1] ** -0.5  # type: ignore[union-attr]
     mask = mask if isinstance(mask, FrameValue) else None
-    return AttentionForm(*parts, float(scale), mask, bool(settings.get("is_causal")))  # type: ignore[arg-type]
+    return AttentionForm(*parts, float(scale), mask, bool(settings.get("is_causal")))  # type: ignore[arg-type, call-arg]
 
 
 def _of_scores(scores: FrameValue, value: FrameValue) -> AttentionForm | None:
@@ -188,4 +203,8 @@ def _made(value: FrameValue) -> FrameStep | None:
 def _unturned(key: FrameValue) -> FrameValue:
     """The key with its tokens before its channels: what is turned for the product is turned back."""
     with torch._C.DisableTorchFunction():
+        given = key.step.operands() if key.step is not None and key.step.name in SHAPES else []
+        turned = key.content.transpose(-1, -2) if key.content.ndim > 1 else key.content
+        if len(given) == 1 and given[0].content.shape == turned.shape and torch.equal(given[0].content, turned):
+            return given[0]
         return FrameValue(key.content.transpose(-1, -2)) if key.content.ndim > 1 else key

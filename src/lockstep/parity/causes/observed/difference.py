@@ -17,6 +17,7 @@ from .attentions import FUSED
 from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
+from .lines import done_at, told_line
 from .matching import Matching, Parting
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
@@ -110,7 +111,7 @@ class _Walk:
         self.said: list[PlaceWords] = []
         self.places: set[str] = set()
         self.near: set[str] = set()
-        self.line = ""
+        self.done_at: FrameStep | None = None  # the candidate's step whose line is told
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
@@ -149,9 +150,9 @@ class _Walk:
         self.said += [one for one in words if one.detail]
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
         self.near |= _givers(matching, differences)
-        made = [p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None]
-        self.lines.append(next(iter(made), ""))
-        self.line = self.line or self.lines[-1]
+        made = [step for p in [*inner[0], *small] if (step := done_at(matching, p)) is not None]
+        self.lines.append(made[0].line if made else "")
+        self.done_at = self.done_at or next(iter(made), None)
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
@@ -224,12 +225,13 @@ class _Walk:
             return None
         name, detail, rank = _together(self.said)
         frame = self.frames.ours[0]
+        line = told_line(self.theirs, self.done_at, len(self.lines)) if not self.said[0].loaded else ""
 
         def made(plans: list[Transplant]) -> Edit:
             def at(path: str) -> Edit:
                 return Edit(name, detail, _changes(plans, path), rank)
 
-            return replace(at(frame), elsewhere=at, owner=frame, line=self.line if not self.said[0].loaded else "")
+            return replace(at(frame), elsewhere=at, owner=frame, line=line)
 
         wider = self.wider[0]
         places, near = frozenset(self.places), frozenset(self.places | self.near)
@@ -277,9 +279,7 @@ def _number_of(value: FrameValue) -> int:
     return value.step.number if value.step is not None else -1
 
 
-def _place(
-    difference: Parting, node: NodeResult, tolerance: float, at: FrameValue | None = None
-) -> NodeResult | None:
+def _place(difference: Parting, node: NodeResult, tolerance: float, at: FrameValue | None = None) -> NodeResult | None:
     """The first value that differs, where it has no name that both sides know."""
     ours, theirs = at or difference.ours, difference.theirs
     while not isinstance(ours.step and ours.step.place, str) and ours.step is not None and ours.step.name in SHAPES:
@@ -355,6 +355,8 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
     if len(said) > 1 and mine == theirs and first.name in MOVABLE:
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
+    if len(said) > 1 and all(words.name == said[0].name for words in said) and first.name != "order_exchanged":
+        return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])
     return first.name, detail + (f"; and {len(others) - 1} more" if len(others) > 1 else ""), first.rank

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import torch
 
-from ..edits import PARAMETERS
 from .graph import SHAPES, FrameStep, FrameValue
 from .matching import Matching
+from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
-_CONVOLUTION = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
-# Settings that say the same whether they are given or not.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    **{f"conv{n}d": _CONVOLUTION for n in (1, 2, 3)},
-    "gelu": {"approximate": "none"},
-    "interpolate": {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None, "antialias": False,
-                    "recompute_scale_factor": None},
-    "scaled_dot_product_attention": {"dropout_p": 0, "is_causal": False, "scale": None, "enable_gqa": False},
-    "layer_norm": {"eps": 1e-5},
-    "group_norm": {"eps": 1e-5},
-    "add": {"alpha": 1},
-    "sub": {"alpha": 1},
-}  # fmt: skip
 LONGEST = 150  # characters of one side
 CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
@@ -47,34 +33,6 @@ def step_key(step: FrameStep, paths: Callable[[str], str]) -> tuple[str, str]:
     if isinstance(step.place, str):
         return paths(step.place), ""
     return step.name, str(sorted((k, short(v)) for k, v in plain(step).items()) if step.name not in SHAPES else "")
-
-
-def plain(step: FrameStep) -> dict[str, Any]:
-    """Arguments that are no tensors, by name where the names are known."""
-    names = PARAMETERS.get(step.name, ()) or _names(step.function)
-    found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
-    usual = _DEFAULTS.get(step.name, {})
-    given = {k: _one_number(v) if k in usual else v for k, v in found.items() if not _has_value(v)}
-    return {k: v for k, v in given.items() if k not in usual or v != usual[k]}
-
-
-def _one_number(value: Any) -> Any:
-    """`(1, 1)` of a convolution is 1."""
-    several = type(value) in (list, tuple) and value and all(item == value[0] for item in value)
-    return value[0] if several else value
-
-
-def _names(function: Any) -> tuple[str, ...]:
-    try:
-        return tuple(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return ()
-
-
-def _has_value(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return any(_has_value(item) for item in value)
-    return isinstance(value, FrameValue)
 
 
 def short(value: Any) -> str:
@@ -236,6 +194,6 @@ def _says_nothing(value: Any) -> bool:
 def _argument(value: Any, say: Any) -> str:
     if isinstance(value, FrameValue):
         return str(say(value))
-    if type(value) in (list, tuple) and _has_value(value):
+    if type(value) in (list, tuple) and has_value(value):
         return f"[{', '.join(_argument(item, say) for item in value)}]"
     return short(value)

@@ -22,6 +22,7 @@ from ..probe import Reached
 
 METHODS = ("encode", "decode")
 MOST_ELEMENTS = 1 << 26  # kept of one frame
+MOST_CALLERS = 6  # of a line of code that are known with it
 # Steps that change a value's type, or its shape alone.
 CASTS = frozenset({"to", "type", "float", "half", "bfloat16", "double", "type_as"})
 SHAPES = CASTS | frozenset(
@@ -62,9 +63,13 @@ class FrameStep:
     kwargs: dict[str, Any]
     number: int
     visit: int  # the how-manieth time at this place
-    line: str = ""  # file:number of the code, where it is in a file
+    lines: tuple[str, ...] = ()  # file:number of the code, where it is in a file, and of what called it
     calls_before: int = 0  # of a module in the run so far, whoever has made them
     values: list[FrameValue] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        return self.lines[0] if self.lines else ""
 
     @property
     def name(self) -> str:
@@ -138,14 +143,16 @@ class Graph:
         for slot, tensor in outputs(result):
             self.exits[Exit("", 0, slot)] = self.value(tensor)
 
-    def step(self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, line: str = "") -> None:
+    def step(
+        self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, lines: tuple[str, ...] = ()
+    ) -> None:
         """Arguments have to be known as they were: an operation that writes into its input changes it."""
         visit = self._visits[place]
         self._visits[place] += 1
         if (unchanged := _unchanged(place, args, kwargs, result)) is not None:
             self._known[id(result)] = (result, _version(result), unchanged)
             return
-        made = FrameStep(place, function, args, kwargs, len(self.steps), visit, line)
+        made = FrameStep(place, function, args, kwargs, len(self.steps), visit, lines)
         self._at[place, visit] = made
         self.steps.append(made)
         for piece, (_, tensor) in enumerate(_tensors(result)):
@@ -200,13 +207,21 @@ def with_items(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return tensor
 
 
-def _line() -> str:
-    """Where the code that is running stands, if that is a file."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+def _lines() -> tuple[str, ...]:
+    """Where the code that is running stands, if that is a file, and the code that called it, as far as the module's."""
+    frame: Any = sys._getframe(2)
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    return f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else ""
+    found: list[str] = []
+    while frame is not None and not _is_ours(frame) and len(found) < MOST_CALLERS:
+        file = frame.f_code.co_filename
+        found.append(f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else "")
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _is_ours(frame: Any) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
 
 
 class _FrameWatch:
@@ -240,7 +255,7 @@ class _FrameWatch:
             with torch._C.DisableTorchFunction():
                 function, result = (with_items, call.args[0]) if call.op == "setitem" else (call.function, result)
                 args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
-                self.graph.step(site, function, args, kwargs, result, _line())
+                self.graph.step(site, function, args, kwargs, result, _lines())
 
     def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
         if self.inside and path not in self.open:

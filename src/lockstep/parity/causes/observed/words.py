@@ -14,12 +14,14 @@ from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
 from ..relations import relation
 from .attentions import attention_words
-from .expressions import Says, once, plain, short, step_key
+from .expressions import Says, once, short, step_key
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
 from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
 from .layouts import NormalForm, reading_words
 from .matching import Matching, Parting
+from .norms import norm_words
 from .rotations import OTHER_WAY, rotation_words
+from .settings import plain
 
 _SETTINGS = {
     **ATTRIBUTE_CAUSES,
@@ -84,7 +86,10 @@ def words_of(
             if one is not None:
                 return one
     else:
-        name, told = attention_words(matching, ours, theirs)
+        name, told = norm_words(matching, ours, theirs)
+        if name:
+            return PlaceWords(name, told, rank=2)
+        name, told = attention_words(matching.same_numbers, ours, theirs)
         if name:
             return PlaceWords(name, told, rank=2)
     if turned := rotation_words(matching, ours, theirs):
