@@ -114,11 +114,12 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
             found[path] = (path, "name")
     equal = [m for m in matches if m.kind != "different"]
     votes, held = _weight_votes(equal), _held(equal)
-    in_parts = {left for m in equal if m.kind in ("fused", "split") for left, _ in m.owners}
+    in_parts = _owned_in_parts(equal)
     for path in paths_a - found.keys():
         # a module with weights is a partner only if it has the same ones, or if these are a part of the other's
         partner = votes.get(path, "")
-        if partner in paths_b and (path in in_parts or held[0][path] == held[1][partner]):
+        part = path in in_parts and held[1][partner] <= in_parts[path]  # not of one that does more than that
+        if partner in paths_b and (part or held[0][path] == held[1][partner]):
             found[path] = (partner, "weights")
     for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
@@ -148,6 +149,16 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
                 left, right = left.rpartition(".")[0], right.rpartition(".")[0]
                 votes[left][right] += 1
     return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
+
+
+def _owned_in_parts(matches: list[WeightMatch]) -> dict[str, set[int]]:
+    """Modules of A whose weights are fused or split on the other side, and which weights these are."""
+    found: dict[str, set[int]] = {left: set() for m in matches if m.kind in ("fused", "split") for left, _ in m.owners}
+    for number, match in enumerate(matches):
+        for left, _ in match.owners:
+            if left in found:
+                found[left].add(number)
+    return found
 
 
 Held = tuple[dict[str, set[int]], dict[str, set[int]]]

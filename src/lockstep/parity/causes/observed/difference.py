@@ -168,9 +168,11 @@ class _Walk:
             return _place(inner[0], self.node, self.tolerance)
         first, frame = (inner or [difference])[0], self.frames.ours[0]
         site = first.ours.step.place if first.ours.step is not None else frame
-        inside = (site if isinstance(site, str) else site.path) != frame
-        if not inside or self.node.key.path != frame:
-            return None
+        path, known = (site if isinstance(site, str) else site.path), self.node.key.path
+        inside = self.node.key.path == frame
+        outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
+        if path == frame or not (inside or outside):
+            return None  # both sides know it by the name of the node
         return _place(first, self.node, self.tolerance, None if inner else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
@@ -353,13 +355,24 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     """One name for several places: the first one's, with what else there is."""
     first = said[0]
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
-    if len(said) > 1 and mine == theirs and first.name in MOVABLE:
+    moved = _moved_to(said)
+    if len(said) > 1 and first.name in MOVABLE and (mine == theirs or moved is not None):
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
+        if moved is not None:
+            return first.name, f"{first.detail}; and {moved.detail}", first.rank
     if len(said) > 1 and all(words.name == said[0].name for words in said) and first.name != "order_exchanged":
         return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])
     return first.name, detail + (f"; and {len(others) - 1} more" if len(others) > 1 else ""), first.rank
+
+
+def _moved_to(said: list[PlaceWords]) -> PlaceWords | None:
+    """Where a step is taken at one place and left out at another: the first such place of the other kind."""
+    first = said[0]
+    if bool(first.mine) == bool(first.others) or any(w.name not in MOVABLE for w in said):
+        return None
+    return next((w for w in said if bool(w.mine) == bool(first.others) and bool(w.others) == bool(first.mine)), None)
 
 
 def _places(matching: Matching, differences: list[Parting]) -> set[str]:

@@ -11,7 +11,7 @@ import torch
 
 from ...comparison.layout import joins
 from .anchors import WeightUse, first_parted
-from .arrangement import LEAST, Arrangement, arrangement_of
+from .arrangement import LEAST, Arrangement, arrangement_of, only_arrangement
 from .attentions import attention_parts
 from .graph import Exit, FrameStep, FrameValue, Graph
 
@@ -121,7 +121,10 @@ class Matching:
         turned = made.transpose(1, 2) if made.ndim == HEADS else made
         if tuple(turned.shape) == wanted or made.numel() != difference.ours.content.numel():
             return turned
-        return made.reshape(wanted) if joins(here, wanted) or joins(wanted, here) else turned
+        if joins(here, wanted) or joins(wanted, here):
+            return made.reshape(wanted)
+        only = only_arrangement(here, wanted)
+        return only.there(made) if only is not None else turned
 
     def _turned_partner(self, value: FrameValue) -> FrameValue | None:
         """The same numbers with the two axes in the middle exchanged, as heads and tokens are."""

@@ -44,6 +44,8 @@ _OPERANDS = {
     ("scaled_dot_product_attention", 3): "attention_mask", ("masked_fill", 1): "attention_mask",
     ("where", 0): "attention_mask",
 }  # fmt: skip
+TAKEN = ("embedding", "getitem", "index_select", "gather", "narrow")
+MOST_TAKEN = 1 << 18
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
 
 
@@ -85,16 +87,18 @@ def words_of(
             one = _one_step(matching, says, x.step, y.step) if x.step and y.step else None
             if one is not None:
                 return one
-    else:
-        name, told = norm_words(matching, ours, theirs)
-        if name:
-            return PlaceWords(name, told, rank=2)
-        name, told = attention_words(matching.same_numbers, ours, theirs)
+    for x, y in dict.fromkeys([(ours, theirs), (difference.ours, difference.theirs)]):
+        name, told = norm_words(matching, x, y)
+        if not name:
+            name, told = attention_words(matching.same_numbers, x, y)
         if name:
             return PlaceWords(name, told, rank=2)
     if turned := rotation_words(matching, ours, theirs):
         name = "sign" if turned == OTHER_WAY else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
+    if coarse := _coarser(matching, ours, theirs):
+        shown = _rounded(says.both(ours, theirs), coarse)
+        return PlaceWords("precision", shown, rank=2)
     if NormalForm(matching, plain).same(ours, theirs):  # the same steps with the same values: only read otherwise
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
@@ -177,6 +181,25 @@ def _named(
     return PlaceWords("other_computation", shown, rank=4)
 
 
+def _coarser(matching: Matching, ours: FrameValue, theirs: FrameValue) -> list[FrameStep]:
+    """Casts to a coarser type on the candidate's way alone, where both sides do the same steps and what comes out is
+    that near."""
+    if matching.is_leaf(theirs) or not NormalForm(matching, plain).same(ours, theirs):
+        return []
+    ways = [[s for s in matching.until_shared(v) if s.name in CASTS and s.values] for v in (ours, theirs)]
+    coarse = [s for s in ways[1] if _eps(s) > max(map(_eps, ways[0]), default=0.0)]
+    worst = max(map(_eps, coarse), default=0.0)
+    with torch._C.DisableTorchFunction():
+        a, b = ours.content.double().reshape(-1), theirs.content.double().reshape(-1)
+        near = a.numel() == b.numel() and bool((a - b).norm() <= 4 * worst * a.norm())
+    return coarse if near else []
+
+
+def _eps(step: FrameStep) -> float:
+    dtype = step.values[0].content.dtype
+    return float(torch.finfo(dtype).eps) if dtype.is_floating_point and dtype.itemsize < 4 else 0.0
+
+
 def _rounded(shown: str, steps: list[FrameStep]) -> str:
     """With the coarsest type that the candidate's value passes through."""
     made = [s.values[0].content.dtype for s in steps if s.name in CASTS and s.values]
@@ -207,6 +230,8 @@ def _leaves(matching: Matching, steps: list[FrameStep]) -> Iterator[int]:
 def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
     """The same step with another number or operand, or another step with the same operands."""
     mine, others = a.operands(), b.operands()
+    if rows := _other_rows(matching, a, b):
+        return PlaceWords("index_offset" if rows.startswith("one") else "wrong_index", rows, rank=2)
     pairs = list(zip(mine, others, strict=False))
     equal = len(mine) == len(others) and all(matching.same(x, y) for x, y in pairs)
     if isinstance(a.place, str) or isinstance(b.place, str):
@@ -240,6 +265,30 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
         name = "activation" if names <= ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
+
+
+def _other_rows(matching: Matching, a: FrameStep, b: FrameStep) -> str:
+    """Other rows of one table, however they are taken out of it: by an index or by a slice."""
+    if a.name not in TAKEN or b.name not in TAKEN or a.name == b.name == "getitem" or not (a.values and b.values):
+        return ""
+    tables = [v for v in a.operands() if v.given.startswith("weight:") and v.content.ndim == 2]
+    if len(tables) != 1 or not any(matching.same(tables[0], v) for v in b.operands()):
+        return ""
+    table, taken = tables[0].content, [step.values[0].content for step in (a, b)]
+    if any(x.shape[-1] != table.shape[1] or x.numel() > MOST_TAKEN for x in taken):
+        return ""
+    with torch._C.DisableTorchFunction():
+        rows = [torch.cdist(x.reshape(-1, table.shape[1]).double(), table.double()).argmin(-1) for x in taken]
+        found = all(torch.equal(table[r], x.reshape(-1, table.shape[1])) for r, x in zip(rows, taken, strict=True))
+    if not found:
+        return ""
+    wrong, right = ([int(row) for row in r] for r in reversed(rows))
+    offsets = {w - r for w, r in zip(wrong, right, strict=False)}
+    name = ".".join(tables[0].given.partition(":")[2].split(".")[-2:])
+    shown = " instead of ".join(f"{r[:3]}{'…' if len(r) > 3 else ''}" for r in (wrong, right))
+    if len(offsets) == 1:
+        return f"{'one' if abs(next(iter(offsets))) == 1 else next(iter(offsets))} off: rows {shown} of `{name}`"
+    return f"rows {shown} of `{name}`"
 
 
 def _index(step: FrameStep) -> str:
