@@ -201,7 +201,8 @@ def test_modules_that_give_other_things_are_not_compared_by_them(tmp_path, fault
         assert result.verdict in ("PASS", "NOISE"), result.sentence()
         return
     assert result.first.key.path.partition("/")[0] == "model.layers.0", result.sentence()
-    assert result.causes[0].standing is Standing.PROVEN and "mul" not in result.causes[0].name, result.causes[0].why
+    first = result.causes[0]
+    assert (first.name, first.standing) == ("left_out", Standing.PROVEN), first.why
 
 
 class Packed(nn.Module):
@@ -240,4 +241,5 @@ def test_a_part_of_a_packed_weight_is_not_the_module_around_it(tmp_path):
             model(x, mask)
     floor = px.floor(reference, tmp_path / "a.trace", runs=("ulp", "ulp"))
     first = px.compare(tmp_path / "a.trace", tmp_path / "b.trace", floor=floor).first
-    assert first.key.path == "model.attention.out" and first.key.is_input  # the mask is missing before it
+    # the mask is missing in the code of the attention; what the query gives is right
+    assert first.key.path in ("model.attention/scaled_dot_product_attention.0", "model.attention.out")

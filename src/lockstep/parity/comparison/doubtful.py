@@ -22,7 +22,7 @@ def doubtful(
     to be said of that."""
     forms = [*_in_another_form(nodes), *_guessed_shapes(nodes)]
     dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes) | _other_results(a, b, pairs, nodes)
-    dropped |= _mistaken(a, b, pairs, nodes) | prepared_outside(a, pairs, nodes, GUESSED)
+    dropped |= _mistaken(a, b, pairs, nodes) | prepared_outside(a, pairs, nodes)
     formed = {id(node) for node in forms}
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if id(node) in formed}
     if not forms:

@@ -14,12 +14,12 @@ DEEPEST = 6  # steps from what is handed in to what was compared
 MOST_USES = 64
 
 
-def prepared_outside(a: Trace, pairs: list[Pair], nodes: list[NodeResult], guessed: tuple[str, ...]) -> set[int]:
+def prepared_outside(a: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
     """The numbers of the reference's inputs whose every use inside of the part leads to values that are right."""
     bad = {pair.a.seq: node.bad for pair, node in zip(pairs, nodes, strict=True)}
     suspects = [
         pair.a for pair, node in zip(pairs, nodes, strict=True)
-        if node.bad and pair.how in guessed and pair.a.key.is_input and "." in pair.a.key.path
+        if node.bad and pair.how != "map" and pair.a.key.is_input and "." in pair.a.key.path
     ]  # fmt: skip
     return {entry.seq for entry in _Uses(a, bad).all_right(suspects)} if suspects else set()
 

@@ -260,7 +260,7 @@ def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
     """Of the steps that only the reference takes the first one; or what it has before, where the candidate goes its own
     way from there already."""
     ways = [
-        sorted((s for s in matching.until_shared(v) if s.name not in SHAPES), key=lambda s: s.number)
+        sorted((s for s in matching.until_shared(v) if _makes_numbers(s)), key=lambda s: s.number)
         for v in (difference.ours, difference.theirs)
         if not (v is difference.theirs and matching.is_leaf(v))
     ]
@@ -275,6 +275,11 @@ def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
         if alone and _number_of(made[0]) < begun:
             return made[0]
     return first.values[0] if first.values else None
+
+
+def _makes_numbers(step: FrameStep) -> bool:
+    """Not for what only changes shapes, nor for indices."""
+    return step.name not in SHAPES and bool(step.values) and step.values[0].content.is_floating_point()
 
 
 def _number_of(value: FrameValue) -> int:

@@ -110,6 +110,8 @@ class Matching:
         """What the candidate computes with the axes that the reference has there, as the values that go in have
         them."""
         wanted, here = tuple(difference.ours.content.shape), tuple(difference.theirs.content.shape)
+        if len(here) == len(wanted) and all(a in (1, b) for a, b in zip(made.shape, wanted, strict=True)):
+            return made  # the same for every row
         own = self._arranged.get(id(difference.theirs)) if self.is_leaf(difference.theirs) else None
         if own is not None and own.shape == wanted:
             return own.back(made)
@@ -272,7 +274,7 @@ class Matching:
         for mine, (step, other) in enumerate(((theirs.step, ours), (ours.step, theirs))):
             if step is None or isinstance(step.place, str) or step.name not in WRITTEN_OUT or not step.operands():
                 continue
-            for inner in self._inside(other):
+            for inner in reversed(self._inside(other)):  # the furthest: a norm of what is centred already is the same
                 if inner.content.shape == other.content.shape and self._gives(step, inner, other):
                     pair = (inner, step.operands()[0])
                     return [pair[::-1] if mine else pair]

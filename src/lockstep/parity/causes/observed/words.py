@@ -77,6 +77,8 @@ def words_of(
         special = _one_step(matching, says, ours.step, theirs.step)
         if special is not None and not (has_it and ours.step.name != theirs.step.name):
             return special
+    if used := _transposed(matching, ours, theirs):
+        return PlaceWords("transposed_weight", used, rank=2)
     if are_exchanged(matching, inner):
         names = [says.plain_name(place.theirs, whole=True) for place in inner]
         kind = exchange_kind(inner[0].ours, inner[1].ours)
@@ -92,7 +94,8 @@ def words_of(
         if not name:
             name, told = attention_words(matching.same_numbers, x, y)
         if name:
-            return PlaceWords(name, told, rank=2)
+            more = f": {says.both(ours, theirs)}" if inner and name == "attention_mask" else ""
+            return PlaceWords(name, told + more, rank=2)
     if turned := rotation_words(matching, ours, theirs):
         name = "sign" if turned == OTHER_WAY else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
@@ -140,6 +143,18 @@ def _other_weight(
         return None  # another weight that the reference uses, too, is a matter of the code
     name, words = weight_words(path, x.content, y.content, modules)
     return PlaceWords(name, f"{words} (there `{y.given.partition(':')[2]}`)", rank=1, loaded=True)
+
+
+def _transposed(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
+    """A square weight that the candidate multiplies with as it lies, where the reference turns it, or the reverse."""
+    step = ours.step
+    given = step.operands() if step is not None and step.name == "linear" else []
+    if len(given) < 2 or given[1].content.ndim != 2 or given[1].content.shape[0] != given[1].content.shape[1]:
+        return ""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        made = given[0].content @ given[1].content + (given[2].content if len(given) > 2 else 0)
+        same = matching.same_numbers(FrameValue(made), theirs)
+    return f"`{given[1].given.partition(':')[2] or 'the weight'}` is used transposed" if same else ""
 
 
 def _named(
@@ -260,8 +275,10 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
             if matching.partner(y) is not None and matching.partner(x) is not None:
                 words = f"`{a.name}` takes {says.both(x, y)}"
                 return PlaceWords("wrong_operand", words)
+    names = {a.name, b.name}
+    if names <= ACTIVATIONS and len(mine) == len(others):
+        equal = all(matching.same_numbers(x, y) for x, y in pairs)
     if equal and a.name != b.name:
-        names = {a.name, b.name}
         name = "activation" if names <= ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
@@ -269,6 +286,7 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
 
 def _other_rows(matching: Matching, a: FrameStep, b: FrameStep) -> str:
     """Other rows of one table, however they are taken out of it: by an index or by a slice."""
+    a, b = _taking(a), _taking(b)
     if a.name not in TAKEN or b.name not in TAKEN or a.name == b.name == "getitem" or not (a.values and b.values):
         return ""
     tables = [v for v in a.operands() if v.given.startswith("weight:") and v.content.ndim == 2]
@@ -289,6 +307,13 @@ def _other_rows(matching: Matching, a: FrameStep, b: FrameStep) -> str:
     if len(offsets) == 1:
         return f"{'one' if abs(next(iter(offsets))) == 1 else next(iter(offsets))} off: rows {shown} of `{name}`"
     return f"rows {shown} of `{name}`"
+
+
+def _taking(step: FrameStep) -> FrameStep:
+    """The step that takes something out of a table, behind those that only change the shape of it."""
+    while step.name in SHAPES | {"getitem"} and len(step.operands()) == 1 and step.operands()[0].step is not None:
+        step = step.operands()[0].step or step
+    return step
 
 
 def _index(step: FrameStep) -> str:
