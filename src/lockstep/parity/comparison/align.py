@@ -19,6 +19,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .call_pairs import ALIKE, CallPairs
 from .draws import same_draws
+from .same_values import same_values
 from .weights import WeightMatch, match_weights
 
 # One value, several published names: (path, slot) pairs that mean the same, tried in this order.
@@ -32,6 +33,7 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
 METHODS = ("encode", "decode")
+ALIKE_VALUES = "alike"  # how a pair was found that only its numbers tell
 RESULT = "@result"
 ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
@@ -72,6 +74,7 @@ def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto
     work.by_slot_order()
     work.by_sequence()
     work.operations_of_other_shape()
+    work.by_values()
     return work.result(matches)
 
 
@@ -400,6 +403,15 @@ class _Work:
                     left, right = lefts[block.a + offset], rights[block.b + offset]
                     if self._same_role(left, right) and self._may_be(left, right):
                         self.take(left, right, "sequence")
+
+    def by_values(self) -> None:
+        """What is left of the reference's modules, where an operation of the candidate makes the very same numbers."""
+        taken: dict[int, Entry] = {}
+        for left, right in same_values(self.a, self.b, self.left_a.values(), self.left_b.values()):
+            taken[left.seq] = left
+            self.pairs.append(Pair(left, right, ALIKE_VALUES))
+        for seq in taken:
+            del self.left_a[seq]
 
     def _same_role(self, left: Entry, right: Entry) -> bool:
         """False for two values of one shape that are known to be different things: other layers, others' partners."""

@@ -6,7 +6,7 @@ import math
 
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
-from .align import Pair
+from .align import ALIKE_VALUES, Pair
 from .handed_in import prepared_outside
 from .results import NodeResult, Status
 
@@ -22,6 +22,7 @@ def doubtful(
     to be said of that."""
     forms = [*_in_another_form(nodes), *_guessed_shapes(nodes)]
     dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes) | _other_results(a, b, pairs, nodes)
+    dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if node.bad and pair.how == ALIKE_VALUES}
     dropped |= _mistaken(a, b, pairs, nodes) | prepared_outside(a, pairs, nodes)
     formed = {id(node) for node in forms}
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if id(node) in formed}

@@ -254,8 +254,8 @@ class Recorder:
 
     def _around_method(self, path: str, op: str) -> Any:
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if self._target.is_paced and not self._frames.inside_model:
-                self._loop.given(None)  # pictures are made of what a loop gave
+            if not self._frames.inside_model:
+                self._loop.left(self._target.is_paced)
             return self._around_call(path, op, signature_names(original), original, args, kwargs, full=True)
 
         return around
@@ -297,8 +297,7 @@ class Recorder:
         finally:
             self._frames.inside_pipeline = False
             self._frames.clear()
-        if self._target.is_paced:
-            self._loop.given(None)
+        self._loop.left(self._target.is_paced)
         for slot, tensor in outputs(result):
             self._record_named("@pipeline", slot, tensor, full=True)
         return result

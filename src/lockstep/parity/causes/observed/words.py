@@ -280,6 +280,7 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
         equal = all(matching.same_numbers(x, y) for x, y in pairs)
     if equal and a.name != b.name:
         name = "activation" if names <= ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
+        name = step_kind([b], name) if any(matching.partner(v) is a.values[0] for v in others) else name
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
 
