@@ -44,7 +44,9 @@ class RecordedCalls:
 
     def parent_of(self, path: str) -> str:
         """The module whose code calls this one (a ModuleList is not called itself)."""
-        below = path
+        below, (root, _, method) = path, path.rpartition(".")
+        if method in METHODS and path not in self.modules and root in self.live.parts.modules:
+            return root if self._is_inside(path, root) else "@pipeline"
         while "." in path:
             path = path.rpartition(".")[0]
             if path in self.modules and not isinstance(self.modules[path], (nn.ModuleList, nn.ModuleDict)):
@@ -53,12 +55,15 @@ class RecordedCalls:
 
     def _method_of(self, root: str, below: str) -> str:
         """`vae.decode` for what is called inside of that method, also where the model itself was called."""
-        places = [seq for seq, _ in self._calls(below)]
         for method in METHODS:
-            spans = self._spans(f"{root}.{method}") if self._callable(f"{root}.{method}") is not None else []
-            if places and spans and all(any(a <= seq <= b for a, b in spans) for seq in places):
+            if self._callable(f"{root}.{method}") is not None and self._is_inside(below, f"{root}.{method}"):
                 return f"{root}.{method}"
         return root
+
+    def _is_inside(self, path: str, outer: str) -> bool:
+        """True if every call of the one was made while the other ran."""
+        places, spans = [seq for seq, _ in self._calls(path)], self._spans(outer)
+        return bool(places and spans) and all(any(a <= seq <= b for a, b in spans) for seq in places)
 
     def _spans(self, path: str) -> list[tuple[int, int]]:
         """First and last seq of every recorded call."""

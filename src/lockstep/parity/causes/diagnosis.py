@@ -11,7 +11,7 @@ from ..comparison.results import Cause, Comparison, SearchLog, Standing, Verdict
 from ..floors.file import Floor
 from ..trace.names import Key
 from ..trace.reader import Trace
-from .earlier_values import ROWS, STALE
+from .earlier_values import NEIGHBOUR, ROWS, STALE
 from .facts import from_facts
 from .handed_over import prove_draws, prove_handed_over
 from .live import Live, live_side
@@ -32,7 +32,7 @@ TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_ind
 # What a value is, not why; and tokens in another order may be the port's good right.
 DESCRIBING = (
     "wrong_operand", "left_out", "half_swap", "reversed", "shifted", "axes_swapped", "interleave", "channel_order",
-    "permutation", STALE, ROWS,
+    "permutation", STALE, ROWS, NEIGHBOUR,
 )  # fmt: skip
 # Of the result of a run, where all before it is right: as a picture is handed out.
 REARRANGED = ("half_swap", "reversed", "axes_swapped", "interleave", "channel_order", "value_range")
@@ -109,7 +109,7 @@ def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: lis
     for cause in recorded:
         if _is_end(Key.parse(cause.at)) and cause.name in REARRANGED and cause.standing is Standing.PROVEN:
             return cause
-        early = cause.name in (STALE, ROWS) or cause.evidence.get("certain")
+        early = cause.name in (STALE, ROWS, NEIGHBOUR) or cause.evidence.get("certain")
         if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
             return cause
     return None

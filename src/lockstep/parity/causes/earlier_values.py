@@ -16,18 +16,43 @@ from .value_tests import ValueFinding
 
 MOST_ROWS = 64
 LEAST = 16  # elements from which a value is no chance
-STALE, ROWS = "stale_value", "wrong_rows"
+STALE, ROWS, NEIGHBOUR = "stale_value", "wrong_rows", "step_offset"
+NEAR = 1e-5  # relative: one time, in whatever precision it was computed
+LEAST_STEPS = 3
 
 
 def earlier_findings(
     comparison: Comparison, node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry
 ) -> Iterator[ValueFinding]:
     """What the candidate's value is, where it is one of the reference's that does not belong here."""
+    if node.key.is_input and not node.key.is_operation and left.is_float:
+        yield from _of_the_neighbouring_steps(comparison, node, a, b)
     if not (left.is_float and right.is_float) or int(np.prod(right.shape or (1,))) < LEAST or node.key.is_operation:
         return
     yield from _of_an_earlier_step(node, a, b, left, right)
     if left.has_data and right.has_data and left.shape == right.shape:
         yield from _of_other_rows(comparison, node, a, np.asarray(a.array(left)), np.asarray(b.array(right)))
+
+
+def _of_the_neighbouring_steps(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> Iterator[ValueFinding]:
+    """Every step is given what the reference's next one is given, or the one before: a table read one place off."""
+    place = (node.key.path, node.key.slot, node.key.call)
+    found = {
+        index: (a.get(n.key), b.get(n.other))
+        for n in comparison.nodes
+        if (n.key.path, n.key.slot, n.key.call) == place and n.other is not None
+        and (index := step_index(n.key.step)) is not None
+    }  # fmt: skip
+    for offset, words in ((1, "next"), (-1, "previous")):
+        errors = []
+        for index, (_, mine) in found.items():
+            left = found.get(index + offset, (None, None))[0]
+            if left is not None and mine is not None and left.shape == mine.shape:
+                errors.append(sketch_error(a.sketch(left), b.sketch(mine), a.stats(left).l2))
+        if len(errors) >= LEAST_STEPS - 1 and len(errors) == len(found) - 1 and max(errors) <= NEAR:
+            told = f"every step is given the value of the {words} step: one place off in its table"
+            repair = f"in the port: hand `{node.key.path}` the value of the step that it is at, not of the {words} one"
+            yield ValueFinding(NEIGHBOUR, told, 0.0, 0, repair=repair)
 
 
 def _of_an_earlier_step(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> Iterator[ValueFinding]:

@@ -103,6 +103,8 @@ def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str
     details = {kind.partition("|")[2] for kind in kinds}
     if names == {"precision"} and len(details) == 1:
         return "weights_precision", f"{where} {next(iter(details)).replace('holds its', 'are their')}"
+    if names == {"tied_weight"} and len(paths) > 1 and {_named(detail) for detail in details} == set(paths):
+        return "swapped_weights", f"the values of {' and '.join(f'`{path}`' for path in paths[:4])} are exchanged"
     if not any(detail.startswith("holds other values") for detail in details):
         shown = ", ".join(f"`{path}`" for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
         each = (
@@ -110,6 +112,11 @@ def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str
         )
         return next(iter(kinds)).partition("|")[0], f"{shown}: {each}"
     return "weight_values", f"{where} hold other values: not loaded, stale, or of another checkpoint"
+
+
+def _named(detail: str) -> str:
+    """Whose values a weight holds, from the words for it."""
+    return detail.partition("values of `")[2].rstrip("`")
 
 
 def _common(paths: list[str]) -> str:

@@ -38,6 +38,7 @@ from .probe import Probe, Reached, Survey, cost_of
 from .remembered import Refuted, Remembered
 
 PIPELINE = "@pipeline"
+METHODS = ("encode", "decode")
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
 _SCHEDULER_METHODS = ("step", "set_timesteps", "scale_model_input", "add_noise")
 
@@ -112,7 +113,7 @@ class PipelineProbe(Probe):
         self._remembered = Remembered(live.parts.modules, inside, right)
         self._folder = tempfile.mkdtemp(prefix="parity-cause-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self.cost = cost_of(live.parts.modules.values())
+        self.cost = run_cost(live, own)
 
     @staticmethod
     @contextmanager
@@ -147,7 +148,7 @@ class PipelineProbe(Probe):
                 }
                 watch_methods(stack, scheduler, arounds)
             for root, module in live.parts.modules.items():
-                for method in ("encode", "decode"):
+                for method in METHODS:
                     if callable(getattr(module, method, None)):
                         watch_attribute(stack, module, method, _framed(inside.frames, f"{root}.{method}"))
             stack.enter_context(inside)
@@ -209,7 +210,8 @@ class PipelineProbe(Probe):
 
     def _between_modules(self, edits: Iterable[Edit]) -> bool:
         """True if neither the edits nor the watched value are inside of a model."""
-        outside = self.key.path.startswith("@") or self.key.path in self.live.parts.modules
+        path = self.key.path
+        outside = path.startswith("@") or path in self.live.parts.modules or is_method(self.live.parts.modules, path)
         if not outside and (self._inside is None or self.key.is_operation):
             return False
         return all(self._is_between(change) for edit in edits for change in edit.changes)
@@ -237,6 +239,20 @@ class PipelineProbe(Probe):
 
         self.value(observe=observe)
         return survey
+
+
+def is_method(modules: Any, path: str) -> bool:
+    """True for `vae.decode`: what goes in there and comes out is between the models."""
+    root, _, method = path.rpartition(".")
+    return root in modules and method in METHODS
+
+
+def run_cost(live: Any, own: Trace) -> float:
+    """Evaluations that one run counts as: as many as models are called in it, each by its size."""
+    calls = {(e.key.step, e.key.path, e.key.call) for e in own.entries if not e.key.is_operation}
+    roots = live.parts.modules
+    called = [path.partition(".")[0] for _, path, _ in calls if path in roots or is_method(roots, path)]
+    return max(cost_of(roots.values()), sum(cost_of([roots[root]]) for root in called))
 
 
 def _places(live: Any) -> dict[tuple[Any, ...], int]:

@@ -180,10 +180,11 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
     at = place_of(edit, node)
     if edit.line:
         said, all_, many = edit.detail.partition(" (in all ")
+        said, and_so, places = said.partition(" (and so in ")
         wrong, instead, right = said.partition(" instead of ")
         one = instead and " instead of " not in right
         there = f"{right} belongs there, not {wrong}" if one else f"it must not be so: {said}"
-        return f"in the port at {edit.line} (`{node.key.path}`): {there}{all_}{many}"
+        return f"in the port at {edit.line} (`{node.key.path}`): {there}{and_so}{places}{all_}{many}"
     words, _, many = edit.detail.partition(" (in all ")
     many = f" (in all {many}" if many and not at.endswith(" more") else ""
     if turned:

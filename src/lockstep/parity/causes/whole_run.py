@@ -22,8 +22,8 @@ from .examples import Example, example_of
 from .failures import noted
 from .hypotheses.widening import everywhere_alike, in_alike_modules, in_same_class
 from .live import Live
-from .pipeline_probe import PipelineProbe
-from .probe import Probe, cost_of
+from .pipeline_probe import PipelineProbe, run_cost
+from .probe import Probe
 
 FULL_ELEMENTS = 1 << 26  # kept whole in a run that only compares again
 OPEN = (Verdict.BUG, Verdict.DRIFT)
@@ -69,7 +69,7 @@ class WholeRun:
         self.floor, self.map, self.log = floor, map, log
         self.modules = live.parts.named_modules()
         self.without: list[str] = []
-        self.cost = cost_of(live.parts.modules.values())
+        self.cost = run_cost(live, own)
         self._known: dict[tuple[str, ...], Closing | None] = {}
         self._sites: dict[Site, Example] | None = None
 

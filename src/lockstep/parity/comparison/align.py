@@ -19,6 +19,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .call_pairs import ALIKE, CallPairs
 from .draws import same_draws
+from .same_values import same_values
 from .weights import WeightMatch, match_weights
 
 # One value, several published names: (path, slot) pairs that mean the same, tried in this order.
@@ -31,6 +32,8 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "out.image"), ("vae.decode", "out")),
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
+METHODS = ("encode", "decode")
+ALIKE_VALUES = "alike"  # how a pair was found that only its numbers tell
 RESULT = "@result"
 ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
@@ -71,6 +74,7 @@ def align_traces(a: Trace, b: Trace, map: str | Path | Mapping[str, Any] = "auto
     work.by_slot_order()
     work.by_sequence()
     work.operations_of_other_shape()
+    work.by_values()
     return work.result(matches)
 
 
@@ -113,16 +117,22 @@ def _module_paths(a: Trace, b: Trace, rules: dict[str, str], matches: list[Weigh
             found[path] = (path, "name")
     equal = [m for m in matches if m.kind != "different"]
     votes, held = _weight_votes(equal), _held(equal)
-    in_parts = {left for m in equal if m.kind in ("fused", "split") for left, _ in m.owners}
+    in_parts = _owned_in_parts(equal)
     for path in paths_a - found.keys():
         # a module with weights is a partner only if it has the same ones, or if these are a part of the other's
         partner = votes.get(path, "")
-        if partner in paths_b and (path in in_parts or held[0][path] == held[1][partner]):
+        part = path in in_parts and held[1][partner] <= in_parts[path]  # not of one that does more than that
+        if partner in paths_b and (part or held[0][path] == held[1][partner]):
             found[path] = (partner, "weights")
     for path, partner in _containers(held, paths_a - found.keys(), paths_b - {p for p, _ in found.values()}).items():
         found[path] = (partner, "weights")
     for path in paths_a - found.keys():
-        renamed = _renamed_root(path, found, paths_b) or _only_root(path, a, b, paths_b) or _of_scheduler(path, a, b)
+        renamed = (
+            _renamed_root(path, found, paths_b)
+            or _only_root(path, a, b, paths_b)
+            or _of_scheduler(path, a, b)
+            or _of_method(path, held, paths_b)
+        )
         if renamed:
             found[path] = (renamed, "name")
     return found
@@ -142,6 +152,16 @@ def _weight_votes(matches: list[WeightMatch]) -> dict[str, str]:
                 left, right = left.rpartition(".")[0], right.rpartition(".")[0]
                 votes[left][right] += 1
     return {path: counter.most_common(1)[0][0] for path, counter in votes.items()}
+
+
+def _owned_in_parts(matches: list[WeightMatch]) -> dict[str, set[int]]:
+    """Modules of A whose weights are fused or split on the other side, and which weights these are."""
+    found: dict[str, set[int]] = {left: set() for m in matches if m.kind in ("fused", "split") for left, _ in m.owners}
+    for number, match in enumerate(matches):
+        for left, _ in match.owners:
+            if left in found:
+                found[left].add(number)
+    return found
 
 
 Held = tuple[dict[str, set[int]], dict[str, set[int]]]
@@ -204,6 +224,16 @@ def _of_scheduler(path: str, a: Trace, b: Trace) -> str | None:
     if len(names[0]) != 1 or len(names[1]) != 1 or not path.startswith(f"@{names[0][0]}."):
         return None
     return f"@{names[1][0]}{path[1 + len(names[0][0]) :]}"
+
+
+def _of_method(path: str, held: Held, paths_b: set[str]) -> str | None:
+    """`vae.decode` where only methods of a model are called: by the weights that the model holds."""
+    root, _, method = path.rpartition(".")
+    mine = held[0].get(root)
+    if method not in METHODS or "." in root or not mine:
+        return None
+    roots = [name for name, theirs in held[1].items() if "." not in name and theirs == mine]
+    return f"{roots[0]}.{method}" if len(roots) == 1 and f"{roots[0]}.{method}" in paths_b else None
 
 
 class _Work:
@@ -374,6 +404,15 @@ class _Work:
                     if self._same_role(left, right) and self._may_be(left, right):
                         self.take(left, right, "sequence")
 
+    def by_values(self) -> None:
+        """What is left of the reference's modules, where an operation of the candidate makes the very same numbers."""
+        taken: dict[int, Entry] = {}
+        for left, right in same_values(self.a, self.b, self.left_a.values(), self.left_b.values()):
+            taken[left.seq] = left
+            self.pairs.append(Pair(left, right, ALIKE_VALUES))
+        for seq in taken:
+            del self.left_a[seq]
+
     def _same_role(self, left: Entry, right: Entry) -> bool:
         """False for two values of one shape that are known to be different things: other layers, others' partners."""
         if left.key.is_operation or right.key.is_operation:
@@ -412,7 +451,7 @@ def _last_given(trace: Trace) -> list[Entry]:
 
 def _is_whole(path: str) -> bool:
     root, _, method = path.partition(".")
-    return bool(root) and method in ("", "encode", "decode")
+    return bool(root) and method in ("", *METHODS)
 
 
 def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:

@@ -6,7 +6,8 @@ import math
 
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
-from .align import Pair
+from .align import ALIKE_VALUES, Pair
+from .handed_in import prepared_outside
 from .results import NodeResult, Status
 
 GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
@@ -20,7 +21,9 @@ def doubtful(
     """The numbers of the reference's values whose pairs are to be dropped, which of them have another form, and what is
     to be said of that."""
     forms = [*_in_another_form(nodes), *_guessed_shapes(nodes)]
-    dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes)
+    dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes) | _other_results(a, b, pairs, nodes)
+    dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if node.bad and pair.how == ALIKE_VALUES}
+    dropped |= _mistaken(a, b, pairs, nodes) | prepared_outside(a, pairs, nodes)
     formed = {id(node) for node in forms}
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if id(node) in formed}
     if not forms:
@@ -63,6 +66,47 @@ def _of_a_part(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -
         elsewhere = [e for e in b.entries if e.shape == entry.shape and e.is_float]
         if any(_same(a, e, b, pair.b) for e in inside) and any(_same(a, entry, b, e) for e in elsewhere):
             found.add(entry.seq)
+    return found
+
+
+def _other_results(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
+    """Results of two modules that hold the same weights and give other things: a norm with its modulation here, the
+    modulation alone there. What is made of them is compared."""
+    sizes = [_result_sizes(trace) for trace in (a, b)]
+    found: set[int] = set()
+    for pair, node in zip(pairs, nodes, strict=True):
+        key, other = pair.a.key, pair.b.key
+        if not node.bad or pair.how not in GUESSED or key.is_operation or key.is_input or other.is_operation:
+            continue
+        mine, theirs = sizes[0].get(key.node, []), sizes[1].get(other.node, [])
+        if len(mine) + len(theirs) > 2 and sorted(mine) != sorted(theirs):
+            found.add(pair.a.seq)
+    return found
+
+
+def _mistaken(a: Trace, b: Trace, pairs: list[Pair], nodes: list[NodeResult]) -> set[int]:
+    """Pairs by order alone where either side has the other's value somewhere else: both are right, and not partners."""
+    both = zip(pairs, nodes, strict=True)
+    guessed = [pair for pair, node in both if node.bad and pair.how == "sequence" and not pair.a.key.is_operation]
+    found: set[int] = set()
+    for pair in guessed:
+        if pair.a.is_float and _elsewhere(a, pair.a, b, pair.b) and _elsewhere(b, pair.b, a, pair.a):
+            found.add(pair.a.seq)
+    return found
+
+
+def _elsewhere(mine: Trace, value: Entry, other: Trace, partner: Entry) -> bool:
+    """True if the other side has a value, and not as the partner that was guessed."""
+    alike = (e for e in other.entries if e.shape == value.shape and e.is_float and e.seq != partner.seq)
+    return any(_same(mine, value, other, entry) for entry in alike)
+
+
+def _result_sizes(trace: Trace) -> dict[tuple[str, str, int], list[int]]:
+    """How many numbers each result of a call holds."""
+    found: dict[tuple[str, str, int], list[int]] = {}
+    for entry in trace.entries:
+        if entry.key.slot.startswith("out") and not entry.key.is_operation and entry.is_float:
+            found.setdefault(entry.key.node, []).append(math.prod(entry.shape))
     return found
 
 

@@ -333,6 +333,9 @@ class _Arranging:
                 best = known[0]
             if best is not None:
                 worked.insert(0, best)
+            elif len(orders) == 1 and len(pair.a.shape) == len(pair.b.shape):
+                best = orders[0]  # no other one has these extents, whatever the numbers are
+            if best is not None:
                 self._read_in_order(pair, best)
         self._squares(equal)
 

@@ -82,6 +82,14 @@ class Loop:
             self._time = time
             self._begin()
 
+    def left(self, paced: bool) -> None:
+        """Something is done that is no part of a loop: pictures are made of its result, or the run ends. A loop may be
+        shorter than its schedule."""
+        if paced:
+            self.given(None)
+        elif self._awaiting:
+            self._inside = False
+
     def inputs_seen(self) -> None:
         """Everything that the first model call of the loop is given has been recorded."""
         if self._inside and self._index == 0 and self._stop_at == PRELOOP:

@@ -254,6 +254,8 @@ class Recorder:
 
     def _around_method(self, path: str, op: str) -> Any:
         def around(instance: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not self._frames.inside_model:
+                self._loop.left(self._target.is_paced)
             return self._around_call(path, op, signature_names(original), original, args, kwargs, full=True)
 
         return around
@@ -295,6 +297,7 @@ class Recorder:
         finally:
             self._frames.inside_pipeline = False
             self._frames.clear()
+        self._loop.left(self._target.is_paced)
         for slot, tensor in outputs(result):
             self._record_named("@pipeline", slot, tensor, full=True)
         return result

@@ -38,6 +38,11 @@ class RunningCalls:
         self._draws: Counter[str] = Counter()
         self.inside_pipeline = False
 
+    @property
+    def inside_model(self) -> bool:
+        """True while a model runs: what it calls is a part of that."""
+        return bool(self._stack)
+
     def push(self, path: str, opaque: bool, owner: Any = None) -> RunningCall:
         step = self._loop.label
         frame = RunningCall(path, step, self._calls[step, path], opaque, owner)

@@ -217,7 +217,8 @@ def input_edits(probe: Probe) -> Iterator[Edit]:
 
 def _index_edits(probe: Probe, index: int, tensor: torch.Tensor) -> Iterator[Edit]:
     changed = partial(_changed_input, probe, index)
-    for by in (1, -1):
+    mask = bool(((tensor == 0) | (tensor == 1)).all())  # which one more or less would only switch off
+    for by in (1, -1) if not mask else ():
         yield changed("index_offset", f"input {index} {by:+d}", lambda x, b=by: (x + b).clamp_min(0))
         yield changed(
             "index_offset",

@@ -91,7 +91,11 @@ def _moved(w: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
         yield "flipped_kernel", "its kernels mirrored", w.flip(2, 3)
     for parts in (2, 3, 4):
         if w.shape and w.shape[0] % parts == 0:
-            yield "part_order", f"its {parts} row blocks in reversed order", torch.cat(w.chunk(parts)[::-1])
+            single = w.shape[0] == parts  # one row each: colours, or channels of a latent
+            kind, blocks = (
+                ("channel_order", f"its {parts} rows") if single else ("part_order", f"its {parts} row blocks")
+            )
+            yield kind, f"{blocks} in reversed order", torch.cat(w.chunk(parts)[::-1])
             yield (
                 "part_order",
                 f"its {parts} row blocks rolled by one",

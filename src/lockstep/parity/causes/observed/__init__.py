@@ -7,8 +7,12 @@ smallest.py     the one value inside of such a place with which put right all of
 anchors.py      places that both have without a name: where they use the same weight
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have
+settings.py     what a step is told beside its tensors
+norms.py        a norm that is the reference's but for one thing
 layouts.py      expressions that are the same but for how axes are read
+attentions.py   an attention as what goes into it, written as one call or as several
 rotations.py    by how much query and key are turned, whatever form the tables have
+lines.py        the line of the candidate that is told
 words.py        such a place as a name and a sentence
 transplant.py   the candidate's steps done in the reference instead: the proof
 difference.py   all of it for one comparison

@@ -44,8 +44,15 @@ def weight_uses(graph: Graph) -> dict[Fingerprint, list[WeightUse]]:
         weight = max(weights, key=lambda w: w.content.numel())
         known = _fingerprint(weight.content)
         if known is not None:
-            found[known].append(WeightUse(weight.given.partition(":")[2], step, data[0]))
+            found[known].append(WeightUse(weight.given.partition(":")[2], step, _without_border(step, data[0])))
     return {key: uses for key, uses in found.items() if len({use.weight for use in uses}) == 1}
+
+
+def _without_border(step: FrameStep, value: FrameValue) -> FrameValue:
+    """What a convolution is given, without the border that is put around it in a step of its own or by itself."""
+    while step.name.startswith("conv") and value.step is not None and value.step.name == "pad":
+        value = value.step.operands()[0]
+    return value
 
 
 def _weight_of(value: FrameValue) -> FrameValue | None:

@@ -69,6 +69,13 @@ def arrangement_of(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> Arrang
     return None
 
 
+def only_arrangement(shape: tuple[int, ...], other: tuple[int, ...]) -> Arrangement | None:
+    """How a value of the one shape is read as the other, where the extents leave no choice."""
+    shapes = shape, other
+    orders = [(axes, of_other) for axes, of_other in axis_orders(*shapes) if _keeps(axes, shapes[of_other])]
+    return Arrangement(*shapes, *orders[0]) if len(orders) == 1 else None
+
+
 def _keeps(axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     alike = [(i, j) for place, i in enumerate(axes) for j in axes[place + 1 :] if shape[i] == shape[j] > 1]
     return all(i < j for i, j in alike)

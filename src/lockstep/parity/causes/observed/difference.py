@@ -13,9 +13,11 @@ from ...trace.sketch import ratio
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from ..probe import SPECIFIC
+from .attentions import FUSED
 from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
+from .lines import done_at, told_line
 from .matching import Matching, Parting
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
@@ -109,7 +111,7 @@ class _Walk:
         self.said: list[PlaceWords] = []
         self.places: set[str] = set()
         self.near: set[str] = set()
-        self.line = ""
+        self.done_at: FrameStep | None = None  # the candidate's step whose line is told
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
@@ -148,16 +150,30 @@ class _Walk:
         self.said += [one for one in words if one.detail]
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
         self.near |= _givers(matching, differences)
-        made = [p.theirs.step.line for p in [*inner[0], *small] if p.theirs.step is not None]
-        self.lines.append(next(iter(made), ""))
-        self.line = self.line or self.lines[-1]
+        made = [step for p in [*inner[0], *small] if (step := done_at(matching, p)) is not None]
+        self.lines.append(made[0].line if made else "")
+        self.done_at = self.done_at or next(iter(made), None)
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
-        if len(self.plans) == 1 and _is_smallest(matching, inner[0]):
-            self.place = _place(inner[0][0], self.node, self.tolerance)
+        if len(self.plans) == 1:
+            self.place = self._place_of(matching, differences[0], inner[0])
         self._reached = _number(differences[0])
         return True
+
+    def _place_of(self, matching: Matching, difference: Parting, inner: list[Parting]) -> NodeResult | None:
+        """The value that is wrong: of several alike the first; and where only the result of the whole frame was
+        compared, what was seen inside of it."""
+        if _is_smallest(matching, inner):
+            return _place(inner[0], self.node, self.tolerance)
+        first, frame = (inner or [difference])[0], self.frames.ours[0]
+        site = first.ours.step.place if first.ours.step is not None else frame
+        path, known = (site if isinstance(site, str) else site.path), self.node.key.path
+        inside = self.node.key.path == frame
+        outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
+        if path == frame or not (inside or outside):
+            return None  # both sides know it by the name of the node
+        return _place(first, self.node, self.tolerance, None if inner else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
         """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
@@ -211,12 +227,13 @@ class _Walk:
             return None
         name, detail, rank = _together(self.said)
         frame = self.frames.ours[0]
+        line = told_line(self.theirs, self.done_at, len(self.lines)) if not self.said[0].loaded else ""
 
         def made(plans: list[Transplant]) -> Edit:
             def at(path: str) -> Edit:
                 return Edit(name, detail, _changes(plans, path), rank)
 
-            return replace(at(frame), elsewhere=at, owner=frame, line=self.line if not self.said[0].loaded else "")
+            return replace(at(frame), elsewhere=at, owner=frame, line=line)
 
         wider = self.wider[0]
         places, near = frozenset(self.places), frozenset(self.places | self.near)
@@ -236,12 +253,42 @@ def _where(difference: Parting) -> Any:
 
 
 def _number(difference: Parting) -> int:
-    return difference.ours.step.number if difference.ours.step is not None else -1
+    return _number_of(difference.ours)
 
 
-def _place(difference: Parting, node: NodeResult, tolerance: float) -> NodeResult | None:
+def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
+    """Of the steps that only the reference takes the first one; or what it has before, where the candidate goes its own
+    way from there already."""
+    ways = [
+        sorted((s for s in matching.until_shared(v) if _makes_numbers(s)), key=lambda s: s.number)
+        for v in (difference.ours, difference.theirs)
+        if not (v is difference.theirs and matching.is_leaf(v))
+    ]
+    if not ways or not ways[0]:
+        return None
+    first = ways[0][0]
+    begun = max((v.step.number for v in first.operands() if v.step is not None), default=-1)
+    for step in ways[1][:1] if len(ways) > 1 else ():
+        known = [matching.partner(v) for v in step.operands() if v.content.numel() > 1]
+        made = [v for v in known if v is not None and v.step is not None]
+        alone = len(made) == len(known) == 1 and first.name != FUSED
+        if alone and _number_of(made[0]) < begun:
+            return made[0]
+    return first.values[0] if first.values else None
+
+
+def _makes_numbers(step: FrameStep) -> bool:
+    """Not for what only changes shapes, nor for indices."""
+    return step.name not in SHAPES and bool(step.values) and step.values[0].content.is_floating_point()
+
+
+def _number_of(value: FrameValue) -> int:
+    return value.step.number if value.step is not None else -1
+
+
+def _place(difference: Parting, node: NodeResult, tolerance: float, at: FrameValue | None = None) -> NodeResult | None:
     """The first value that differs, where it has no name that both sides know."""
-    ours, theirs = difference.ours, difference.theirs
+    ours, theirs = at or difference.ours, difference.theirs
     while not isinstance(ours.step and ours.step.place, str) and ours.step is not None and ours.step.name in SHAPES:
         below = ours.step.operands()
         if len(below) != 1 or below[0].step is None:
@@ -313,11 +360,24 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     """One name for several places: the first one's, with what else there is."""
     first = said[0]
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
-    if len(said) > 1 and mine == theirs and first.name in MOVABLE:
+    moved = _moved_to(said)
+    if len(said) > 1 and first.name in MOVABLE and (mine == theirs or moved is not None):
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
+        if moved is not None:
+            return first.name, f"{first.detail}; and {moved.detail}", first.rank
+    if len(said) > 1 and all(words.name == said[0].name for words in said) and first.name != "order_exchanged":
+        return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])
     return first.name, detail + (f"; and {len(others) - 1} more" if len(others) > 1 else ""), first.rank
+
+
+def _moved_to(said: list[PlaceWords]) -> PlaceWords | None:
+    """Where a step is taken at one place and left out at another: the first such place of the other kind."""
+    first = said[0]
+    if bool(first.mine) == bool(first.others) or any(w.name not in MOVABLE for w in said):
+        return None
+    return next((w for w in said if bool(w.mine) == bool(first.others) and bool(w.others) == bool(first.mine)), None)
 
 
 def _places(matching: Matching, differences: list[Parting]) -> set[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import torch
 
-from ..edits import PARAMETERS
 from .graph import SHAPES, FrameStep, FrameValue
 from .matching import Matching
+from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 LONGEST = 150  # characters of one side
@@ -34,26 +33,6 @@ def step_key(step: FrameStep, paths: Callable[[str], str]) -> tuple[str, str]:
     if isinstance(step.place, str):
         return paths(step.place), ""
     return step.name, str(sorted((k, short(v)) for k, v in plain(step).items()) if step.name not in SHAPES else "")
-
-
-def plain(step: FrameStep) -> dict[str, Any]:
-    """Arguments that are no tensors, by name where the names are known."""
-    names = PARAMETERS.get(step.name, ()) or _names(step.function)
-    found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
-    return {k: v for k, v in found.items() if not _has_value(v)}
-
-
-def _names(function: Any) -> tuple[str, ...]:
-    try:
-        return tuple(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return ()
-
-
-def _has_value(value: Any) -> bool:
-    if type(value) in (list, tuple):
-        return any(_has_value(item) for item in value)
-    return isinstance(value, FrameValue)
 
 
 def short(value: Any) -> str:
@@ -215,6 +194,6 @@ def _says_nothing(value: Any) -> bool:
 def _argument(value: Any, say: Any) -> str:
     if isinstance(value, FrameValue):
         return str(say(value))
-    if type(value) in (list, tuple) and _has_value(value):
+    if type(value) in (list, tuple) and has_value(value):
         return f"[{', '.join(_argument(item, say) for item in value)}]"
     return short(value)

@@ -38,7 +38,9 @@ class SharedFrame:
         self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
         if ours == PIPELINE:
             self.open_ours, self.open_theirs = _methods_alone(search), _methods_alone(search.across)
-        elif above:
+        self.open_ours |= _methods_of(search, ours)
+        self.open_theirs |= _methods_of(search.across, theirs)
+        if above and ours != PIPELINE:
             self.open_ours |= _between(search.modules, ours, inner[0])
             self.open_theirs |= _between(search.across.modules, theirs, inner[1])
 
@@ -102,6 +104,11 @@ def _methods_alone(search: Any) -> frozenset[str]:
     """Methods of models (`vae.encode`) that only this side calls: the other one calls what is inside of them."""
     mine, theirs = ({entry.key.path for entry in trace.entries} for trace in (search.own, search.foreign))
     return frozenset(path for path in mine - theirs if path.rpartition(".")[2] in METHODS and path.count(".") == 1)
+
+
+def _methods_of(search: Any, frame: str) -> frozenset[str]:
+    """Methods of the model whose code is looked at: what they give may be no tensor, and was not compared."""
+    return frozenset(f"{frame}.{method}" for method in METHODS) if frame in search.live.parts.modules else frozenset()
 
 
 def _open(

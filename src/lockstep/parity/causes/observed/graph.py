@@ -22,12 +22,19 @@ from ..probe import Reached
 
 METHODS = ("encode", "decode")
 MOST_ELEMENTS = 1 << 26  # kept of one frame
+MOST_CALLERS = 6  # of a line of code that are known with it
 # Steps that change a value's type, or its shape alone.
 CASTS = frozenset({"to", "type", "float", "half", "bfloat16", "double", "type_as"})
 SHAPES = CASTS | frozenset(
     ["view", "reshape", "transpose", "permute", "contiguous", "unsqueeze", "squeeze", "flatten", "unflatten", "expand",
      "clone", "detach", "movedim", "moveaxis", "T", "mT", "t", "swapaxes", "swapdims", "view_as", "reshape_as",
      "expand_as"]
+)  # fmt: skip
+# Steps that leave a value as it is for some numbers.
+_MAY_DO_NOTHING = frozenset(
+    ["dropout", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "contiguous", "clone", "detach", "div",
+     "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double", "type_as",
+     "requires_grad_"]
 )  # fmt: skip
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
 
@@ -56,9 +63,13 @@ class FrameStep:
     kwargs: dict[str, Any]
     number: int
     visit: int  # the how-manieth time at this place
-    line: str = ""  # file:number of the code, where it is in a file
+    lines: tuple[str, ...] = ()  # file:number of the code, where it is in a file, and of what called it
     calls_before: int = 0  # of a module in the run so far, whoever has made them
     values: list[FrameValue] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        return self.lines[0] if self.lines else ""
 
     @property
     def name(self) -> str:
@@ -91,6 +102,10 @@ class Graph:
         self._visits: dict[Site | str, int] = defaultdict(int)
         self._elements = 0
         self._at: dict[tuple[Any, int], FrameStep] = {}
+
+    def visits(self, place: Site | str) -> int:
+        """How often the frame was at a place, with the times at which nothing was done there."""
+        return self._visits[place]
 
     def at(self, place: Site | str, visit: int) -> FrameStep | None:
         return self._at.get((place, visit))
@@ -128,11 +143,17 @@ class Graph:
         for slot, tensor in outputs(result):
             self.exits[Exit("", 0, slot)] = self.value(tensor)
 
-    def step(self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, line: str = "") -> None:
+    def step(
+        self, place: Site | str, function: Any, args: Any, kwargs: Any, result: Any, lines: tuple[str, ...] = ()
+    ) -> None:
         """Arguments have to be known as they were: an operation that writes into its input changes it."""
-        made = FrameStep(place, function, args, kwargs, len(self.steps), self._visits[place], line)
+        visit = self._visits[place]
         self._visits[place] += 1
-        self._at[place, made.visit] = made
+        if (unchanged := _unchanged(place, args, kwargs, result)) is not None:
+            self._known[id(result)] = (result, _version(result), unchanged)
+            return
+        made = FrameStep(place, function, args, kwargs, len(self.steps), visit, lines)
+        self._at[place, visit] = made
         self.steps.append(made)
         for piece, (_, tensor) in enumerate(_tensors(result)):
             made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece)))
@@ -162,6 +183,18 @@ def _tensors(result: Any) -> list[tuple[str, torch.Tensor]]:
     return [(slot, tensor) for slot, tensor in leaves(result, "out") if isinstance(tensor, torch.Tensor)]
 
 
+def _unchanged(place: Site | str, args: Any, kwargs: Any, result: Any) -> FrameValue | None:
+    """The one value that an operation hands on as it is: a dropout that drops nothing, a division by one. That is no
+    step, and it is no difference if only one side has it."""
+    if isinstance(place, str) or place.op not in _MAY_DO_NOTHING or not isinstance(result, torch.Tensor):
+        return None
+    given = [v for v in _flat((args, kwargs)) if isinstance(v, FrameValue) and v.content.numel() > 1]
+    if len(given) != 1 or given[0].content.dtype != result.dtype or given[0].content.shape != result.shape:
+        return None
+    with torch._C.DisableTorchFunction():
+        return given[0] if torch.equal(given[0].content, result) else None
+
+
 def _version(tensor: torch.Tensor) -> int:
     with torch._C.DisableTorchFunction():
         return 0 if tensor.is_inference() else int(tensor._version)
@@ -174,13 +207,21 @@ def with_items(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return tensor
 
 
-def _line() -> str:
-    """Where the code that is running stands, if that is a file."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+def _lines() -> tuple[str, ...]:
+    """Where the code that is running stands, if that is a file, and the code that called it, as far as the module's."""
+    frame: Any = sys._getframe(2)
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    return f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else ""
+    found: list[str] = []
+    while frame is not None and not _is_ours(frame) and len(found) < MOST_CALLERS:
+        file = frame.f_code.co_filename
+        found.append(f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else "")
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _is_ours(frame: Any) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
 
 
 class _FrameWatch:
@@ -214,7 +255,7 @@ class _FrameWatch:
             with torch._C.DisableTorchFunction():
                 function, result = (with_items, call.args[0]) if call.op == "setitem" else (call.function, result)
                 args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
-                self.graph.step(site, function, args, kwargs, result, _line())
+                self.graph.step(site, function, args, kwargs, result, _lines())
 
     def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
         if self.inside and path not in self.open:

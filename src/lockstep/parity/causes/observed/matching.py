@@ -11,11 +11,17 @@ import torch
 
 from ...comparison.layout import joins
 from .anchors import WeightUse, first_parted
-from .arrangement import LEAST, Arrangement, arrangement_of
+from .arrangement import LEAST, Arrangement, arrangement_of, only_arrangement
+from .attentions import attention_parts
 from .graph import Exit, FrameStep, FrameValue, Graph
 
 MOST_STEPS = 60  # of one side between what both have and a place
 MANY_STEPS = 24  # from here on it is asked where the two begin to differ inside of it
+FEW_STEPS = 16  # values looked at inside of a step that is written out
+WRITTEN_OUT = frozenset(
+    ["silu", "gelu", "relu", "mish", "softplus", "sigmoid", "tanh", "softmax", "layer_norm", "group_norm", "rms_norm",
+     "normalize", "logsumexp"]
+)  # fmt: skip
 HEADS = 4  # axes of a value with heads and tokens, which may stand in either order
 MASKED = -1e4  # added to scores, this and everything below it hides a key
 
@@ -58,7 +64,8 @@ class Matching:
         """The other side's value with the same numbers: made in the same way if there are several."""
         if id(value) not in self._partners:
             others = self._by_shape[id(value) not in self._mine, tuple(value.content.shape)]
-            found = [other for other in others if alike(value.content, other.content, self.tolerance)]
+            near = [other for other in others if self._as_long(other, value)]
+            found = [other for other in near if alike(value.content, other.content, self.tolerance)]
             same = [other for other in found if _kind(other) == _kind(value)]
             if value.content.numel() > 1:  # two numbers may be equal by chance
                 same += found
@@ -83,13 +90,13 @@ class Matching:
 
     def _as_long(self, a: FrameValue, b: FrameValue) -> bool:
         x, y = self._norm(a), self._norm(b)
-        return abs(x - y) <= self.tolerance * max(x, y)
+        return abs(x - y) <= 2 * self.tolerance * max(x, y)
 
     def _norm(self, value: FrameValue) -> float:
         if id(value) not in self._norms:
             with torch._C.DisableTorchFunction():
                 content = value.content
-                numbers = (content.abs() if content.is_complex() else content).double()
+                numbers = _masked((content.abs() if content.is_complex() else content).double())
                 self._norms[id(value)] = float(numbers.masked_fill(~numbers.isfinite(), 0).norm())
         return self._norms[id(value)]
 
@@ -103,6 +110,8 @@ class Matching:
         """What the candidate computes with the axes that the reference has there, as the values that go in have
         them."""
         wanted, here = tuple(difference.ours.content.shape), tuple(difference.theirs.content.shape)
+        if len(here) == len(wanted) and all(a in (1, b) for a, b in zip(made.shape, wanted, strict=True)):
+            return made  # the same for every row
         own = self._arranged.get(id(difference.theirs)) if self.is_leaf(difference.theirs) else None
         if own is not None and own.shape == wanted:
             return own.back(made)
@@ -114,7 +123,10 @@ class Matching:
         turned = made.transpose(1, 2) if made.ndim == HEADS else made
         if tuple(turned.shape) == wanted or made.numel() != difference.ours.content.numel():
             return turned
-        return made.reshape(wanted) if joins(here, wanted) or joins(wanted, here) else turned
+        if joins(here, wanted) or joins(wanted, here):
+            return made.reshape(wanted)
+        only = only_arrangement(here, wanted)
+        return only.there(made) if only is not None else turned
 
     def _turned_partner(self, value: FrameValue) -> FrameValue | None:
         """The same numbers with the two axes in the middle exchanged, as heads and tokens are."""
@@ -123,7 +135,8 @@ class Matching:
         with torch._C.DisableTorchFunction():
             turned = value.content.transpose(1, 2)
             others = self._by_shape[id(value) not in self._mine, tuple(turned.shape)]
-            found = next((other for other in others if alike(turned, other.content, self.tolerance)), None)
+            near = (other for other in others if self._as_long(other, value))
+            found = next((other for other in near if alike(turned, other.content, self.tolerance)), None)
         if found is not None:
             self._turned.add(id(value))
         return found
@@ -250,6 +263,54 @@ class Matching:
 
     def _pairs(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
         """Operands that differ, if both sides do the same with their operands; None if they do not."""
+        found = self._of_one_step(ours, theirs)
+        if found is not None:
+            return found
+        return attention_parts(self.same_numbers, ours, theirs) or self._written_out(ours, theirs)
+
+    def _written_out(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
+        """What goes into a step of the one side and into the steps that the other one takes for it: an activation or a
+        norm that is written out."""
+        for mine, (step, other) in enumerate(((theirs.step, ours), (ours.step, theirs))):
+            if step is None or isinstance(step.place, str) or step.name not in WRITTEN_OUT or not step.operands():
+                continue
+            for inner in reversed(self._inside(other)):  # the furthest: a norm of what is centred already is the same
+                if inner.content.shape == other.content.shape and self._gives(step, inner, other):
+                    pair = (inner, step.operands()[0])
+                    return [pair[::-1] if mine else pair]
+        return None
+
+    def _inside(self, value: FrameValue) -> list[FrameValue]:
+        """What a value is made of in a few steps, the nearest first."""
+        found: dict[int, FrameValue] = {}
+        waiting = [value]
+        while waiting and len(found) < FEW_STEPS:
+            step = waiting.pop(0).step
+            if step is not None and not isinstance(step.place, str):
+                below = [v for v in step.operands() if v.content.numel() > 1 and id(v) not in found]
+                found |= {id(v): v for v in below}
+                waiting += below
+        return list(found.values())
+
+    def _gives(self, step: FrameStep, first: FrameValue, wanted: FrameValue) -> bool:
+        """True if the step makes that of another first operand; a group norm also with the channels last."""
+        last = step.name == "group_norm" and first.content.ndim > 2
+        for turned in (False, True) if last else (False,):
+            content = first.content.movedim(-1, 1) if turned else first.content
+            given = iter([FrameValue(content), *step.operands()[1:]])
+            try:
+                with torch.no_grad(), torch._C.DisableTorchFunction():
+                    result = step.function(*_filled(step.args, given), **_filled(step.kwargs, given))
+            except Exception:  # other shapes or kinds of values: not the same
+                continue
+            if not isinstance(result, torch.Tensor):
+                return False
+            if alike(wanted.content, result.movedim(1, -1) if turned else result, self.tolerance):
+                return True
+        return False
+
+    def _of_one_step(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
+        """Operands that differ of one step that both sides take."""
         a, b = ours.step, theirs.step
         if a is None or b is None or ours.piece != theirs.piece:
             return None

@@ -134,8 +134,7 @@ class _Made:
         step = value.step
         if step is None or self.plan.ours.frame.startswith("@"):
             return visit >= _visit(value)
-        each = 1 + max(other.visit for other in self.plan.ours.steps if other.place == step.place)
-        return visit % each == step.visit
+        return visit % self.plan.ours.visits(step.place) == step.visit
 
     def _calls_of_pipeline(self, place: Place) -> set[int] | None:
         """Which calls of a module are made between models: a model may call the same one, too. None inside of one."""
@@ -182,7 +181,7 @@ class _Made:
         turned = difference.ours.content.shape != root.content.shape
         with torch._C.DisableTorchFunction():
             value = self._value(root, number, visit - first, known)
-            return self.matching.as_there(difference, value) if turned else value
+            return spread(self.matching.as_there(difference, value), difference.ours.content.shape) if turned else value
 
     def _value(self, value: FrameValue, before: int | None, later: int, known: dict[int, Any]) -> torch.Tensor:
         if self._is_kept(value, before):
@@ -241,6 +240,12 @@ class _Made:
         if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
             raise NotApplicable(f"no weight `{path}.{name}`")
         return tensor.detach()
+
+
+def spread(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """As large as the reference's, where that holds the same for every row: a mask for all pictures."""
+    fits = value.ndim == len(shape) and all(a in (1, b) for a, b in zip(value.shape, shape, strict=True))
+    return value.expand(shape) if fits else value
 
 
 def _visit(value: FrameValue) -> int:

@@ -13,12 +13,15 @@ from torch import nn
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
 from ..relations import relation
-from .expressions import Says, once, plain, short, step_key
+from .attentions import attention_words
+from .expressions import Says, once, short, step_key
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
 from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
 from .layouts import NormalForm, reading_words
 from .matching import Matching, Parting
+from .norms import norm_words
 from .rotations import OTHER_WAY, rotation_words
+from .settings import plain
 
 _SETTINGS = {
     **ATTRIBUTE_CAUSES,
@@ -41,6 +44,8 @@ _OPERANDS = {
     ("scaled_dot_product_attention", 3): "attention_mask", ("masked_fill", 1): "attention_mask",
     ("where", 0): "attention_mask",
 }  # fmt: skip
+TAKEN = ("embedding", "getitem", "index_select", "gather", "narrow")
+MOST_TAKEN = 1 << 18
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
 
 
@@ -72,6 +77,8 @@ def words_of(
         special = _one_step(matching, says, ours.step, theirs.step)
         if special is not None and not (has_it and ours.step.name != theirs.step.name):
             return special
+    if used := _transposed(matching, ours, theirs):
+        return PlaceWords("transposed_weight", used, rank=2)
     if are_exchanged(matching, inner):
         names = [says.plain_name(place.theirs, whole=True) for place in inner]
         kind = exchange_kind(inner[0].ours, inner[1].ours)
@@ -82,9 +89,19 @@ def words_of(
             one = _one_step(matching, says, x.step, y.step) if x.step and y.step else None
             if one is not None:
                 return one
+    for x, y in dict.fromkeys([(ours, theirs), (difference.ours, difference.theirs)]):
+        name, told = norm_words(matching, x, y)
+        if not name:
+            name, told = attention_words(matching.same_numbers, x, y)
+        if name:
+            more = f": {says.both(ours, theirs)}" if inner and name == "attention_mask" else ""
+            return PlaceWords(name, told + more, rank=2)
     if turned := rotation_words(matching, ours, theirs):
         name = "sign" if turned == OTHER_WAY else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
+    if coarse := _coarser(matching, ours, theirs):
+        shown = _rounded(says.both(ours, theirs), coarse)
+        return PlaceWords("precision", shown, rank=2)
     if NormalForm(matching, plain).same(ours, theirs):  # the same steps with the same values: only read otherwise
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
@@ -128,6 +145,18 @@ def _other_weight(
     return PlaceWords(name, f"{words} (there `{y.given.partition(':')[2]}`)", rank=1, loaded=True)
 
 
+def _transposed(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
+    """A square weight that the candidate multiplies with as it lies, where the reference turns it, or the reverse."""
+    step = ours.step
+    given = step.operands() if step is not None and step.name == "linear" else []
+    if len(given) < 2 or given[1].content.ndim != 2 or given[1].content.shape[0] != given[1].content.shape[1]:
+        return ""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        made = given[0].content @ given[1].content + (given[2].content if len(given) > 2 else 0)
+        same = matching.same_numbers(FrameValue(made), theirs)
+    return f"`{given[1].given.partition(':')[2] or 'the weight'}` is used transposed" if same else ""
+
+
 def _named(
     matching: Matching, ours: FrameValue, theirs: FrameValue, mine: list[FrameStep], others: list[FrameStep], shown: str
 ) -> PlaceWords:
@@ -167,6 +196,25 @@ def _named(
     return PlaceWords("other_computation", shown, rank=4)
 
 
+def _coarser(matching: Matching, ours: FrameValue, theirs: FrameValue) -> list[FrameStep]:
+    """Casts to a coarser type on the candidate's way alone, where both sides do the same steps and what comes out is
+    that near."""
+    if matching.is_leaf(theirs) or not NormalForm(matching, plain).same(ours, theirs):
+        return []
+    ways = [[s for s in matching.until_shared(v) if s.name in CASTS and s.values] for v in (ours, theirs)]
+    coarse = [s for s in ways[1] if _eps(s) > max(map(_eps, ways[0]), default=0.0)]
+    worst = max(map(_eps, coarse), default=0.0)
+    with torch._C.DisableTorchFunction():
+        a, b = ours.content.double().reshape(-1), theirs.content.double().reshape(-1)
+        near = a.numel() == b.numel() and bool((a - b).norm() <= 4 * worst * a.norm())
+    return coarse if near else []
+
+
+def _eps(step: FrameStep) -> float:
+    dtype = step.values[0].content.dtype
+    return float(torch.finfo(dtype).eps) if dtype.is_floating_point and dtype.itemsize < 4 else 0.0
+
+
 def _rounded(shown: str, steps: list[FrameStep]) -> str:
     """With the coarsest type that the candidate's value passes through."""
     made = [s.values[0].content.dtype for s in steps if s.name in CASTS and s.values]
@@ -197,6 +245,8 @@ def _leaves(matching: Matching, steps: list[FrameStep]) -> Iterator[int]:
 def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> PlaceWords | None:
     """The same step with another number or operand, or another step with the same operands."""
     mine, others = a.operands(), b.operands()
+    if rows := _other_rows(matching, a, b):
+        return PlaceWords("index_offset" if rows.startswith("one") else "wrong_index", rows, rank=2)
     pairs = list(zip(mine, others, strict=False))
     equal = len(mine) == len(others) and all(matching.same(x, y) for x, y in pairs)
     if isinstance(a.place, str) or isinstance(b.place, str):
@@ -225,11 +275,46 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
             if matching.partner(y) is not None and matching.partner(x) is not None:
                 words = f"`{a.name}` takes {says.both(x, y)}"
                 return PlaceWords("wrong_operand", words)
+    names = {a.name, b.name}
+    if names <= ACTIVATIONS and len(mine) == len(others):
+        equal = all(matching.same_numbers(x, y) for x, y in pairs)
     if equal and a.name != b.name:
-        names = {a.name, b.name}
         name = "activation" if names <= ACTIVATIONS else _EXCHANGED.get(frozenset(names), "other_operation")
+        name = step_kind([b], name) if any(matching.partner(v) is a.values[0] for v in others) else name
         return PlaceWords(name, says.both(a.values[0], b.values[0]))
     return None
+
+
+def _other_rows(matching: Matching, a: FrameStep, b: FrameStep) -> str:
+    """Other rows of one table, however they are taken out of it: by an index or by a slice."""
+    a, b = _taking(a), _taking(b)
+    if a.name not in TAKEN or b.name not in TAKEN or a.name == b.name == "getitem" or not (a.values and b.values):
+        return ""
+    tables = [v for v in a.operands() if v.given.startswith("weight:") and v.content.ndim == 2]
+    if len(tables) != 1 or not any(matching.same(tables[0], v) for v in b.operands()):
+        return ""
+    table, taken = tables[0].content, [step.values[0].content for step in (a, b)]
+    if any(x.shape[-1] != table.shape[1] or x.numel() > MOST_TAKEN for x in taken):
+        return ""
+    with torch._C.DisableTorchFunction():
+        rows = [torch.cdist(x.reshape(-1, table.shape[1]).double(), table.double()).argmin(-1) for x in taken]
+        found = all(torch.equal(table[r], x.reshape(-1, table.shape[1])) for r, x in zip(rows, taken, strict=True))
+    if not found:
+        return ""
+    wrong, right = ([int(row) for row in r] for r in reversed(rows))
+    offsets = {w - r for w, r in zip(wrong, right, strict=False)}
+    name = ".".join(tables[0].given.partition(":")[2].split(".")[-2:])
+    shown = " instead of ".join(f"{r[:3]}{'…' if len(r) > 3 else ''}" for r in (wrong, right))
+    if len(offsets) == 1:
+        return f"{'one' if abs(next(iter(offsets))) == 1 else next(iter(offsets))} off: rows {shown} of `{name}`"
+    return f"rows {shown} of `{name}`"
+
+
+def _taking(step: FrameStep) -> FrameStep:
+    """The step that takes something out of a table, behind those that only change the shape of it."""
+    while step.name in SHAPES | {"getitem"} and len(step.operands()) == 1 and step.operands()[0].step is not None:
+        step = step.operands()[0].step or step
+    return step
 
 
 def _index(step: FrameStep) -> str:
