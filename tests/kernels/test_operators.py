@@ -230,3 +230,28 @@ def test_linear_bent_by_gelu(depth, columns):
     assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact)
     residual = torch.randn(13, columns)
     assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact + residual)
+
+
+@pytest.mark.parametrize("width", [16, 40])
+@pytest.mark.parametrize("rise", [0.0, 0.3, 40.0, 400.0])
+def test_attention_follows_scores_that_grow_with_the_keys(width, rise):
+    """The reference of a query's weights is raised on the way, also in the middle of a block of keys."""
+    query, key, value = torch.randn(2, 53, 2, width), torch.randn(2, 300, 2, width), torch.randn(2, 300, 2, width)
+    bias = torch.arange(300.0).expand(2, -1).contiguous() // 37 * rise
+    result = operators.attention(query, key, value, bias, 0.2)
+    assert_close(result, attended(query, key, value, bias, 0.2), 4e-6)
+
+
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -3e38])
+def test_attention_forgets_hidden_keys_that_come_first(hidden):
+    """Keys that nobody may see, before those that all see: the scores of the first lie far below, or nowhere."""
+    query, key, value = torch.randn(1, 20, 2, 24), torch.randn(1, 200, 2, 24), torch.randn(1, 200, 2, 24)
+    bias = torch.full((1, 200), hidden)
+    bias[:, 150:] = -300.0
+    result = operators.attention(query, key, value, bias, 0.2)
+    assert_close(result, attended(query, key[:, 150:], value[:, 150:], bias[:, 150:], 0.2), 4e-6)
+
+
+def attended(query, key, value, bias, scale):
+    scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * scale + bias.double()[:, None, None]
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
