@@ -255,3 +255,20 @@ def test_attention_forgets_hidden_keys_that_come_first(hidden):
 def attended(query, key, value, bias, scale):
     scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * scale + bias.double()[:, None, None]
     return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("size", [(5, 9), (70, 33), (1030, 66)])
+def test_convolutions_in_bands_are_those_of_the_whole_map(stored, size):
+    """The largest map takes several bands; its numbers are the same, to the bit."""
+    x, weight, bias = torch.randn(2, 64, *size), torch.randn(32, 64, 3, 3), torch.randn(2, 32)
+    scale, shift, residual = torch.randn(64), torch.randn(64), torch.randn(2, 32, *size)
+    packed = calls.pack_convolution(kernels.library(), weight, stored)
+    normed = operators.group_norm(x, 8, scale, shift, 1e-5, True)
+    whole = operators.convolution(normed, packed, bias, residual, 32, stored)
+    assert torch.equal(
+        operators.normed_convolution(x, 8, scale, shift, 1e-5, packed, bias, residual, 32, stored), whole
+    )
+    doubled = F.interpolate(x, scale_factor=2.0)
+    whole = operators.convolution(doubled, packed, bias[0], None, 32, stored)
+    assert torch.equal(operators.doubled_convolution(x, packed, bias[0], 32, stored), whole)
