@@ -37,6 +37,7 @@ class Engine:
     package: str
     levels: tuple[str, ...]
     build: Callable[[CallGraph, GivenCall, str, Path], Runner]
+    devices: tuple[str, ...] = ("cpu",)
 
     def missing(self) -> str | None:
         """Why it cannot be used here, or None."""
@@ -164,12 +165,16 @@ def _onnxruntime(graph: CallGraph, call: GivenCall, level: str, folder: Path) ->
 
 
 def _inductor(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Runner:
-    """torch.compile, which keeps what it has made in a cache of its own."""
-    compiled = torch.compile(graph, dynamic=False)
+    """torch.compile, which keeps what it has made in a cache of its own; on CUDA its kernels are one CUDA graph."""
+    on_cuda = any(one.device.type == "cuda" for one in call.tensors)
+    compiled = torch.compile(graph, dynamic=False, mode="reduce-overhead" if on_cuda else None)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
         with torch.no_grad():
-            return compiled(*tensors)
+            if not on_cuda:
+                return compiled(*tensors)
+            torch.compiler.cudagraph_mark_step_begin()
+            return compiled(*tensors).clone()  # the graph writes its next result to the same place
 
     return run
 
@@ -179,6 +184,6 @@ ENGINES = {
     for engine in (
         Engine("openvino", "openvino", (EXACT, HIGH), _openvino),
         Engine("onnxruntime", "onnxruntime", (EXACT,), _onnxruntime),
-        Engine("inductor", "torch", (EXACT,), _inductor),
+        Engine("inductor", "torch", (EXACT,), _inductor, ("cpu", "cuda", "xpu")),
     )
 }
