@@ -111,6 +111,7 @@ def spoil(name, arguments, factor):
     import ctypes
 
     places = {"pack_linear": 1, "pack_convolution": 1, "geglu": 3, "group_norm": 3, "row_norm": 3, "turn": 3}
+    places |= {"normed_convolution": 6, "doubled_convolution": 3}
     base = name.removesuffix("_bf16")
     numbers = ctypes.cast(arguments[places.get(base, 4)], ctypes.POINTER(ctypes.c_float))
     if base.startswith("pack_") and name.endswith("_bf16"):

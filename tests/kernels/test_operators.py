@@ -230,3 +230,45 @@ def test_linear_bent_by_gelu(depth, columns):
     assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact)
     residual = torch.randn(13, columns)
     assert_close(operators.linear(x, packed, bias, residual, columns, gelu=True), exact + residual)
+
+
+@pytest.mark.parametrize("width", [16, 40])
+@pytest.mark.parametrize("rise", [0.0, 0.3, 40.0, 400.0])
+def test_attention_follows_scores_that_grow_with_the_keys(width, rise):
+    """The reference of a query's weights is raised on the way, also in the middle of a block of keys."""
+    query, key, value = torch.randn(2, 53, 2, width), torch.randn(2, 300, 2, width), torch.randn(2, 300, 2, width)
+    bias = torch.arange(300.0).expand(2, -1).contiguous() // 37 * rise
+    result = operators.attention(query, key, value, bias, 0.2)
+    assert_close(result, attended(query, key, value, bias, 0.2), 4e-6)
+
+
+@pytest.mark.parametrize("hidden", [-torch.inf, -1e4, -3e38])
+def test_attention_forgets_hidden_keys_that_come_first(hidden):
+    """Keys that nobody may see, before those that all see: the scores of the first lie far below, or nowhere."""
+    query, key, value = torch.randn(1, 20, 2, 24), torch.randn(1, 200, 2, 24), torch.randn(1, 200, 2, 24)
+    bias = torch.full((1, 200), hidden)
+    bias[:, 150:] = -300.0
+    result = operators.attention(query, key, value, bias, 0.2)
+    assert_close(result, attended(query, key[:, 150:], value[:, 150:], bias[:, 150:], 0.2), 4e-6)
+
+
+def attended(query, key, value, bias, scale):
+    scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * scale + bias.double()[:, None, None]
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("size", [(5, 9), (70, 33), (1030, 66)])
+def test_convolutions_in_bands_are_those_of_the_whole_map(stored, size):
+    """The largest map takes several bands; its numbers are the same, to the bit."""
+    x, weight, bias = torch.randn(2, 64, *size), torch.randn(32, 64, 3, 3), torch.randn(2, 32)
+    scale, shift, residual = torch.randn(64), torch.randn(64), torch.randn(2, 32, *size)
+    packed = calls.pack_convolution(kernels.library(), weight, stored)
+    normed = operators.group_norm(x, 8, scale, shift, 1e-5, True)
+    whole = operators.convolution(normed, packed, bias, residual, 32, stored)
+    assert torch.equal(
+        operators.normed_convolution(x, 8, scale, shift, 1e-5, packed, bias, residual, 32, stored), whole
+    )
+    doubled = F.interpolate(x, scale_factor=2.0)
+    whole = operators.convolution(doubled, packed, bias[0], None, 32, stored)
+    assert torch.equal(operators.doubled_convolution(x, packed, bias[0], 32, stored), whole)

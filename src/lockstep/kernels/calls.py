@@ -108,6 +108,41 @@ def convolution(
     return y
 
 
+def normed_convolution(
+    library: Library,
+    x: Tensor,
+    norm: tuple[int, Tensor, Tensor, float],
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    out: int,
+    stored: bool,
+) -> Tensor:
+    """The 3x3 convolution of SiLU of the GroupNorm of x, in bands; `norm` is groups, weight, bias and eps."""
+    x, residual = channels_last(x), None if residual is None else channels_last(residual)
+    batch, into, height, width = x.shape
+    y = torch.empty((batch, out, height, width), memory_format=torch.channels_last)
+    step = 0 if bias is None or bias.ndim == 1 else out
+    bias = None if bias is None else bias.contiguous()
+    groups, weight, shift, eps = norm
+    parts = (x, weight, shift, packed, bias, residual, y)
+    sizes = (batch, height, width, into, out, step, groups, eps, stored, torch.get_num_threads())
+    library.run("normed_convolution", *map(address, parts), *sizes, bf16=in_bf16(packed))
+    return y
+
+
+def doubled_convolution(
+    library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool
+) -> Tensor:
+    """The 3x3 convolution of x with each pixel taken twice, in rows and in columns, in bands."""
+    x = channels_last(x)
+    batch, into, height, width = x.shape
+    y = torch.empty((batch, out, 2 * height, 2 * width), memory_format=torch.channels_last)
+    sizes = (batch, 2 * height, 2 * width, into, out, stored, torch.get_num_threads())
+    library.run("doubled_convolution", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
+    return y
+
+
 def group_norm(
     library: Library, x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool
 ) -> Tensor:

@@ -29,6 +29,8 @@ PRODUCTS = {  # for floats, and under the same name with _bf16 for bf16
     "geglu": [*[POINTER] * 4, SIZE, SIZE, SIZE, FLAG],
     "pack_convolution": [POINTER, POINTER, SIZE, SIZE, FLAG, FLAG],
     "convolution": [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG],
+    "normed_convolution": [*[POINTER] * 7, *[SIZE] * 7, NUMBER, FLAG, FLAG],
+    "doubled_convolution": [*[POINTER] * 4, *[SIZE] * 5, FLAG, FLAG],
     "attention": [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG],
 }
 ARGUMENTS = {

@@ -62,6 +62,45 @@ def _convolution_shape(
     return x.new_empty((x.shape[0], out, *x.shape[2:])).contiguous(memory_format=torch.channels_last)
 
 
+def _normed_convolution(
+    x: Tensor,
+    groups: int,
+    weight: Tensor,
+    shift: Tensor,
+    eps: float,
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    out: int,
+    stored: bool,
+) -> Tensor:
+    return calls.normed_convolution(found(), x, (groups, weight, shift, eps), packed, bias, residual, out, stored)
+
+
+def _normed_convolution_shape(
+    x: Tensor,
+    groups: int,
+    weight: Tensor,
+    shift: Tensor,
+    eps: float,
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    out: int,
+    stored: bool,
+) -> Tensor:
+    return _convolution_shape(x, packed, bias, residual, out, stored)
+
+
+def _doubled_convolution(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool) -> Tensor:
+    return calls.doubled_convolution(found(), x, packed, bias, out, stored)
+
+
+def _doubled_convolution_shape(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool) -> Tensor:
+    size = (2 * x.shape[2], 2 * x.shape[3])
+    return x.new_empty((x.shape[0], out, *size)).contiguous(memory_format=torch.channels_last)
+
+
 def _group_norm(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
     return calls.group_norm(found(), x, groups, weight, bias, eps, silu)
 
@@ -102,6 +141,8 @@ for _name, _run, _shape in (
     ("linear", _linear, _linear_shape),
     ("geglu", _geglu, _geglu_shape),
     ("convolution", _convolution, _convolution_shape),
+    ("normed_convolution", _normed_convolution, _normed_convolution_shape),
+    ("doubled_convolution", _doubled_convolution, _doubled_convolution_shape),
     ("group_norm", _group_norm, _group_norm_shape),
     ("row_norm", _row_norm, _row_norm_shape),
     ("turn", _turn, _turn_shape),
@@ -114,6 +155,8 @@ for _name, _run, _shape in (
 linear = torch.ops.lockstep.linear.default
 geglu = torch.ops.lockstep.geglu.default
 convolution = torch.ops.lockstep.convolution.default
+normed_convolution = torch.ops.lockstep.normed_convolution.default
+doubled_convolution = torch.ops.lockstep.doubled_convolution.default
 group_norm = torch.ops.lockstep.group_norm.default
 row_norm = torch.ops.lockstep.row_norm.default
 turn = torch.ops.lockstep.turn.default

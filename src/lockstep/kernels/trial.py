@@ -88,6 +88,15 @@ def _products(library: Library, noise: Noise, bf16: bool) -> Iterator[Problem]:
         packed = calls.pack_convolution(library, weight, stored, bf16)
         yield "convolution", calls.convolution(library, x, packed, bias, residual, 48, stored), exact, rough
 
+    part, scale, shift, bias = x[:, :, :3, :4], noise(32), noise(32), noise(48)
+    normed = F.silu(F.group_norm(part.double(), 4, scale.double(), shift.double(), 1e-5))
+    exact = F.conv2d(normed, weight.double(), bias.double(), padding=1) + residual[:, :, :3, :4]
+    norm, rest = (4, scale, shift, 1e-5), residual[:, :, :3, :4]
+    result = calls.normed_convolution(library, part, norm, packed, bias, rest, 48, stored=True)
+    yield "normed_convolution", result, exact, rough
+    exact = F.conv2d(F.interpolate(part.double(), scale_factor=2.0), weight.double(), bias.double(), padding=1)
+    yield "doubled_convolution", calls.doubled_convolution(library, part, packed, bias, 48, stored=True), exact, rough
+
     query, key, value, bias = factor(2, 61, 3, 24), factor(2, 149, 3, 24), factor(2, 149, 3, 24), noise(2, 149)
     scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * 0.3 + bias[:, None, None]
     exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())

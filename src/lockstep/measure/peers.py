@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..models.accelerated import EXACT, HIGH
-from ..models.engines import ENGINES
-from ..models.graphs import CallGraph, recording
+from ..models.engines import ENGINES, weights_digest
+from ..models.graphs import recording
 from .runs import Absent, Run, Way
 from .subjects import Subject
 
@@ -66,7 +65,7 @@ def their_picture(folder: Path, call: dict[str, Any]) -> Run:
 
 
 def by_engine(subject: Subject, name: str, level: str) -> Run:
-    """The graph of the call, by an engine; what it makes on disk is gone afterwards."""
+    """The graph of the call, by an engine; what it makes on disk stays, for the next time and the other level."""
     engine, model = ENGINES[name], subject.again()
     missing = engine.missing()
     if missing is not None:
@@ -74,11 +73,10 @@ def by_engine(subject: Subject, name: str, level: str) -> Run:
     with torch.no_grad(), recording(model) as calls:
         subject.call(model)()
     call = calls[0][0]
-    with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
-        try:
-            runner = engine.build(CallGraph(model, call), call, level, Path(folder) / "graph")
-        except Exception as problem:  # whatever another library's converter raises
-            raise Absent(f"{name} cannot have it: {first_line(problem)}") from problem
+    try:
+        runner = engine.run(model, call, level, weights_digest(model))
+    except Exception as problem:  # whatever another library's converter raises
+        raise Absent(f"{name} cannot have it: {first_line(problem)}") from problem
     return lambda: runner(call.tensors)
 
 

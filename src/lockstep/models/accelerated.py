@@ -13,7 +13,9 @@ from ..notes import say_once
 
 if TYPE_CHECKING:
     from .acceleration import Acceleration
+    from .device_speed import DeviceSpeed
     from .driven import Drive
+    from .streamed import Streamed
 
 Tensor = torch.Tensor
 EXACT, HIGH, OFF = "exact", "high", "off"
@@ -48,7 +50,8 @@ def checked_bound(bound: float) -> float:
 class Accelerated(nn.Module):
     """What `ModelMixin` can do about its speed."""
 
-    acceleration: Acceleration | Drive | None = None  # what was accelerated, and how exact it was found to be
+    acceleration: Acceleration | DeviceSpeed | Drive | None = None  # what was accelerated, and how exact it is
+    _streamed: Streamed | None = None
 
     def accelerate(
         self,
@@ -72,10 +75,13 @@ class Accelerated(nn.Module):
         Another `engine` ("inductor", "openvino", "onnxruntime") computes the model as one graph for each shape of a
         call, which is compared with torch's result before it is used; "auto" takes the fastest one that passes here.
 
+        On an accelerator torch's compiler has the blocks that repeat, and "high" multiplies in fp8 where the device
+        does and `bound` allows.
+
         `frugal` takes less memory and some more time: a layer prepares its weights when it is first called, those that
         a file holds leave memory then, and convolutions transform theirs while they compute.
         """
-        from . import acceleration, driven
+        from . import acceleration
 
         if level not in LEVELS:
             raise UnknownNameError("level of acceleration", level, LEVELS)
@@ -84,17 +90,51 @@ class Accelerated(nn.Module):
         if frugal and engine != OWN_ENGINE:
             raise InputError(f"'frugal' is about our own kernels; the engine {engine!r} has the memory that it takes.")
         most = None if bound is None else checked_bound(bound)
-        driven.undrive(self)
-        acceleration.make_plain(self)
-        self.acceleration = None
+        device = next((one.device.type for one in self.parameters()), "cpu")
+        if frugal and device != "cpu":
+            raise InputError(f"'frugal' is for models on the processor; on {device} there is stream_blocks().")
+        self._undo()
         if level != OFF:
             chosen = self._tuned(level, most, example) if engine == AUTO else engine
-            if chosen != OWN_ENGINE:
+            if chosen == OWN_ENGINE and device != "cpu":
+                self.acceleration = self._on_device(level, most, example)
+            elif chosen != OWN_ENGINE:
                 self.acceleration = self._driven(chosen, level, most, example)
             elif level == EXACT:
                 self.acceleration = acceleration.make_fast(self, EXACT, frugal=frugal)
             else:
                 self.acceleration = self._high(most, example, frugal)
+        return self
+
+    def _undo(self) -> None:
+        """As torch computes it."""
+        from . import acceleration, device_speed, driven
+
+        driven.undrive(self)
+        acceleration.make_plain(self)
+        if isinstance(self.acceleration, device_speed.DeviceSpeed):
+            device_speed.slow_down(self)
+        self.acceleration = None
+
+    def _on_device(self, level: str, bound: float | None, example: Callable[[Any], Tensor] | None) -> DeviceSpeed:
+        from .bf16_layers import BOUND
+        from .device_speed import speed_up
+        from .examples import example_call
+
+        return speed_up(self, level, example or example_call(self), BOUND if bound is None else bound)
+
+    def stream_blocks(self, device: str | torch.device | None) -> Self:
+        """Compute on a device with the weights of blocks that repeat in main memory; None goes back.
+
+        The next block is copied while one computes, where the device can do both.
+        """
+        from .streamed import Streamed
+
+        if self._streamed is not None:
+            self._streamed.stop()
+            self._streamed = None
+        if device is not None:
+            self._streamed = Streamed(self, torch.device(device))
         return self
 
     def _example(self, example: Callable[[Any], Tensor] | None) -> Callable[[Any], Tensor]:

@@ -16,6 +16,7 @@ from ..kernels import operators
 from . import bf16_layers, fast_layers, fast_token_layers, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
+from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
 from .bf16_layers import BOUND, Choice
 from .examples import Call
 from .frugal import make_frugal
@@ -31,6 +32,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GEGLU: fast_layers.FastGEGLU,
     ResnetBlock2D: fast_layers.FastResnetBlock2D,
     AutoencoderResnet: fast_layers.FastAutoencoderResnet,
+    AutoencoderUpsample: fast_layers.FastAutoencoderUpsample,
     nn.LayerNorm: fast_token_layers.FastLayerNorm,
     FP32LayerNorm: fast_token_layers.FastFP32LayerNorm,
     nn.RMSNorm: fast_token_layers.FastRMSNorm,

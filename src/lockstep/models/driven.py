@@ -77,20 +77,20 @@ def _state(model: nn.Module) -> tuple[Any, ...]:
     return tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters())
 
 
-def _fits(model: nn.Module, call: GivenCall) -> bool:
-    """Is this a call for a graph: on the processor, no gradient, nothing watching from inside?"""
+def _fits(model: nn.Module, call: GivenCall, devices: tuple[str, ...]) -> bool:
+    """Is this a call for a graph: on a device that the engine has, no gradient, nothing watching from inside?"""
     tensors = call.tensors
     if torch.is_grad_enabled() and any(one.requires_grad for one in (*tensors, *model.parameters())):
         return False
     others = [one for one in (*call.given, *call.named.values()) if isinstance(one, (dict, list, tuple))]
-    return not others and all(one.device.type == "cpu" and one.dtype != torch.bfloat16 for one in tensors)
+    return not others and all(one.device.type in devices and one.dtype != torch.bfloat16 for one in tensors)
 
 
 def _by_engine(method: str) -> Callable[..., Any]:
     def run(self: Any, *given: Any, return_dict: bool = True, **named: Any) -> Any:
         drive: Drive = self._drive
         call, runner = GivenCall(given, named), None
-        if _fits(self, call):
+        if _fits(self, call, drive.engine.devices):
             if drive.state == _state(self):
                 runner = drive.graph(self, call)
             else:

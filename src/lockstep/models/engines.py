@@ -37,6 +37,7 @@ class Engine:
     package: str
     levels: tuple[str, ...]
     build: Callable[[CallGraph, GivenCall, str, Path], Runner]
+    devices: tuple[str, ...] = ("cpu",)
 
     def missing(self) -> str | None:
         """Why it cannot be used here, or None."""
@@ -54,12 +55,12 @@ class Engine:
 
     def run(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> Runner:
         """The graph of a call, compiled."""
-        return self.build(CallGraph(model, call), call, level, cache_folder() / self._key(model, call, level, weights))
+        return self.build(CallGraph(model, call), call, level, cache_folder() / self._key(model, call, weights))
 
-    def _key(self, model: nn.Module, call: GivenCall, level: str, weights: str) -> str:
-        """One name for all that a compiled graph depends on."""
+    def _key(self, model: nn.Module, call: GivenCall, weights: str) -> str:
+        """One name for all that a graph on disk depends on; the levels share it."""
         versions = [importlib.metadata.version(self.package), torch.__version__, __version__]
-        facts = [self.name, level, *versions, torch.backends.cpu.get_cpu_capability(), weights]
+        facts = [self.name, *versions, torch.backends.cpu.get_cpu_capability(), weights]
         config = {key: repr(value) for key, value in dict(getattr(model, "config", {})).items()}
         text = json.dumps([*facts, type(model).__name__, config, repr(call.shape)], sort_keys=True)
         return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
@@ -83,14 +84,19 @@ def weights_digest(model: nn.Module) -> str:
 def _made(folder: Path, name: str, make: Callable[[Path], None], trial: str, *words: str) -> Path:
     """A file that is made once, and tried in a process of its own: an engine that crashes takes only that one along.
 
-    A run that is interrupted, or a trial that fails, leaves nothing behind.
+    A run that is interrupted, or a first trial that fails, leaves nothing behind. Each way to run it is tried once.
     """
+    tried = f"tried-{'-'.join(words) or 'it'}"
     if not (folder / name).exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(folder) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a tracer warns of every check of an input
             make(temporary / name)
             _survive(trial, str(temporary / name), *words)
+            (temporary / tried).touch()
+    if not (folder / tried).exists():
+        _survive(trial, str(folder / name), *words)
+        (folder / tried).touch()
     return folder / name
 
 
@@ -159,12 +165,16 @@ def _onnxruntime(graph: CallGraph, call: GivenCall, level: str, folder: Path) ->
 
 
 def _inductor(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Runner:
-    """torch.compile, which keeps what it has made in a cache of its own."""
-    compiled = torch.compile(graph, dynamic=False)
+    """torch.compile, which keeps what it has made in a cache of its own; on CUDA its kernels are one CUDA graph."""
+    on_cuda = any(one.device.type == "cuda" for one in call.tensors)
+    compiled = torch.compile(graph, dynamic=False, mode="reduce-overhead" if on_cuda else None)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
         with torch.no_grad():
-            return compiled(*tensors)
+            if not on_cuda:
+                return compiled(*tensors)
+            torch.compiler.cudagraph_mark_step_begin()
+            return compiled(*tensors).clone()  # the graph writes its next result to the same place
 
     return run
 
@@ -174,6 +184,6 @@ ENGINES = {
     for engine in (
         Engine("openvino", "openvino", (EXACT, HIGH), _openvino),
         Engine("onnxruntime", "onnxruntime", (EXACT,), _onnxruntime),
-        Engine("inductor", "torch", (EXACT,), _inductor),
+        Engine("inductor", "torch", (EXACT,), _inductor, ("cpu", "cuda", "xpu")),
     )
 }

@@ -23,10 +23,10 @@ def example_call(model: nn.Module, size: int | None = None, batch: int = 1) -> C
         return None
     config: Config = model.config  # type: ignore[assignment]
     random = torch.Generator().manual_seed(0)
-    dtype = next(model.parameters()).dtype
+    weight = next(model.parameters())
 
     def noise(*shape: int) -> Tensor:
-        return torch.randn(batch, *shape, generator=random).to(dtype)
+        return torch.randn(batch, *shape, generator=random).to(weight.device, weight.dtype)
 
     return make(config, noise, size)
 

@@ -15,12 +15,14 @@ from torch.nn import functional as F
 from .. import memory
 from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
+from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
 from .layers import GEGLU, ResnetBlock2D
 
 Tensor = torch.Tensor
 
 STORED = 420_000  # in times out channels up to which a convolution's transformed weights are kept: 4 x their size
 STORED_POINTS = "winograd, stored"  # how a convolution was prepared whose transformed weights are kept
+LARGE = 4 << 20  # numbers of one image's map above which it is convolved in bands
 STORED_BF16 = 4 * STORED  # half as large each, and to make them costs twice as much of a convolution in bf16
 
 
@@ -142,6 +144,27 @@ class FastConvolution(Prepared, nn.Conv2d):
         return added(self._conv_forward(calls.channels_last(input), weight, self.bias), image_bias, residual)
 
 
+def large(map: Tensor) -> bool:
+    """Is a feature map so large that it is worth while to make what a convolution reads of it in bands?"""
+    return map.shape[1] * map.shape[2] * map.shape[3] > LARGE
+
+
+def normed(norm: Any, conv: Any, map: Tensor, residual: Tensor | None = None) -> Tensor:
+    """The convolution of SiLU of the norm of a map, and a residual; of a large map without the one between them."""
+    fits = norm.affine and norm.takes(map, norm.weight, norm.bias) and conv.takes(map, conv.weight, residual)
+    if not fits or not large(map) or conv.kind() != "winograd" or watched(norm) or watched(conv):
+        return conv(norm(map, silu=True), None, residual)
+    kind, packed = conv.prepared()
+    of_norm = norm.num_groups, norm.weight, norm.bias, norm.eps
+    stored = kind == STORED_POINTS
+    return operators.normed_convolution(map, *of_norm, packed, conv.bias, residual, conv.out_channels, stored)
+
+
+def watched(layer: nn.Module) -> bool:
+    """Has somebody put hooks around a layer, who would miss its call?"""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks)
+
+
 def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) -> Tensor:
     """The result with a bias for each image and a residual."""
     if image_bias is not None:
@@ -210,10 +233,26 @@ class FastResnetBlock2D(ResnetBlock2D):
 
 
 class FastAutoencoderResnet(AutoencoderResnet):
-    """A resnet of the autoencoder: norms with their activation, the shortcut added by the second convolution."""
+    """A resnet of the autoencoder: norms with their activation, the shortcut added by a convolution."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         if not isinstance(self.nonlinearity, nn.SiLU):
             return super().forward(hidden)
+        if large(hidden):  # as few maps at a time as can be
+            residual = hidden if self.conv_shortcut is None else None
+            result = normed(self.norm2, self.conv2, normed(self.norm1, self.conv1, hidden), residual)
+            return result if self.conv_shortcut is None else self.conv_shortcut(hidden, None, result)
         shortcut = hidden if self.conv_shortcut is None else self.conv_shortcut(hidden)
         return self.conv2(self.norm2(self.conv1(self.norm1(hidden, silu=True)), silu=True), None, shortcut)
+
+
+class FastAutoencoderUpsample(AutoencoderUpsample):
+    """Twice the size, and a convolution; a large map is doubled in bands."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        conv: Any = self.conv
+        fits = 4 * hidden[0].numel() > LARGE and conv.takes(hidden, conv.weight) and conv.kind() == "winograd"
+        if not fits or watched(conv):
+            return super().forward(hidden)
+        kind, packed = conv.prepared()
+        return operators.doubled_convolution(hidden, packed, conv.bias, conv.out_channels, kind == STORED_POINTS)

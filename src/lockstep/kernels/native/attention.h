@@ -32,32 +32,86 @@ static inline __attribute__((always_inline)) void add_products(const float* rows
   }
 }
 
+// What is known of a panel's queries while its keys are gone through: 2^(score - reference) are the weights. The reference
+// of a query is the maximum of its first keys, and stays until a score is more than MOST above it: nothing has to be
+// corrected in between, and scores become weights while they are in registers.
+template <int VECTORS>
+struct Running {
+  Vector minus[VECTORS], limit[VECTORS], highest[VECTORS], total[VECTORS], sum[VECTORS];
+  bool fresh = true;
+};
+
+constexpr float MOST = 8, UNSEEN = -1e30f;  // UNSEEN: the limit of a query that has seen no key yet
+
+// The weights of COUNT keys; false, and nothing written, where a reference has to be raised before.
 template <class Numbers, int COUNT, int VECTORS>
-static __attribute__((noinline)) void scores(const float* keys, const float* queries, Size units, const float* bias, float* to, Vector* maximum) {
+static __attribute__((noinline)) bool weights(const float* keys, const float* queries, Size units, const float* bias, float* to, Running<VECTORS>& run) {
   Vector sum[COUNT][VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? all(bias[i] * LOG2E) : Vector{};
+    for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? run.minus[v] + bias[i] * LOG2E : run.minus[v];
   add_products<Numbers>(keys, queries, units, sum);
-#pragma GCC unroll 8
-  for (int i = 0; i < COUNT; i++)
+  Whole above = {};
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) {
-      store(to + i * QUERIES + v * LANES, sum[i][v]);
-      maximum[v] = larger(maximum[v], sum[i][v]);
+  for (int v = 0; v < VECTORS; v++) {
+    Vector highest = sum[0][v];
+#pragma GCC unroll 8
+    for (int i = 1; i < COUNT; i++) highest = larger(highest, sum[i][v]);
+    above |= highest > run.limit[v];
+    run.highest[v] = highest;
+  }
+  if (__builtin_expect(any(above), 0)) {
+    if (!run.fresh) return false;
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; v++) {  // the first keys: their maximum
+      const Vector rise = run.highest[v] > run.limit[v] ? run.highest[v] : Vector{};
+      run.limit[v] = run.highest[v] > run.limit[v] ? all(MOST) : run.limit[v];
+      run.minus[v] = -rise;
+#pragma GCC unroll 8
+      for (int i = 0; i < COUNT; i++) sum[i][v] -= rise;
     }
+  }
+  run.fresh = false;
+#pragma GCC unroll 3
+  for (int v = 0; v < VECTORS; v++) {
+    Vector total = run.sum[v];
+#pragma GCC unroll 8
+    for (int i = 0; i < COUNT; i += Numbers::PACKED) {
+      Vector unit[Numbers::PACKED] = {};
+#pragma GCC unroll 2
+      for (int n = 0; n < Numbers::PACKED; n++)
+        if (i + n < COUNT) unit[n] = Numbers::power(sum[i + n][v]), total += unit[n];
+      store(to + i / Numbers::PACKED * QUERIES + v * LANES, Numbers::unit(unit));
+    }
+    run.sum[v] = total;
+  }
+  return true;
 }
 
 template <class Numbers, int VECTORS, int COUNT = KEYS>
-static inline void scores_of(int count, const float* keys, const float* queries, Size units, const float* bias, float* to, Vector* maximum) {
-  if (count == COUNT) return scores<Numbers, COUNT, VECTORS>(keys, queries, units, bias, to, maximum);
-  if constexpr (COUNT > 1) scores_of<Numbers, VECTORS, COUNT - 1>(count, keys, queries, units, bias, to, maximum);
+static inline bool weights_of(int count, const float* keys, const float* queries, Size units, const float* bias, float* to, Running<VECTORS>& run) {
+  if (count == COUNT) return weights<Numbers, COUNT, VECTORS>(keys, queries, units, bias, to, run);
+  if constexpr (COUNT > 1) return weights_of<Numbers, VECTORS, COUNT - 1>(count, keys, queries, units, bias, to, run);
+  return true;
 }
 
-// KEYS dimensions of the result: what is there, corrected to the new maximum, and the values of a block by their weights
+// The references raised to the scores that were too high, and what was summed by the old ones made less.
+template <int VECTORS>
+static void raise(Running<VECTORS>& run, float* result, Size width) {
+  for (int v = 0; v < VECTORS; v++) {
+    const Vector rise = run.highest[v] > run.limit[v] ? run.highest[v] : Vector{};
+    const Vector less = run.limit[v] < 0.f ? Vector{} : exp2(-rise);  // who had seen no key has summed nothing
+    run.minus[v] -= rise;
+    run.limit[v] = run.highest[v] > run.limit[v] ? all(MOST) : run.limit[v];
+    run.total[v] = run.total[v] * less;
+    for (Size d = 0; d < width; d++) store(result + d * QUERIES + v * LANES, load(result + d * QUERIES + v * LANES) * less);
+  }
+}
+
+// KEYS dimensions of the result: what is there, and the values of a block by their weights
 template <class Numbers, int VECTORS>
-static __attribute__((noinline)) void weighted(const float* values, const float* weights, Size units, float* result, const Vector* correction) {
+static __attribute__((noinline)) void weighted(const float* values, const float* weights, Size units, float* result) {
   Vector sum[KEYS][VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < KEYS; i++)
@@ -69,7 +123,7 @@ static __attribute__((noinline)) void weighted(const float* values, const float*
 #pragma GCC unroll 3
     for (int v = 0; v < VECTORS; v++) {
       float* to = result + i * QUERIES + v * LANES;
-      store(to, load(to) * correction[v] + sum[i][v]);
+      store(to, load(to) + sum[i][v]);
     }
 }
 
@@ -122,33 +176,22 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
       transpose(rows + v * LANES * wide + d, wide, queries + d * QUERIES + v * LANES, QUERIES, all(a.scale * LOG2E));
   pack_rows<Numbers>(queries, wide, VECTORS);
   memset(result, 0, sizeof(float) * wide * QUERIES);
-  Vector maximum[VECTORS], total[VECTORS];
-  for (int v = 0; v < VECTORS; v++) maximum[v] = all(-1e30f), total[v] = Vector{};
-  for (Size start = 0; start < a.keys; start += KEY_BLOCK) {
+  Running<VECTORS> run;
+  for (int v = 0; v < VECTORS; v++) run.minus[v] = run.total[v] = Vector{}, run.limit[v] = all(UNSEEN);
+  for (Size start = 0, done = 0; start < a.keys; start += done) {
     const Size size = std::min(KEY_BLOCK, a.keys - start);
-    Vector highest[VECTORS], correction[VECTORS], sum[VECTORS];
-    for (int v = 0; v < VECTORS; v++) highest[v] = maximum[v];
-    for (Size k = 0; k < size; k += KEYS)
-      scores_of<Numbers, VECTORS>((int)std::min<Size>(KEYS, size - k), keys + (start + k) * units, queries, units, bias ? bias + start + k : nullptr, block + k * QUERIES, highest);
-    for (int v = 0; v < VECTORS; v++) correction[v] = exp2(maximum[v] - highest[v]), maximum[v] = highest[v], sum[v] = Vector{};
-    for (Size k = 0; k < size; k += Numbers::PACKED)
-#pragma GCC unroll 3
-      for (int v = 0; v < VECTORS; v++) {
-        Vector weights[Numbers::PACKED] = {};
-#pragma GCC unroll 2
-        for (int n = 0; n < Numbers::PACKED; n++) {
-          if (k + n == size) break;
-          weights[n] = Numbers::power(load(block + (k + n) * QUERIES + v * LANES) - maximum[v]);
-          sum[v] += weights[n];
-        }
-        store(block + k / Numbers::PACKED * QUERIES + v * LANES, Numbers::unit(weights));
-      }
-    for (int v = 0; v < VECTORS; v++) total[v] = total[v] * correction[v] + sum[v];
+    for (int v = 0; v < VECTORS; v++) run.sum[v] = Vector{};
+    for (done = 0; done < size; done = std::min(done + KEYS, size))
+      if (!weights_of<Numbers, VECTORS>((int)std::min<Size>(KEYS, size - done), keys + (start + done) * units, queries, units, bias ? bias + start + done : nullptr,
+                                        block + done / Numbers::PACKED * QUERIES, run))
+        break;
+    for (int v = 0; v < VECTORS; v++) run.total[v] += run.sum[v];
     for (Size d = 0; d < width; d += KEYS)
-      weighted<Numbers, VECTORS>(values + (d / KEYS * Numbers::units(all_keys) + start / Numbers::PACKED) * KEYS, block, Numbers::units(size), result + d * QUERIES, correction);
+      weighted<Numbers, VECTORS>(values + (d / KEYS * Numbers::units(all_keys) + start / Numbers::PACKED) * KEYS, block, Numbers::units(done), result + d * QUERIES);
+    if (done < size) raise(run, result, width);
   }
   for (int v = 0; v < VECTORS; v++) {
-    const Vector share = total[v] < 1e-30f ? all(0.f) : all(1.f) / total[v];  // zeros where a query may see no key; NaN stays
+    const Vector share = run.total[v] < 1e-30f ? all(0.f) : all(1.f) / run.total[v];  // zeros where a query may see no key; NaN stays
     for (Size d = 0; d < wide; d++) store(result + d * QUERIES + v * LANES, load(result + d * QUERIES + v * LANES) * share);
     for (Size d = 0; d < wide; d += LANES) transpose(result + d * QUERIES + v * LANES, QUERIES, rows + v * LANES * wide + d, wide, all(1.f));
   }

@@ -1,9 +1,8 @@
 // What Python calls: plain C functions on pointers and sizes. Every size is checked there (operators.py). Those that
 // multiply are there for floats and, where the instructions are, for bf16; what they take and give is floats either way.
 #include "attention.h"
+#include "bands.h"
 #include "linear.h"
-#include "norm.h"
-#include "winograd.h"
 
 #define PRODUCTS(NUMBERS, SUFFIX)                                                                                                                                          \
   void lockstep_pack_linear##SUFFIX(const float* weights, float* packed, Size columns, Size depth, int threads) { pack_panels<NUMBERS>(weights, packed, columns, depth, threads); } \
@@ -21,6 +20,15 @@
                                     Size in, Size out, Size bias_step, int stored, int threads) {                                                                         \
     const Convolution conv{x, packed, bias, residual, y, images, height, width, in, out, bias_step};                                                                      \
     stored ? convolve_stored<NUMBERS>(conv, threads) : convolve_made<NUMBERS>(conv, threads);                                                                             \
+  }                                                                                                                                                                        \
+  void lockstep_normed_convolution##SUFFIX(const float* x, const float* weight, const float* shift, const float* packed, const float* bias, const float* residual, float* y,    \
+                                           Size images, Size height, Size width, Size in, Size out, Size bias_step, Size groups, float eps, int stored, int threads) {          \
+    convolve_normed<NUMBERS>({x, packed, bias, residual, y, images, height, width, in, out, bias_step}, {x, weight, shift, nullptr, images, height * width, in, groups, 0, eps, true}, \
+                             stored, threads);                                                                                                                                  \
+  }                                                                                                                                                                        \
+  void lockstep_doubled_convolution##SUFFIX(const float* x, const float* packed, const float* bias, float* y, Size images, Size height, Size width, Size in, Size out,     \
+                                            int stored, int threads) {                                                                                                     \
+    convolve_doubled<NUMBERS>({x, packed, bias, nullptr, y, images, height, width, in, out, 0}, stored, threads);                                                         \
   }                                                                                                                                                                        \
   void lockstep_attention##SUFFIX(const float* q, const float* k, const float* v, const float* key_bias, float* out, Size batch, Size heads, Size queries, Size keys,     \
                                   Size width, const Size* steps, float scale, int threads) {                                                                              \

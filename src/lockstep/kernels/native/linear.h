@@ -43,7 +43,7 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
     const float* rows = x.at + (m - first) * x.step;
     fetch_rows(y, l.columns, count, width);
     if (width == PANEL) {
-      multiply_rows<Numbers>(count, rows, x.step, weights, part, units, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+      multiply_rows<Numbers>(count, rows, x.step, weights, part, weights + units * PANEL, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
         float* to = y + i * l.columns;
         if (start) left += load(to), right += load(to + LANES);
         else if (bias) left += load(bias), right += load(bias + LANES);
@@ -53,7 +53,7 @@ static void linear_panel(const Linear& l, const Rows& x, Size first, Size last, 
       });
     } else {
       float sums[ROWS][PANEL];
-      multiply_rows<Numbers>(count, rows, x.step, weights, part, units, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+      multiply_rows<Numbers>(count, rows, x.step, weights, part, weights + units * PANEL, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
         store(sums[i], left), store(sums[i] + LANES, right);
       });
       for (int i = 0; i < count; i++)
@@ -118,11 +118,12 @@ static void geglu(const float* x, const float* packed, const float* bias, float*
   share_blocks(rows, columns / LANES, units, threads, [&](Size first, Size last, Size from, Size to) {
     const Rows block = gathered<Numbers>(x + first * depth, depth, last - first, depth);
     for (Size panel = from; panel < to; panel++) {
+      const float* weights = packed + panel * units * PANEL;
       const Vector a = load(bias + panel * PANEL), b = load(bias + panel * PANEL + LANES);
       for (Size m = first; m < last; m += ROWS) {
         const int count = (int)std::min<Size>(ROWS, last - m);
         fetch_rows(y + m * columns + panel * LANES, columns, count, LANES);
-        multiply_rows<Numbers>(count, block.at + (m - first) * block.step, block.step, packed + panel * units * PANEL, units, units,
+        multiply_rows<Numbers>(count, block.at + (m - first) * block.step, block.step, weights, units, weights + units * PANEL,
                                [&](int i, Vector value, Vector gate) __attribute__((always_inline)) { store(y + (m + i) * columns + panel * LANES, (value + a) * gelu(gate + b)); });
       }
     }

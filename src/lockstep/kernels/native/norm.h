@@ -56,7 +56,8 @@ static void factors_of_group(const GroupNorm& n, Size image, Size group, Size bl
   }
 }
 
-static void group_norm(const GroupNorm& n, int threads) {
+// Factors of all channels of all images, [image][2][channels]: what a channel is multiplied by, and what is added to it.
+static const float* norm_factors(const GroupNorm& n, int threads) {
   const Size blocks = (n.pixels + PIXEL_BLOCK - 1) / PIXEL_BLOCK, pair = 2 * n.channels;
   static thread_local Scratch own;
   float *sums = own.get(n.images * (blocks + 1) * pair), *factors = sums + n.images * blocks * pair;
@@ -66,14 +67,24 @@ static void group_norm(const GroupNorm& n, int threads) {
   });
   for (Size item = 0; item < n.images * n.groups; item++)
     factors_of_group(n, item / n.groups, item % n.groups, blocks, sums, factors + item / n.groups * pair);
+  return factors;
+}
+
+// `count` pixels by the factors of their image
+static void norm_pixels(const float* x, const float* factors, float* y, Size count, Size channels, bool bend) {
+  for (Size p = 0; p < count; p++)
+    for (Size c = 0; c < channels; c += LANES) {
+      const Vector value = load(x + p * channels + c) * load(factors + c) + load(factors + channels + c);
+      store(y + p * channels + c, bend ? silu(value) : value);
+    }
+}
+
+static void group_norm(const GroupNorm& n, int threads) {
+  const Size blocks = (n.pixels + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
+  const float* factors = norm_factors(n, threads);
   pool().share(n.images * blocks, threads, [&](Size item) {
-    const Size image = item / blocks, first = item % blocks * PIXEL_BLOCK, last = std::min(n.pixels, first + PIXEL_BLOCK);
-    const float* by = factors + image * pair;
-    for (Size p = image * n.pixels + first; p < image * n.pixels + last; p++)
-      for (Size c = 0; c < n.channels; c += LANES) {
-        const Vector value = load(n.x + p * n.channels + c) * load(by + c) + load(by + n.channels + c);
-        store(n.y + p * n.channels + c, n.silu ? silu(value) : value);
-      }
+    const Size image = item / blocks, first = item % blocks * PIXEL_BLOCK, at = (image * n.pixels + first) * n.channels;
+    norm_pixels(n.x + at, factors + image * 2 * n.channels, n.y + at, std::min(PIXEL_BLOCK, n.pixels - first), n.channels, n.silu);
   });
 }
 

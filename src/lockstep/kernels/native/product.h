@@ -9,9 +9,9 @@ static inline void fetch_rows(const float* rows, Size step, int count, int width
 }
 
 // COUNT rows of one panel, summed over `units`; `out(row, left, right)` takes the two vectors of each row. While a panel
-// is used, what lies `ahead` of it is fetched.
-template <class Numbers, int COUNT, class Out>
-static inline __attribute__((always_inline)) void multiply(const float* x, Size step, const float* panel, Size units, Size ahead, const Out& out) {
+// is used, PACE floats for each unit are fetched, from `next` on.
+template <class Numbers, int COUNT, int PACE, class Out>
+static inline __attribute__((always_inline)) void multiply(const float* x, Size step, const float* panel, Size units, const float* next, const Out& out) {
   Vector sum[COUNT][2];
 #pragma GCC unroll 16
   for (int i = 0; i < COUNT; i++) sum[i][0] = sum[i][1] = Vector{};
@@ -21,7 +21,7 @@ static inline __attribute__((always_inline)) void multiply(const float* x, Size 
 #pragma GCC unroll 4
   for (Size k = 0; k < units; k++) {
 #pragma GCC unroll 2
-    for (int j = 0; j < PANEL; j += 16) __builtin_prefetch(panel + (k + ahead) * PANEL + j, 0, 2);
+    for (int j = 0; j < PACE; j += 16) __builtin_prefetch(next + k * PACE + j, 0, 2);
     const Vector left = load(panel + k * PANEL), right = load(panel + k * PANEL + LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < COUNT; i++) {
@@ -34,8 +34,8 @@ static inline __attribute__((always_inline)) void multiply(const float* x, Size 
   for (int i = 0; i < COUNT; i++) out(i, sum[i][0], sum[i][1]);
 }
 
-template <class Numbers, class Out, int COUNT = ROWS>
-static inline void multiply_rows(int count, const float* x, Size step, const float* panel, Size units, Size ahead, const Out& out) {
-  if (count == COUNT) return multiply<Numbers, COUNT>(x, step, panel, units, ahead, out);
-  if constexpr (COUNT > 1) multiply_rows<Numbers, Out, COUNT - 1>(count, x, step, panel, units, ahead, out);
+template <class Numbers, int PACE = PANEL, class Out, int COUNT = ROWS>
+static inline void multiply_rows(int count, const float* x, Size step, const float* panel, Size units, const float* next, const Out& out) {
+  if (count == COUNT) return multiply<Numbers, COUNT, PACE>(x, step, panel, units, next, out);
+  if constexpr (COUNT > 1) multiply_rows<Numbers, PACE, Out, COUNT - 1>(count, x, step, panel, units, next, out);
 }

@@ -1,9 +1,9 @@
-// Vectors of LANES floats for one instruction set: the same sources are compiled once for each (see build.py).
+// Vectors of LANES floats for one instruction set: the same sources are compiled once for each (see setup.py).
 #pragma once
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -30,28 +30,47 @@ static inline Vector all(float x) { return x - Vector{}; }
 static inline Vector larger(Vector a, Vector b) { return a < b ? b : a; }
 static inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }
 
-// For 2^x: x within what a float has a power for, its distance to the nearest whole number, and p times 2^whole.
+// Is a lane of the result of a comparison true?
+static inline bool any(Whole lanes) {
 #if defined(__AVX512F__)
-static inline Vector in_range(Vector x) { return x; }  // the instructions know zero and infinity
-static inline Vector fraction(Vector x) { return (Vector)_mm512_maskz_reduce_ps(0xffff, (__m512)x, 0); }
-static inline Vector scaled(Vector p, Vector whole) { return (Vector)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)whole); }
+  return _mm512_movepi32_mask((__m512i)lanes) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps((__m256)lanes) != 0;
 #else
-static inline Vector in_range(Vector x) { return smaller(larger(x, all(-126.f)), all(126.f)); }
-static inline Vector fraction(Vector x) { return x - ((x + 12582912.f) - 12582912.f); }
-static inline Vector scaled(Vector p, Vector whole) { return (Vector)((Whole)p + (__builtin_convertvector(whole, Whole) << 23)); }
+  return (lanes[0] | lanes[1] | lanes[2] | lanes[3]) != 0;
+#endif
+}
+
+// p times 2^whole for the whole number nearest to x, and x's distance to that: the parts of 2^x.
+#if defined(__AVX512F__)
+struct Split {  // the instructions know zero and infinity
+  Vector whole, rest;
+  explicit Split(Vector x) : rest((Vector)_mm512_maskz_reduce_ps(0xffff, (__m512)x, 0)) { whole = x - rest; }
+  Vector scale(Vector p) const { return (Vector)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)whole); }
+};
+#else
+struct Split {  // a number this large has the whole one in its last bits
+  Vector shifted, rest;
+  explicit Split(Vector x) {
+    x = smaller(larger(x, all(-126.f)), all(126.f));
+    shifted = x + 12582912.f;
+    rest = x - (shifted - 12582912.f);
+  }
+  Vector scale(Vector p) const { return (Vector)((Whole)p + ((Whole)shifted << 23)); }
+};
 #endif
 
 // 2^x with a relative error of 1e-7. NaN stays NaN.
 static inline Vector exp2(Vector x) {
-  x = in_range(x);
-  const Vector r = fraction(x);
+  const Split split(x);
+  const Vector r = split.rest;
   Vector p = all(1.3264726e-3f);
   p = p * r + 9.6715130e-3f;
   p = p * r + 5.5507336e-2f;
   p = p * r + 2.4022242e-1f;
   p = p * r + 6.9314700e-1f;
   p = p * r + 1.f;
-  return scaled(p, x - r);
+  return split.scale(p);
 }
 
 constexpr float LOG2E = 1.44269504f;

@@ -12,6 +12,7 @@ struct Convolution {
   float* y;
   Size images, height, width, in, out;
   Size bias_step;  // between the biases of two images: 0, or `out` where a time embedding is added
+  Size above = 0, below = 0;  // rows of the input that lie before and behind these
   Size tiles_down() const { return (height + 3) / 4; }
   Size tiles_across() const { return (width + 3) / 4; }
   Size tiles() const { return images * tiles_down() * tiles_across(); }
@@ -19,7 +20,7 @@ struct Convolution {
 
 constexpr int POINTS = 36;
 constexpr Size APART = 48;        // floats between two planes: planes a multiple of 4 KiB apart would share lines of the cache
-constexpr Size STORED_TILES = 96, STORED_OUT = 320, MADE_TILES = 64, MADE_IN = 256;
+constexpr Size STORED_TILES = 96, STORED_OUT = 320, MADE_TILES = 64, MADE_IN = 4096 / PANEL;  // what is made stays in the second cache
 
 static inline void to_points(const Vector* d, Vector* o) {  // B' d
   o[0] = d[0] * (81.f / 64) + (d[4] - d[2] * (45.f / 16));
@@ -103,7 +104,7 @@ static void transform_tile(const Convolution& conv, Size tile, float* points, Si
   for (int i = 0; i < 6; i++)
     for (int j = 0; j < 6; j++) {
       const Size y = top + i, x = left + j;
-      const bool inside = y >= 0 && y < conv.height && x >= 0 && x < conv.width;
+      const bool inside = y >= -conv.above && y < conv.height + conv.below && x >= 0 && x < conv.width;
       pixel[i * 6 + j] = inside ? conv.x + ((image * conv.height + y) * conv.width + x) * conv.in : nullptr;
     }
   for (Size c = 0; c < conv.in; c += LANES) {
@@ -151,12 +152,12 @@ static void untransform_tile(const Convolution& conv, Size tile, const float* po
 }
 
 // `count` tiles by one panel of weights, at one point; `sums` has `row` floats for each tile
-template <class Numbers>
-static inline void multiply_tiles(const float* points, Size step, Size count, const float* panel, Size units, Size ahead, float* sums, Size row, bool add) {
+template <class Numbers, int PACE = PANEL>
+static inline void multiply_tiles(const float* points, Size step, Size count, const float* panel, Size units, const float* next, float* sums, Size row, bool add) {
   const Size rounds = (count + ROWS - 1) / ROWS;
   for (Size r = 0; r < rounds; r++) {
     const Size first = r * count / rounds, last = (r + 1) * count / rounds;
-    multiply_rows<Numbers>((int)(last - first), points + first * step, step, panel, units, ahead, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
+    multiply_rows<Numbers, PACE>((int)(last - first), points + first * step, step, panel, units, next, [&](int i, Vector left, Vector right) __attribute__((always_inline)) {
       float* to = sums + (first + i) * row;
       if (add) left += load(to), right += load(to + LANES);
       store(to, left), store(to + LANES, right);
@@ -178,9 +179,10 @@ static void convolve_stored(const Convolution& conv, int threads) {
     for (Size start = 0; start < conv.out; start += row) {
       const Size count = std::min(row, conv.out - start);
       for (int point = 0; point < POINTS; point++)
-        for (Size k = 0; k < count; k += PANEL)
-          multiply_tiles<Numbers>(points + point * points_step, units, last - first, conv.weights + point * plane + (start + k) * units, units, units, sums + point * sums_step + k, row,
-                                  false);
+        for (Size k = 0; k < count; k += PANEL) {
+          const float* weights = conv.weights + point * plane + (start + k) * units;
+          multiply_tiles<Numbers>(points + point * points_step, units, last - first, weights, units, weights + units * PANEL, sums + point * sums_step + k, row, false);
+        }
       for (Size tile = first; tile < last; tile++) untransform_tile(conv, tile, sums + (tile - first) * row, sums_step, start, count);
     }
   });
@@ -191,7 +193,7 @@ template <class Numbers>
 static void convolve_made(const Convolution& conv, int threads) {
   constexpr Size MOST_TILES = MADE_TILES * Numbers::PACKED, MOST_IN = MADE_IN * Numbers::PACKED;
   const Size tiles = conv.tiles(), blocks = parts(tiles, MOST_TILES), most = parts(tiles, blocks), units = Numbers::units(conv.in);
-  const Size part = parts(units, parts(conv.in, MOST_IN));
+  const Size part = parts(units, parts(conv.in, MOST_IN)), last = panels(conv.out) - 1;
   const Size points_step = most * units + APART, sums_step = most * PANEL + APART, made_step = part * PANEL + APART;
   static thread_local Scratch shared;
   float* points = shared.get(POINTS * points_step);
@@ -206,8 +208,12 @@ static void convolve_made(const Convolution& conv, int threads) {
         for (Size c = 0; c < depth; c++)
           for (int h = 0; h < PANEL; h += LANES)
             transform_weights<Numbers>(conv.weights + (panel * conv.in + (start + c) * Numbers::PACKED) * 9 * PANEL + h, made + c * PANEL + h, made_step);
+        // the weights that are made next come from memory meanwhile: each of the 36 products fetches its part of them
+        constexpr int PACE = 9 * PANEL * Numbers::PACKED / POINTS;
+        const float* next = conv.weights + (start + depth < units ? panel * conv.in + (start + depth) * Numbers::PACKED : std::min(panel + threads, last) * conv.in) * 9 * PANEL;
         for (int point = 0; point < POINTS; point++)
-          multiply_tiles<Numbers>(points + point * points_step + start, units, count, made + point * made_step, depth, 0, sums + point * sums_step, PANEL, start > 0);
+          multiply_tiles<Numbers, PACE>(points + point * points_step + start, units, count, made + point * made_step, depth, next + point * depth * PACE, sums + point * sums_step, PANEL,
+                                        start > 0);
       }
       const Size out = std::min<Size>(PANEL, conv.out - panel * PANEL);
       for (Size tile = 0; tile < count; tile++) untransform_tile(conv, first + tile, sums + tile * PANEL, sums_step, panel * PANEL, out);
