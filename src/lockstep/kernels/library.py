@@ -97,7 +97,13 @@ def _look() -> tuple[Library | None, str | None]:
     for path in _built(names):
         from .trial import wrong_results
 
-        library = Library(path)
+        try:
+            library = Library(path)
+        except (AttributeError, OSError):  # built from other sources, or for another machine
+            say_once(
+                f"The kernels in {path.name} are not those of this Lockstep, so torch's are used. Install it again."
+            )
+            return None, f"{path.name} was built from other sources: install Lockstep again"
         wrong = wrong_results(library)
         if not wrong:
             return library, None

@@ -68,6 +68,8 @@ class WordingSettings(TrainingSettings):
     decay_share: float = 0.5
     plain_share: float = 0.15  # of sentences that are the plain caption itself
     stranger_share: float = 0.1  # of sentences with a word that the model was not taught
+    worn_share: float = 0.0  # of sentences about heads that wear something, which the model was taught as they are
+    tiers: list[int] = field(default_factory=lambda: [1])  # of the concepts that the model was taught
     pictures: int = 64  # whose denoising the queries are taken from
     queries: int = 128  # of each cross-attention
     styles: list[str] = field(default_factory=lambda: ["3d", "noto", "flat"])

@@ -31,6 +31,7 @@ from ...training.noise import generator_of
 from ...training.progress import Reporter
 from ...training.trainee import Trainee
 from .data import BACKGROUNDS, COLOURS, DEFAULT_STYLE, Item, load_items
+from .data.scenes import SceneDrawer
 from .diffusion import pin_tokenizer, vocabulary_config
 from .drawing import caption_random
 from .latents import open_store
@@ -112,8 +113,11 @@ class WordingTraining:
         unet = UNet2DConditionModel.from_pretrained(released / "unet", dtype=torch.float32).requires_grad_(False)
         self.bases = {
             (item.concept, item.style): item
-            for item in self.table.select(core=True, styles=tuple(settings.styles), kinds=("base",), mirrored=False)
+            for item in self.table.select(
+                tiers=settings.tiers, styles=tuple(settings.styles), kinds=("base",), mirrored=False
+            )
         }
+        self.worn = SceneDrawer(self.table, kinds={"worn": 1.0})
         self.reader = Reader(unet, self.queries(unet, work, released))
         self.trainee = Trainee({"text_encoder": self.pupil(read_meanings(work))}, settings.optimizer)
 
@@ -166,6 +170,10 @@ class WordingTraining:
         written, plain = [], []
         for slot in range(self.settings.batch_size):
             rng = caption_random(self.settings.seed, step, slot)
+            if rng.random() < self.settings.worn_share and self.worn.heads:
+                written.append(self.worn.draw(rng).caption)  # has no plainer words: it stays what it is
+                plain.append(written[-1])
+                continue
             item = self.draw_item(rng)
             plain.append(self.plain(item))
             kept = rng.random() < self.settings.plain_share

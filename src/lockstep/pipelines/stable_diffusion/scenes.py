@@ -40,7 +40,7 @@ STEERED = ("image", "control_image", "adapter_image", "ip_adapter_image", "ip_ad
 COLOURLESS = 0.06  # of the way from black to white: nearer to the ground than this is ground
 OPAQUE = 0.18
 BORDER = 2  # pixels around a picture that show its ground
-INSET = 0.94  # of a place that a thing takes up
+INSET = 0.86  # of a place that a thing takes up: things stay apart
 
 
 class ReadScene(ModularPipelineBlocks):
