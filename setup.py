@@ -1,13 +1,19 @@
 """The kernels in C++, built where there is a compiler; everything else about the package is in pyproject.toml.
 
 A kernel library is plain C behind the name of an extension module: one for each set of instructions, of which the
-package loads the best one that the processor has. Without a compiler the package installs without them.
+package loads the best one that the processor has. Without a compiler the package installs without them, and so it does
+without a library whose kernels compute wrong results here (src/lockstep/kernels/built.py).
 """
 
 import glob
+import os
 import platform
+import subprocess
+import sys
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 NATIVE = "src/lockstep/kernels/native"
 AVX512 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
@@ -35,4 +41,19 @@ def extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=extensions())
+class BuildAndTry(build_ext):
+    """Each library is tried once it is there; one that is wrong is taken away, as if it had not compiled."""
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        path = self.get_ext_fullpath(ext.name)
+        tried = [sys.executable, "src/lockstep/kernels/built.py", os.path.abspath(path)]
+        ended = subprocess.run(tried, capture_output=True, text=True, check=False)
+        if ended.returncode < 0:
+            print(f"{ext.name} cannot be tried on this processor (signal {-ended.returncode}); it is when it is loaded")
+        elif ended.returncode > 0:
+            os.remove(path)
+            raise CompileError(f"{ext.name} computes wrong results and is not installed: {ended.stderr.strip()}")
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAndTry})

@@ -19,6 +19,8 @@ OURS, THEIRS = "#2563eb", "#9aa5b1"
 LINES = ("#2563eb", "#d97706", "#059669", "#db2777")
 WIDTH, ROW, EDGE, NAMES = 960, 34, 32, 220
 SIZE, SMALL = 16, 13
+LEAST = 0.1  # MiB that is drawn where a call took none
+Place = tuple[int, int, int]  # left, top, and length of a side
 
 
 def bars(tables: Sequence[Table], machine: str) -> Image.Image:
@@ -56,40 +58,45 @@ def _bars_of(draw: ImageDraw.ImageDraw, table: Table, top: int) -> int:
 
 
 def lines(growths: Sequence[Growth], machine: str) -> Image.Image:
-    """Seconds against what grows, both in powers: a straight line is a power law."""
+    """Seconds, and beside them memory, against what grows, all in powers: a straight line is a power law."""
     side = WIDTH // 2
-    page = Image.new("RGB", (WIDTH, side * math.ceil(len(growths) / 2) + 60), PAPER)
+    page = Image.new("RGB", (WIDTH, side * len(growths) + 60), PAPER)
     draw = ImageDraw.Draw(page)
-    for place, growth in enumerate(growths):
-        _lines_of(draw, growth, place % 2 * side, place // 2 * side, side)
+    for row, growth in enumerate(growths):
+        memory = {name: [max(value, LEAST) for value in points] for name, points in growth.peak_mib.items()}
+        for column, (title, found) in enumerate((("seconds", growth.seconds), ("MiB that a call takes", memory))):
+            _lines_of(draw, f"{title} by {growth.what}", growth.values, found, (column * side, row * side, side))
     _sign(draw, page.height - 50, machine)
     return page
 
 
-def _lines_of(draw: ImageDraw.ImageDraw, growth: Growth, left: int, top: int, side: int) -> None:
-    low, high = _span([seconds for points in growth.seconds.values() for seconds in points])
-    first, last = math.log(growth.values[0]), math.log(growth.values[-1])
+def _lines_of(
+    draw: ImageDraw.ImageDraw, title: str, values: Sequence[int], found: dict[str, list[float]], place: Place
+) -> None:
+    left, top, side = place
+    low, high = _span([number for points in found.values() for number in points])
+    first, last = math.log(values[0]), math.log(values[-1])
     box = (left + 64, top + 56, left + side - 24, top + side - 56)
 
-    def at(value: float, seconds: float) -> tuple[float, float]:
+    def at(value: float, number: float) -> tuple[float, float]:
         across = (math.log(value) - first) / ((last - first) or 1)
-        up = (math.log(seconds) - math.log(low)) / (math.log(high) - math.log(low))
+        up = (math.log(number) - math.log(low)) / (math.log(high) - math.log(low))
         return box[0] + across * (box[2] - box[0]), box[3] - up * (box[3] - box[1])
 
-    draw.text((left + EDGE, top + 16), f"seconds by {growth.what}", INK, font=_font(SIZE + 1))
+    draw.text((left + EDGE, top + 16), title, INK, font=_font(SIZE + 1))
     for tick in _ticks(low, high):
-        y = at(growth.values[0], tick)[1]
+        y = at(values[0], tick)[1]
         draw.line((box[0], y, box[2], y), GRID)
         draw.text((box[0] - 8, y - 8), f"{tick:g}", PALE, font=_font(SMALL), anchor="ra")
-    for value in growth.values:
+    for value in values:
         draw.text((at(value, low)[0], box[3] + 8), f"{value:g}", PALE, font=_font(SMALL), anchor="ma")
-    for place, (name, points) in enumerate(growth.seconds.items()):
-        colour = LINES[place % len(LINES)]
-        corners = [at(value, seconds) for value, seconds in zip(growth.values, points, strict=True)]
+    for order, (name, points) in enumerate(found.items()):
+        colour = LINES[order % len(LINES)]
+        corners = [at(value, number) for value, number in zip(values, points, strict=True)]
         draw.line(corners, colour, width=3)
         for x, y in corners:
             draw.ellipse((x - 4, y - 4, x + 4, y + 4), colour)
-        draw.text((box[0] + 8, box[1] + 4 + 18 * place), name, colour, font=_font(SMALL))
+        draw.text((box[0] + 8, box[1] + 4 + 18 * order), name, colour, font=_font(SMALL))
 
 
 def _sign(draw: ImageDraw.ImageDraw, top: int, machine: str) -> None:

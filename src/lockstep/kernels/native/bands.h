@@ -9,7 +9,8 @@ constexpr Size BAND = 2 << 20;  // floats that a band of the input may have
 
 // `fill(image, row, to)` makes one row of the input.
 template <class Numbers, class Fill>
-static void convolve_bands(const Convolution& conv, bool stored, int threads, const Fill& fill) {
+static void convolve_bands(Convolution conv, bool stored, int threads, const Fill& fill) {
+  stored = stored || made_once<Numbers>(conv, threads);
   const Size row = conv.width * conv.in, out_row = conv.width * conv.out;
   const Size wanted = std::max<Size>(1, BAND / (4 * row)) * 4, bands = parts(conv.height, wanted), rows = parts(conv.height, 4 * bands) * 4;
   static thread_local Scratch own;

@@ -18,8 +18,7 @@
   }                                                                                                                                                                        \
   void lockstep_convolution##SUFFIX(const float* x, const float* packed, const float* bias, const float* residual, float* y, Size images, Size height, Size width,        \
                                     Size in, Size out, Size bias_step, int stored, int threads) {                                                                         \
-    const Convolution conv{x, packed, bias, residual, y, images, height, width, in, out, bias_step};                                                                      \
-    stored ? convolve_stored<NUMBERS>(conv, threads) : convolve_made<NUMBERS>(conv, threads);                                                                             \
+    convolve<NUMBERS>({x, packed, bias, residual, y, images, height, width, in, out, bias_step}, stored, threads);                                                         \
   }                                                                                                                                                                        \
   void lockstep_normed_convolution##SUFFIX(const float* x, const float* weight, const float* shift, const float* packed, const float* bias, const float* residual, float* y,    \
                                            Size images, Size height, Size width, Size in, Size out, Size bias_step, Size groups, float eps, int stored, int threads) {          \

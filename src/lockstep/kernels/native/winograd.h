@@ -2,7 +2,7 @@
 // Interpolation at 0, +-3/4, +-3/2 and infinity: every constant of the data is exact in fp32, and the rounding error is
 // half of that of the usual 0, +-1, +-2.
 //   stored: the transformed weights lie ready, [36][out / PANEL][in][PANEL], four times the memory of the plain ones.
-//   made:   the weights stay [out / PANEL][in][9][PANEL] and are transformed in the cache just before use.
+//   made:   the weights stay [out / PANEL][in][9][PANEL] and are transformed in the cache just before use, or once a call.
 #pragma once
 #include <algorithm>
 #include "linear.h"
@@ -219,4 +219,27 @@ static void convolve_made(const Convolution& conv, int threads) {
       for (Size tile = 0; tile < count; tile++) untransform_tile(conv, first + tile, sums + tile * PANEL, sums_step, panel * PANEL, out);
     });
   }
+}
+
+constexpr Size ONCE_TILES = 256, ONCE_WEIGHTS = 512 * 512;  // from so many tiles on, and for so many weights (40 MB transformed)
+
+// Where there are many tiles for few weights: all of these transformed for this call, instead of for each block of tiles.
+template <class Numbers>
+static bool made_once(Convolution& conv, int threads) {
+  if (conv.tiles() < ONCE_TILES || conv.in * conv.out > ONCE_WEIGHTS) return false;
+  const Size count = panels(conv.out), units = Numbers::units(conv.in), plane = count * units * PANEL;
+  static thread_local Scratch own;
+  float* made = own.get(POINTS * plane);
+  pool().share(count, threads, [&](Size panel) {
+    for (Size c = 0; c < units; c++)
+      for (int h = 0; h < PANEL; h += LANES)
+        transform_weights<Numbers>(conv.weights + (panel * conv.in + c * Numbers::PACKED) * 9 * PANEL + h, made + (panel * units + c) * PANEL + h, plane);
+  });
+  conv.weights = made;
+  return true;
+}
+
+template <class Numbers>
+static void convolve(Convolution conv, bool stored, int threads) {
+  stored || made_once<Numbers>(conv, threads) ? convolve_stored<Numbers>(conv, threads) : convolve_made<Numbers>(conv, threads);
 }

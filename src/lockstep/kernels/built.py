@@ -1,0 +1,136 @@
+"""A library that was just compiled, tried before it is installed: small problems, against the same in plain Python.
+
+`setup.py` runs this file by itself (`python built.py LIBRARY`), where neither torch nor Lockstep is there yet. It ends
+with 0 if every kernel is right and with the names of those that are not if one is wrong; a processor that does not have
+the instructions ends it by a signal, and then the trial at loading (`trial.py`) has to do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+LARGEST = 1e-5  # relative L2; a right kernel has some 3e-7
+Numbers = list[float]
+Result = tuple[str, Sequence[float], Numbers]
+POINTER, SIZE, NUMBER, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
+
+
+class Tried:
+    """A library, and noise to try it by."""
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
+        self.lanes: int = self.library.lockstep_lanes()
+        self.random = random.Random(0)
+
+    def noise(self, count: int) -> Any:
+        return floats([self.random.gauss(0, 1) for _ in range(count)])
+
+    def run(self, name: str, kinds: list[Any], *arguments: Any) -> None:
+        function: Callable[..., None] = getattr(self.library, f"lockstep_{name}")
+        function.argtypes, function.restype = kinds, None  # type: ignore[attr-defined]
+        function(*arguments)
+
+    def padded(self, columns: int) -> int:
+        return -(-columns // (2 * self.lanes)) * 2 * self.lanes
+
+
+def floats(values: Numbers) -> Any:
+    """An array as C has it."""
+    return (ctypes.c_float * len(values))(*values)
+
+
+def results(tried: Tried) -> Iterator[Result]:
+    """What each kernel computes, and what it should."""
+    yield from _linear(tried)
+    yield from _convolution(tried)
+    yield from _group_norm(tried)
+    yield from _attention(tried)
+
+
+def _linear(tried: Tried) -> Iterator[Result]:
+    rows, columns, depth = 15, 45, 19
+    x, weight, bias = tried.noise(rows * depth), tried.noise(columns * depth), tried.noise(columns)
+    packed, y = tried.noise(tried.padded(columns) * depth), floats([0.0] * rows * columns)
+    tried.run("pack_linear", [POINTER, POINTER, SIZE, SIZE, FLAG], weight, packed, columns, depth, 1)
+    kinds = [*[POINTER] * 5, SIZE, SIZE, SIZE, FLAG, FLAG]
+    tried.run("linear", kinds, x, packed, bias, None, y, rows, columns, depth, 0, 1)
+    exact = [
+        bias[c] + sum(x[r * depth + k] * weight[c * depth + k] for k in range(depth))
+        for r in range(rows)
+        for c in range(columns)
+    ]
+    yield "linear", y, exact
+
+
+def _convolution(tried: Tried) -> Iterator[Result]:
+    high, wide, into, out = 7, 5, tried.lanes, tried.lanes
+    x, weight = tried.noise(high * wide * into), tried.noise(out * into * 9)
+    exact = []
+    for row in range(high):
+        for column in range(wide):
+            near = [
+                (((row + i) * wide + column + j) * into, 3 * (i + 1) + j + 1)
+                for i in (-1, 0, 1)
+                for j in (-1, 0, 1)
+                if 0 <= row + i < high and 0 <= column + j < wide
+            ]
+            for o in range(out):
+                terms = (x[at + c] * weight[(o * into + c) * 9 + tap] for at, tap in near for c in range(into))
+                exact.append(sum(terms))
+    for stored in (0, 1):
+        packed, y = tried.noise(36 * into * tried.padded(out)), floats([0.0] * high * wide * out)
+        tried.run("pack_convolution", [POINTER, POINTER, SIZE, SIZE, FLAG, FLAG], weight, packed, into, out, stored, 1)
+        kinds = [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG]
+        tried.run("convolution", kinds, x, packed, None, None, y, 1, high, wide, into, out, 0, stored, 1)
+        yield "convolution", y, exact
+
+
+def _group_norm(tried: Tried) -> Iterator[Result]:
+    pixels, channels, groups = 6, 2 * tried.lanes, 4
+    x, weight, bias = tried.noise(pixels * channels), tried.noise(channels), tried.noise(channels)
+    y, width, exact = floats([0.0] * pixels * channels), channels // groups, [0.0] * pixels * channels
+    kinds = [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG]
+    tried.run("group_norm", kinds, x, weight, bias, y, 1, pixels, channels, groups, 0, 1e-5, 1, 1)
+    for group in range(groups):
+        places = [p * channels + group * width + c for p in range(pixels) for c in range(width)]
+        mean = sum(x[at] for at in places) / len(places)
+        scale = 1 / math.sqrt(sum((x[at] - mean) ** 2 for at in places) / len(places) + 1e-5)
+        for at in places:
+            value = (x[at] - mean) * scale * weight[at % channels] + bias[at % channels]
+            exact[at] = value / (1 + math.exp(-value))
+    yield "group_norm", y, exact
+
+
+def _attention(tried: Tried) -> Iterator[Result]:
+    queries, keys, width, scale = 19, 21, 8, 0.3
+    q, k, v = tried.noise(queries * width), tried.noise(keys * width), tried.noise(keys * width)
+    y, exact = floats([0.0] * queries * width), []
+    steps = (SIZE * 8)(width, width, width, width, 0, 0, 0, 0)
+    kinds = [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG]
+    tried.run("attention", kinds, q, k, v, None, y, 1, 1, queries, keys, width, steps, scale, 1)
+    for i in range(queries):
+        weights = [
+            math.exp(scale * sum(q[i * width + d] * k[j * width + d] for d in range(width))) for j in range(keys)
+        ]
+        exact += [sum(w * v[j * width + d] for j, w in enumerate(weights)) / sum(weights) for d in range(width)]
+    yield "attention", y, exact
+
+
+def wrong(found: Iterator[Result]) -> list[str]:
+    """The kernels whose results are too far off, or no numbers."""
+    names = []
+    for name, result, exact in found:
+        apart = math.sqrt(sum((a - b) ** 2 for a, b in zip(result, exact, strict=True)))
+        if not apart <= LARGEST * math.sqrt(sum(b * b for b in exact)):
+            names.append(name)
+    return sorted(set(names))
+
+
+if __name__ == "__main__":
+    sys.exit(", ".join(wrong(results(Tried(sys.argv[1])))) or None)

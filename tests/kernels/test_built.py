@@ -1,0 +1,80 @@
+"""A library that was just compiled is tried before it is installed, and refused where a kernel is wrong."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep import kernels
+from lockstep.kernels import built
+
+own = kernels.library()
+pytestmark = pytest.mark.skipif(own is None, reason="no kernels were compiled here")
+ROOT = Path(__file__).parents[2]
+# an error in the sources -> the kernels that it makes wrong
+PLANTED = {
+    "winograd.h": ("(81.f / 64) + (d[4] - d[2]", "(81.f / 63) + (d[4] - d[2]", "convolution"),
+    "attention.h": ("1.f) / run.total[v]", "1.01f) / run.total[v]", "attention"),
+}
+
+
+class Spoilt(built.Tried):
+    """A library one of whose kernels writes one wrong number."""
+
+    def __init__(self, path, kernel, place):
+        super().__init__(path)
+        self.kernel, self.place = kernel, place
+
+    def run(self, name, kinds, *arguments):
+        super().run(name, kinds, *arguments)
+        if name == self.kernel:
+            arguments[self.place][7] += 0.01
+
+
+def test_what_was_compiled_here_is_right():
+    assert not built.wrong(built.results(built.Tried(str(own.path))))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "place", "named"),
+    [
+        ("pack_linear", 1, "linear"),
+        ("linear", 4, "linear"),
+        ("pack_convolution", 1, "convolution"),
+        ("convolution", 4, "convolution"),
+        ("group_norm", 3, "group_norm"),
+        ("attention", 4, "attention"),
+    ],
+)
+def test_one_wrong_number_is_seen(kernel, place, named):
+    assert built.wrong(built.results(Spoilt(str(own.path), kernel, place))) == [named]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("header", PLANTED)
+def test_a_build_with_an_error_in_its_source_is_not_installed(header, tmp_path):
+    """The real build, of the set of instructions that this processor has, from sources with one wrong number."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no compiler")
+    right, wrong, named = PLANTED[header]
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    shutil.copytree(
+        ROOT / "src/lockstep/kernels", tmp_path / "src/lockstep/kernels", ignore=shutil.ignore_patterns("*.so")
+    )
+    source = tmp_path / "src/lockstep/kernels/native" / header
+    text = source.read_text()
+    assert text.count(right) == 1
+    source.write_text(text.replace(right, wrong))
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert f"computes wrong results and is not installed: {named}" in said
+    assert not list(tmp_path.glob("src/lockstep/kernels/*.so"))
