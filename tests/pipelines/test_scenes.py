@@ -18,12 +18,14 @@ THINGS = {
     "heart": "hearts", "apple": "apples", "bow and arrow": "bows and arrows", "cup of coffee": "cups of coffee",
     "dragon": "dragons", "tree": "trees", "elephant": "elephants", "star": "stars", "rocket": "rockets",
     "ship": "ships", "mouse": "mice", "cake": "cakes", "candle": "candles", "like": "likes", "bus": "buses",
-    "cherry": "cherries", "ice cream": "", "glasses": "", "fire": "", "hund": "", "katze": "", "🐶": "", "🐱": "",
+    "cherry": "cherries", "ice cream": "", "glasses": "", "fire": "", "fries": "", "smiley": "",
+    "apfel": "", "hund": "", "katze": "", "🐶": "", "🐱": "",
 }  # fmt: skip
 ONE_THING = [
     "a dog", "draw me a red car, please!", "a fire-breathing dragon", "bow and arrow", "a pair of glasses",
     "a rocket ship", "a cat wearing a crown", "a cat with a crown", "cake with candles", "a submarine", "",
     "I would like a cup of coffee",
+    "some fries", "a smiley with heart eyes",
     "a dog on a blue background", "an apple, flat style", "🐶", "a cat in a bathtub", "dog!!!",
 ]  # fmt: skip
 SEVERAL = {
@@ -45,6 +47,8 @@ SEVERAL = {
     "a tiny elephant": ["an elephant"],
     "zwei Katzen": ["katze", "katze"],
     "drei Hunde bitte": ["hund"] * 3,
+    "zwei Äpfel": ["apfel"] * 2,
+    "a house with a tree": ["a house", "a tree"],
     "a star in the top right corner": ["a star"],
     "a dog chasing a cat": ["a dog", "a cat"],
 }

@@ -24,6 +24,7 @@ NUMBERS = {
     **{str(number): min(number, MOST) for number in range(2, 100)},
     **dict.fromkeys(("ten", "eleven", "twelve", "twenty", "hundred"), MOST),
 }  # fmt: skip
+VAGUE = frozenset(("couple", "pair", "both", "few", "some", "trio", "many", "several", "lots", "lot", "dozen"))
 ARTICLES = frozenset(
     (
         "a", "an", "the", "one", "another", "his", "her", "its", "their", "my", "our", "ein", "eine", "einen", "der",
@@ -149,7 +150,7 @@ class SceneReader:
 
     def singular_of(self, word: str) -> str | None:
         """The name whose plural a word after a number may be, by the endings of the further languages."""
-        stems = [word[:-1], word[:-2], *(word[:-1] + ending for ending in "aeo")]
+        stems = [word, word[:-1], word[:-2], *(word[:-1] + ending for ending in "aeo")]
         stems = [stem for stem in stems if len(stem) > 2]
         return next((stem for stem in [*stems, *(s.translate(UMLAUTS) for s in stems)] if stem in self.things), None)
 
@@ -186,19 +187,19 @@ def joined(tokens: Sequence[str], found: Sequence[Mention]) -> list[Mention]:
     """Mentions with numbers and adjectives; names that stand beside each other, or are worn, are one thing."""
     whole: list[Mention] = []
     for mention in found:
-        separate = bool(set(mention.before) & (ARTICLES | JOINTS | NUMBERS.keys())) or is_sign(mention.name)
-        worn = WORN_WORD in mention.before or (
-            bool({"with", "in"} & set(mention.before)) and (mention.name in WORN or mention.plural)
-        )
+        words = set(mention.before)
+        counted = bool(words & (ARTICLES | NUMBERS.keys()))
+        separate = is_sign(mention.name) or counted or ("with" not in words and bool(words & JOINTS))
+        worn = WORN_WORD in words or (bool({"with", "in"} & words) and (mention.name in WORN or mention.plural))
         if whole and (worn or not separate):
-            whole[-1] = merged(whole[-1], mention, worn)
+            whole[-1] = merged(whole[-1], mention, worn or "with" in words)
         else:
             whole.append(described(mention))
     return whole
 
 
 def merged(first: Mention, second: Mention, worn: bool) -> Mention:
-    """Two names as one thing: "rocket ship" is a ship, "cat wearing a crown" a cat."""
+    """Two names as one thing: "rocket ship" is a ship, "cat wearing a crown" and "face with heart eyes" the first."""
     if worn:
         return replace(first, end=second.end)
     return replace(second, start=first.start, head=first.head, number=first.number, adjectives=first.adjectives,
@@ -209,8 +210,8 @@ def described(mention: Mention) -> Mention:
     """The mention with the number and the adjectives that stand before its name."""
     words = list(mention.before)
     number = next((NUMBERS[word] for word in reversed(words) if word in NUMBERS), 2 if mention.plural else 1)
-    if number == 1 or not (mention.plural or set(words) & NUMBERS.keys() - {"pair", "couple"}):
-        number = 2 if mention.plural else 1  # "a pair of glasses" is one thing
+    if not (mention.plural or set(words) & NUMBERS.keys() - VAGUE):
+        number = 1  # "a pair of glasses", "some fries": one thing
     breaks = [at for at, word in enumerate(words) if word in ARTICLES | JOINTS | ASKING or word in NUMBERS]
     own = words[breaks[-1] + 1 :] if breaks else words
     return replace(mention, number=number, adjectives=tuple(word for word in own if word.isalpha()))
