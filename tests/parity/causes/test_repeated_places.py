@@ -82,7 +82,7 @@ def test_a_helper_that_every_layer_calls_is_one_cause(tmp_path):
     result = encoded(tmp_path, "squares")
     first = result.causes[0]
     assert first.standing is Standing.PROVEN, first.why
-    assert "rsqrt" in first.why
+    assert "rms norm (no mean taken off) instead of `layer_norm`" in first.why
     assert result.explained.verdict in ("PASS", "NOISE")
 
 

@@ -13,7 +13,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from .earlier_values import NEIGHBOUR, ROWS, STALE
 from .facts import from_facts
-from .handed_over import prove_draws, prove_handed_over
+from .handed_over import prove_draws, prove_handed_over, prove_own_schedule
 from .live import Live, live_side
 from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
@@ -106,11 +106,14 @@ def diagnose(
 def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> Cause | None:
     """A value of another step or row, or a schedule that one choice makes: proven by one run, before anything else."""
     candidate = next((search for search in searches if search.turned), None)
+    reference = next((search for search in searches if not search.turned), None)
     for cause in recorded:
         if _is_end(Key.parse(cause.at)) and cause.name in REARRANGED and cause.standing is Standing.PROVEN:
             return cause
         early = cause.name in (STALE, ROWS, NEIGHBOUR) or cause.evidence.get("certain")
         if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
+            return cause
+        if cause.evidence.get("certain") and reference is not None and prove_own_schedule(reference, comparison, cause):
             return cause
     return None
 

@@ -19,6 +19,9 @@ from .hypotheses.schedule_change import TableChange
 from .observed.transplant import replaced
 from .schedules import TABLES
 
+UNITS = (1.0, 1000.0, 0.001)  # in which a model may be told a time
+HANDED = "; with the reference's handed over instead, wherever it differs, everything behind it agrees"
+
 Given = dict[tuple[str, str], dict[int, torch.Tensor]]  # by module and slot, and by call
 
 
@@ -47,6 +50,33 @@ def _prove_schedule(search: Any, comparison: Comparison, cause: Cause) -> bool:
     return bool(changes) and _agrees(search, cause, changes, lambda n: n.key.path.rpartition(".")[2] in TABLES)
 
 
+def prove_own_schedule(search: Any, comparison: Comparison, cause: Cause) -> bool:
+    """True, and told, if with the times that the candidate's models are given as the reference's schedule the whole run
+    agrees: the candidate has a schedule of its own, and no table that could be put right."""
+    key, changes = Key.parse(cause.at), []
+    series = [n for n in comparison.nodes if (n.key.path, n.key.slot, n.key.call) == (key.path, key.slot, 0)]
+    entries = [(search.own.get(n.key), search.foreign.get(n.other)) for n in series if n.other is not None]
+    if not key.is_input or not entries or not all(x and y and x.has_data and y.has_data for x, y in entries):
+        return False
+    mine, theirs = (
+        np.array([np.asarray(trace.array(pair[side]), np.float64).reshape(-1)[0] for pair in entries])
+        for side, trace in enumerate((search.own, search.foreign))
+    )
+    for part in search.live.parts.schedulers:
+        for name in TABLES:
+            entry = search.own.get(Key("-", f"@{part}.{name}", "out"))
+            table = (
+                np.asarray(search.own.array(entry), np.float64).reshape(-1) if entry and entry.has_data else mine[:0]
+            )
+            for unit in UNITS if len(table) >= len(mine) else ():
+                if np.allclose(table[: len(mine)] * unit, mine, rtol=1e-4, atol=1e-6):
+                    values = (*(theirs / unit).tolist(), *table[len(mine) :].tolist())
+                    changes.append(TableChange(part, name, values))
+                    break
+    words = "; with these times in the reference's schedule, too, the whole run agrees"
+    return bool(changes) and _agrees(search, cause, changes, lambda n: n.key.path.startswith("@"), words=words)
+
+
 def prove_draws(search: Any, comparison: Comparison, cause: Cause) -> bool:
     """True, and told, if with the reference's random numbers in the place of the candidate's the whole run agrees."""
     drawn = [entry for entry in search.own.entries if entry.key.slot == "rng"]
@@ -65,7 +95,9 @@ def prove_draws(search: Any, comparison: Comparison, cause: Cause) -> bool:
     return bool(right) and _agrees(search, cause, (), lambda n: False, draw)
 
 
-def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any, draw: Any = None) -> bool:
+def _agrees(
+    search: Any, cause: Cause, changes: Iterable[Any], is_written_before: Any, draw: Any = None, words: str = HANDED
+) -> bool:
     again = search.whole.compared_again([Edit("put_right", cause.name, tuple(changes))], draw)
     if again is None or not again.nodes:
         return False
@@ -74,7 +106,7 @@ def _agrees(search: Any, cause: Cause, changes: Iterable[Any], is_written_before
         return False
     cause.standing, cause.evidence["accepted"] = Standing.PROVEN, True
     cause.why = cause.why.removeprefix("cause not proven; this fits the value only: ")
-    cause.why += "; with the reference's handed over instead, wherever it differs, everything behind it agrees"
+    cause.why += words
     return True
 
 

@@ -407,7 +407,8 @@ class _Work:
     def by_values(self) -> None:
         """What is left of the reference's modules, where an operation of the candidate makes the very same numbers."""
         taken: dict[int, Entry] = {}
-        for left, right in same_values(self.a, self.b, self.left_a.values(), self.left_b.values()):
+        inner = [e for e in self.left_a.values() if "." in e.key.path]  # ends are known by their names
+        for left, right in same_values(self.a, self.b, inner if self.pairs else [], self.left_b.values()):
             taken[left.seq] = left
             self.pairs.append(Pair(left, right, ALIKE_VALUES))
         for seq in taken:

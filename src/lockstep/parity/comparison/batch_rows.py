@@ -39,3 +39,14 @@ def as_rows(kind: str, parts: list[Array], rows: int) -> Array:
     if kind == "each repeated":
         return np.repeat(values, rows // values.shape[0], axis=0)
     return values
+
+
+def are_some_rows(mine: list[Array], theirs: list[Array], near: float) -> bool:
+    """True if a batch is a part of a larger one: one prompt where the reference has two. What is not computed at all is
+    seen where it would be used."""
+    large, small = (np.concatenate([np.asarray(part, np.float64) for part in parts]) for parts in (mine, theirs))
+    if large.shape[1:] != small.shape[1:]:
+        return False
+    blocks = [large[begin : begin + len(small)] for begin in range(0, len(large), len(small))]
+    limit = near * max(float(np.linalg.norm(small)), 1e-30)
+    return any(block.shape == small.shape and float(np.linalg.norm(block - small)) <= limit for block in blocks)

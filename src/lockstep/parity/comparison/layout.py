@@ -6,12 +6,10 @@ that errors, floors and causes see one value. What cannot be read so, because on
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import permutations
 
 import numpy as np
 
@@ -20,17 +18,16 @@ from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import ratio, sketch, sketch_error
 from .align import Alignment, Pair
-from .batch_rows import ROW_WORDS, as_rows, batch_kinds
+from .axes import Axes, axis_orders, joins, to_a, to_b
+from .batch_rows import ROW_WORDS, are_some_rows, as_rows, batch_kinds
 from .branch_order import errors_of_both, exchanged_batches, has_halves, turned
 from .fused import Fusion, Fusions
 from .weights import owner
 
 RECOGNISED = 0.5  # error up to which an arrangement is believed; numbers in a wrong order differ by more than 1
 CERTAIN = 1e-2  # error up to which no other arrangement is tried, and equal shapes are believed to be rearranged
+MANY = 4  # values whose extents leave one order alone: that is how the candidate lays them
 EXCHANGED = "halves of the batch are exchanged, and the guidance takes them so"
-MOST_AXES = 5  # of a value whose axes are permuted: 120 orders
-
-Axes = tuple[int, ...]
 
 
 @dataclass
@@ -39,6 +36,7 @@ class Layout:
 
     told: dict[int, str] = field(default_factory=dict)  # seq of A -> what was done, in words
     unmeasured: list[Pair] = field(default_factory=list)
+    not_made: list[Pair] = field(default_factory=list)  # the candidate computes only some of the rows
 
 
 class Computed:
@@ -80,16 +78,17 @@ class _Arranging:
         self._worked: dict[tuple[int, int], list[tuple[Axes, bool]]] = defaultdict(list)  # (ndim, ndim) -> orders
         self._fusions = Fusions(RECOGNISED, CERTAIN)
         self._copies: list[str] = []  # kinds of batch that fitted before
+        self._partial: set[tuple[str, str]] = set()  # steps and models of which the candidate computes some rows only
 
     def result(self) -> tuple[Trace, Trace, Alignment, Layout]:
-        if not self.layout.told and not self.layout.unmeasured:
+        if not self.layout.told and not self.layout.unmeasured and not self.layout.not_made:
             return self.a, self.b, self.alignment, self.layout
         a = self.a.with_entries(self.new_a) if self.new_a else self.a
         b = self.b.with_entries(dict(self.new_b)) if self.new_b else self.b
         pairs = sorted(self.pairs.values(), key=lambda pair: pair.a.seq)
         partners = {pair.a.key for pair in pairs}
         missing = [e for e in self.alignment.missing if e.key not in partners]
-        missing += [pair.a for pair in self.layout.unmeasured]
+        missing += [pair.a for pair in [*self.layout.unmeasured, *self.layout.not_made]]
         taken = {entry.seq for entries in self.new_b.values() for entry in entries} | self.new_b.keys()
         extra = [e for e in self.alignment.extra if e.seq not in taken]
         return a, b, replace(self.alignment, pairs=pairs, missing=missing, extra=extra), self.layout
@@ -273,6 +272,13 @@ class _Arranging:
             return every(kind)[begin : begin + lefts[index].shape[0]]
 
         chosen = self._kind_of_batch(lefts, kinds, rows_of) if _trailing(lefts[0]) == _trailing(rights[0]) else kinds[0]
+        model = (lefts[0].key.step, lefts[0].key.path.partition("/")[0].partition(".")[0])
+        if rows_a > rows_b and (model in self._partial or self._some_rows(lefts, rights, rows_of, chosen)):
+            self._partial.add(model)
+            for pair in known:
+                self.pairs.pop((pair.a.seq, pair.b.seq), None)
+                self.layout.not_made.append(pair)
+            return
         for index, target in enumerate(lefts):
             shaped = replace(target, shape=(target.shape[0], *rights[0].shape[1:]))
             key = replace(rights[0].key, call=target.key.call)
@@ -281,6 +287,16 @@ class _Arranging:
                 self.new_b.setdefault(other.seq, [])
             told = f"{rows_a} rows in {len(lefts)} calls, {rows_b} in {len(rights)} of the candidate{ROW_WORDS[chosen]}"
             self._put(target, made, "rows", told)
+
+    def _some_rows(
+        self, lefts: list[Entry], rights: list[Entry], rows_of: Callable[[int, str], Array], kind: str
+    ) -> bool:
+        """True if the candidate's rows are some of the reference's, and the others are not computed at all."""
+        if not all(e.has_data for e in lefts):
+            return False
+        if all(self._error(target, rows_of(index, kind)) <= CERTAIN for index, target in enumerate(lefts)):
+            return False
+        return are_some_rows([self.a.array(e) for e in lefts], [self.b.array(e) for e in rights], CERTAIN)
 
     def _kind_of_batch(self, lefts: list[Entry], kinds: list[str], rows_of: Callable[[int, str], Array]) -> str:
         """The order of the rows that fits best; one that fitted before is kept where it fits again."""
@@ -314,6 +330,7 @@ class _Arranging:
     def axes(self) -> None:
         """The same numbers with the axes in another order, such as channels last, or tokens for a feature map."""
         equal: list[Pair] = []
+        only: dict[tuple[Axes, bool], list[Pair]] = defaultdict(list)
         for pair in list(self.pairs.values()):
             if pair.rows_a or pair.rows_b or not (pair.a.is_float and pair.b.is_float):
                 continue
@@ -333,10 +350,12 @@ class _Arranging:
                 best = known[0]
             if best is not None:
                 worked.insert(0, best)
-            elif len(orders) == 1 and len(pair.a.shape) == len(pair.b.shape):
-                best = orders[0]  # no other one has these extents, whatever the numbers are
-            if best is not None:
                 self._read_in_order(pair, best)
+            elif len(orders) == 1 and len(pair.a.shape) == len(pair.b.shape) and not pair.a.key.is_operation:
+                only[orders[0]].append(pair)
+        for order, pairs in only.items():
+            for pair in pairs if len(pairs) >= MANY else ():  # no other one has these extents, whatever the numbers are
+                self._read_in_order(pair, order)
         self._squares(equal)
 
     def _squares(self, pairs: list[Pair]) -> None:
@@ -392,8 +411,8 @@ class _Arranging:
 
     def _error_in_order(self, pair: Pair, order: tuple[Axes, bool]) -> float:
         if pair.b.has_data:
-            return self._error(pair.a, _to_a(self._array_b(pair.b), pair.a.shape, order))
-        values = _to_b(self.a.array(pair.a), pair.b.shape, order)
+            return self._error(pair.a, to_a(self._array_b(pair.b), pair.a.shape, order))
+        values = to_b(self.a.array(pair.a), pair.b.shape, order)
         return ratio(float(np.linalg.norm(sketch(values) - self.b.sketch(pair.b))), self.a.stats(pair.a).l2)
 
     def _read_in_order(self, pair: Pair, order: tuple[Axes, bool]) -> None:
@@ -401,9 +420,9 @@ class _Arranging:
         words = f"axes {list(pair.a.shape)} in the reference, {list(pair.b.shape)} in the candidate"
         if pair.b.has_data:
             shape = pair.a.shape
-            self._read_as(pair, shape, lambda values: _to_a(values, shape, order))
+            self._read_as(pair, shape, lambda values: to_a(values, shape, order))
         else:
-            make = Computed(lambda: _to_b(self.a.array(pair.a), pair.b.shape, order))
+            make = Computed(lambda: to_b(self.a.array(pair.a), pair.b.shape, order))
             turned = replace(pair.a, shape=pair.b.shape, stats=None, packed_sketch="", same=None, file=make)
             self.new_a[pair.a.seq] = [turned]
             self.pairs[pair.a.seq, pair.b.seq] = replace(pair, a=turned)
@@ -448,50 +467,6 @@ def _axis_of_parts(whole: tuple[int, ...], parts: list[tuple[int, ...]]) -> int 
         if all(p[:axis] + p[axis + 1 :] == rest for p in parts) and sum(p[axis] for p in parts) == whole[axis]:
             return axis
     return None
-
-
-def axis_orders(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Axes, bool]]:
-    """Orders of axes that make the one shape the other; True: of B's axes, False: of A's."""
-    if math.prod(a) != math.prod(b) or max(len(a), len(b)) > MOST_AXES:
-        return
-    for shape, other, of_b in ((b, a, True), (a, b, False)):
-        if len(shape) < len(other):
-            continue
-        for axes in permutations(range(len(shape))):
-            turned = tuple(shape[i] for i in axes)
-            if list(axes) != sorted(axes) and joins(turned, other) and _in_order(axes, turned, other):
-                yield axes, of_b
-        if len(shape) == len(other):
-            return
-
-
-def joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """True if `other` is `shape` with neighbouring axes joined."""
-    fine, coarse = ({math.prod(s[:end]) for end in range(len(s) + 1)} for s in (shape, other))
-    return coarse <= fine
-
-
-def _in_order(axes: Axes, turned: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """True if axes that are joined keep their order: columns before rows is another value, not another arrangement."""
-    borders = {math.prod(other[:end]) for end in range(len(other) + 1)}
-    inside = (math.prod(turned[: place + 1]) not in borders for place in range(len(axes) - 1))
-    return all(axes[place] < axes[place + 1] for place, joined in enumerate(inside) if joined)
-
-
-def _to_a(values: Array, shape: tuple[int, ...], order: tuple[Axes, bool]) -> Array:
-    """B's numbers in A's shape."""
-    axes, of_b = order
-    if of_b:
-        return np.ascontiguousarray(values.transpose(axes)).reshape(shape)
-    return np.ascontiguousarray(values.reshape([shape[i] for i in axes]).transpose(np.argsort(axes)))
-
-
-def _to_b(values: Array, shape: tuple[int, ...], order: tuple[Axes, bool]) -> Array:
-    """A's numbers in B's shape: the way back."""
-    axes, of_b = order
-    if of_b:
-        return np.ascontiguousarray(values.reshape([shape[i] for i in axes]).transpose(np.argsort(axes)))
-    return np.ascontiguousarray(values.transpose(axes)).reshape(shape)
 
 
 def _literal(text: str) -> str:

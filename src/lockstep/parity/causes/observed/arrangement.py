@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...comparison.layout import axis_orders, joins
+from ...comparison.axes import axis_orders, joins
 
 LEAST = 16  # fewer numbers may be alike by chance
 MOST = 1 << 22

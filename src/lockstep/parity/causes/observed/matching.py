@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...comparison.layout import joins
+from ...comparison.axes import joins
 from .anchors import WeightUse, first_parted
 from .arrangement import LEAST, Arrangement, arrangement_of, only_arrangement
 from .attentions import attention_parts
