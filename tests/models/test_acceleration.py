@@ -112,6 +112,19 @@ def test_other_dtypes_are_computed_as_before(unet):
         assert torch.equal(unet.accelerate()(*inputs).sample, before)
 
 
+@pytest.mark.parametrize("level", ["exact", "high"])
+def test_autocast_and_empty_batches_are_torchs_own(unet, level):
+    inputs = torch.randn(1, 4, 16, 16), 3, torch.randn(1, 7, 24)
+    empty = torch.randn(0, 4, 16, 16), 3, torch.randn(0, 7, 24)
+    with torch.no_grad():
+        with torch.autocast("cpu", torch.bfloat16):
+            before = unet(*inputs).sample
+        unet.accelerate(level, example=lambda model: model(*inputs).sample)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(unet(*inputs).sample, before)
+        assert unet(*empty).sample.shape == (0, 4, 16, 16)
+
+
 def test_a_copy_is_independent(unet):
     with torch.no_grad():
         other = copy.deepcopy(unet.accelerate())

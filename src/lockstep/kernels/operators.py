@@ -16,14 +16,16 @@ _OPERATORS = torch.library.Library("lockstep", "DEF")
 
 
 def takes(*tensors: Tensor | None) -> bool:
-    """Are there kernels here, and are these tensors what they compute: fp32 on the processor, no gradient recorded?"""
-    if library() is None:
+    """Are there kernels here, and are these tensors what they compute: fp32 on the processor, no gradient recorded,
+    nothing empty? Under autocast torch decides the dtypes, so it computes, too."""
+    if library() is None or torch.is_autocast_enabled("cpu"):
         return False
     return all(
         tensor is None
         or (
             tensor.dtype == torch.float32
             and tensor.device.type == "cpu"
+            and tensor.numel() > 0
             and not (tensor.requires_grad and torch.is_grad_enabled())
         )
         for tensor in tensors
