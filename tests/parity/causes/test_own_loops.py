@@ -21,8 +21,8 @@ class Velocity(nn.Module):
         super().__init__()
         self.first, self.time, self.last = nn.Conv2d(4, 8, 3, padding=1), nn.Linear(2, 8), nn.Conv2d(8, 4, 3, padding=1)
 
-    def forward(self, x, t):
-        told = torch.stack([torch.sin(3 * t), torch.cos(3 * t)], dim=-1)
+    def forward(self, x, timestep):
+        told = torch.stack([torch.sin(3 * timestep), torch.cos(3 * timestep)], dim=-1)
         return self.last(torch.tanh(self.first(x) + self.time(told)[:, :, None, None]))
 
 
@@ -93,7 +93,8 @@ def test_the_right_loop_is_compared_to_its_end(tmp_path):
     ("fault", "at", "name", "words"),
     [
         ("order", "-|vae.decode|in.z", "order_exchanged", "+ 0.12) / 0.36)"),
-        ("next", "denoise:00|net|in.t", "step_offset", "the value of the next step"),
+        ("next", "denoise:00|net|in.timestep", "step_offset", "the value of the next step"),
+        ("mu", "denoise:01|net|in.x", "shift", "are shifted by 3.0042 instead of 2.0138"),
     ],
 )
 def test_what_is_wrong_in_a_loop_of_its_own(tmp_path, fault, at, name, words):

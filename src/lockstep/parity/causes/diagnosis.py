@@ -107,7 +107,8 @@ def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: lis
     """A value of another step or row, or a schedule that one choice makes: proven by one run, before anything else."""
     candidate = next((search for search in searches if search.turned), None)
     reference = next((search for search in searches if not search.turned), None)
-    for cause in recorded:
+    # one place off in a table is less than another choice of the table that happens to give the same numbers
+    for cause in sorted(recorded, key=lambda cause: cause.name != NEIGHBOUR):
         if _is_end(Key.parse(cause.at)) and cause.name in REARRANGED and cause.standing is Standing.PROVEN:
             return cause
         early = cause.name in (STALE, ROWS, NEIGHBOUR) or cause.evidence.get("certain")

@@ -118,6 +118,8 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
     trial, closed = judgement.chosen, judgement.closing is not None and judgement.closing.closes
     if observed.stands and trial is not None and trial.edit.name == seen.edit.name and trial.edit.rank > 0:
         return observed  # the same, with the line where it stands; a setting is told by its own name
+    if observed.stands and trial is not None and trial.edit.name in _MOVES and seen.edit.name == "wrong_operand":
+        return observed  # something else is taken; that this amounts to another order says less
     if trial is not None and judgement.stands and closed and not trial.fitted and _says_more(trial.edit, seen):
         return judgement
     if observed.stands or not judgement.stands:

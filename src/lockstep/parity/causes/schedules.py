@@ -14,10 +14,13 @@ from ..trace.reader import Trace
 from .schedule_tables import table_causes
 
 TABLES = ("timesteps", "sigmas")
+TRAINED = 1000.0  # steps of a training schedule
 
 
 def schedule_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> list[Cause]:
-    """Which choice of the schedule was made otherwise, where the first difference is a schedule."""
+    """Which choice of the schedule was made otherwise, where the first difference is a schedule, or is given to a model
+    together with another time."""
+    node = _time_beside(comparison, node)
     kind, mine, theirs = _tables(comparison, node, a, b)
     if mine is None or theirs is None or mine.size != theirs.size:
         return []
@@ -41,6 +44,14 @@ def schedule_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
     return found
 
 
+def _time_beside(comparison: Comparison, node: NodeResult) -> NodeResult:
+    """The time that a model is given in the same call, if that is wrong, too: the state was made with it."""
+    if not node.key.is_input or "." in node.key.path or node.key.path.startswith("@"):
+        return node
+    beside = [n for n in comparison.nodes if n.bad and n.key.is_input and n.key.node == node.key.node]
+    return next((n for n in beside if "timestep" in n.key.slot), node)
+
+
 def _shown(table: Array) -> str:
     return ", ".join(f"{number:.6g}" for number in table[:4]) + (" …" if len(table) > 4 else "")
 
@@ -60,7 +71,9 @@ def _tables(comparison: Comparison, node: NodeResult, a: Trace, b: Trace) -> tup
     numbers = [(x.reshape(-1)[:1], y.reshape(-1)[:1]) for x, y in pairs if x is not None and y is not None]
     if len(numbers) < 2 or len(numbers) != len(series):
         return "", None, None
-    return "timesteps", np.concatenate([x for x, _ in numbers]), np.concatenate([y for _, y in numbers])
+    mine, theirs = (np.concatenate([pair[side] for pair in numbers]) for side in (0, 1))
+    unit = TRAINED if max(mine.max(), theirs.max()) <= 1 else 1.0  # a model may be told its time from 0 to 1
+    return "timesteps", unit * mine, unit * theirs
 
 
 def _array(trace: Trace, key: Any) -> Array | None:
