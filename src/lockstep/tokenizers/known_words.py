@@ -86,7 +86,7 @@ class KnownWords:
         if not unknown:
             return None
         told = "; ".join(self.told(word) for word in unknown)
-        return f"This model was not taught {told}. It draws what else the prompt says."
+        return f"This model was not taught {told}. It draws what else the prompt says, or what comes near."
 
     def told(self, word: str) -> str:
         near = self.nearest(word)
