@@ -55,6 +55,7 @@ ONE_THING = {
     "a violet elefant": "a purple elephant",
     "an apple in blueprint style": "an apple, blueprint style",
     "a sks dog": "a sks dog",
+    "a cake of cherries": "a cake",
     "une cat bleue": "a blue cat",
     "a bird in red": "a red bird",
     "a yacht": "a ship",

@@ -21,7 +21,7 @@ from .tokenizer import VECTORS
 from .vocabulary import grammar_words, meanings_of
 
 FREQUENT = 30_000  # words of the vectors' file that are asked about; it is ordered by frequency
-LEAST_COSINE = 0.5
+LEAST_COSINE = 0.42
 SHOWN = 3
 
 

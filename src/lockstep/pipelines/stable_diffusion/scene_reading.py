@@ -192,7 +192,9 @@ def joined(found: Sequence[Mention]) -> list[Mention]:
         counted = bool(words & (ARTICLES | NUMBERS.keys()))
         separate = is_sign(mention.name) or counted or ("with" not in words and bool(words & JOINTS))
         worn = bool(WEARING & words) or (bool({"with", "in"} & words) and (mention.name in WORN or mention.plural))
-        if whole and worn:
+        if whole and mention.before == ("of",):  # "a bouquet of roses"
+            whole[-1] = replace(whole[-1], end=mention.end)
+        elif whole and worn:
             whole[-1] = replace(whole[-1], end=mention.end, worn=(*whole[-1].worn, mention.name))
         elif whole and not separate:
             whole[-1] = compound(whole[-1], mention)
