@@ -162,11 +162,13 @@ class _Walk:
         self.plans.append(self._plan(matching, small))
         if len(self.plans) == 1:
             self.wrong = [d.theirs for d in [*differences, *inner[0]] if not matching.is_leaf(d.theirs)]
-            self.place = self._place_of(matching, differences[0], inner[0])
+            self.place = self._place_of(matching, differences[0], inner[0], words[0])
         self._reached = _number(differences[0])
         return True
 
-    def _place_of(self, matching: Matching, difference: Parting, inner: list[Parting]) -> NodeResult | None:
+    def _place_of(
+        self, matching: Matching, difference: Parting, inner: list[Parting], words: PlaceWords
+    ) -> NodeResult | None:
         """The value that is wrong: of several alike the first; and where only the result of the whole frame was
         compared, what was seen inside of it."""
         if _is_smallest(matching, inner):
@@ -182,7 +184,9 @@ class _Walk:
         outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
         if path == frame or not (inside or outside):
             return None  # both sides know it by the name of the node
-        return _place(first, self.node, self.tolerance, None if inner else _earliest(matching, first))
+        # one thing that one step does otherwise is at that step; else it begins with the first step of the place
+        alone = bool(inner) or (words.rank < SPECIFIC and words.name != "order_exchanged")
+        return _place(first, self.node, self.tolerance, None if alone else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
         """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
