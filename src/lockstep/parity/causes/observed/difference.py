@@ -174,8 +174,9 @@ class _Walk:
         if _is_smallest(matching, inner):
             return _place(inner[0], self.node, self.tolerance)
         first, frame = (inner or [difference])[0], self.frames.ours[0]
-        if matching.partner(first.ours) is not None:  # the candidate has it, too: where it is taken is the place
-            first = difference
+        like = first.ours.step and first.theirs.step and first.ours.step.name == first.theirs.step.name
+        if not like and matching.partner(first.ours) is not None:
+            first = difference  # the candidate has it, too: where it is taken is the place
             if difference.exit is not None:
                 return None
         site = first.ours.step.place if first.ours.step is not None else frame

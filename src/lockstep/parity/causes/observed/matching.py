@@ -299,7 +299,10 @@ class Matching:
         for mine, (step, other) in enumerate(((theirs.step, ours), (ours.step, theirs))):
             if step is None or isinstance(step.place, str) or step.name not in WRITTEN_OUT or not step.operands():
                 continue
-            for inner in reversed(self._inside(other)):  # the furthest: a norm of what is centred already is the same
+            below = self._inside(other)
+            if any(self.same_numbers(*pair) for pair in ((v, step.operands()[0]) for v in below)):
+                continue  # it is given the same: what it makes of that is its own matter
+            for inner in reversed(below):  # the furthest: a norm of what is centred already is the same
                 if inner.content.shape == other.content.shape and self._gives(step, inner, other):
                     pair = (inner, step.operands()[0])
                     return [pair[::-1] if mine else pair]
