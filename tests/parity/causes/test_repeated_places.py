@@ -75,7 +75,7 @@ def encoded(folder, fault):
 
 def test_a_mask_with_infinities_is_not_taken_for_another_value_of_its_size(tmp_path):
     """The mask has as many numbers as the bias of a layer, and no length that could be compared."""
-    is_named(encoded(tmp_path, "mask behind"), "other_computation", "softmax")
+    is_named(encoded(tmp_path, "mask behind"), "attention_mask", "behind the softmax")
 
 
 def test_a_helper_that_every_layer_calls_is_one_cause(tmp_path):

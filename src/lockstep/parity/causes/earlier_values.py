@@ -47,12 +47,22 @@ def _of_the_neighbouring_steps(comparison: Comparison, node: NodeResult, a: Trac
         errors = []
         for index, (_, mine) in found.items():
             left = found.get(index + offset, (None, None))[0]
-            if left is not None and mine is not None and left.shape == mine.shape:
+            if left is None or mine is None:
+                continue
+            if left.shape == mine.shape:
                 errors.append(sketch_error(a.sketch(left), b.sketch(mine), a.stats(left).l2))
+            elif (numbers := (_one_number(a, left), _one_number(b, mine))) and None not in numbers:
+                errors.append(relative_l2(*(np.array([number]) for number in numbers)))
         if len(errors) >= LEAST_STEPS - 1 and len(errors) == len(found) - 1 and max(errors) <= NEAR:
             told = f"every step is given the value of the {words} step: one place off in its table"
             repair = f"in the port: hand `{node.key.path}` the value of the step that it is at, not of the {words} one"
             yield ValueFinding(NEIGHBOUR, told, 0.0, 0, repair=repair)
+
+
+def _one_number(trace: Trace, entry: Entry) -> float | None:
+    """The number that a value holds, however often."""
+    values = np.asarray(trace.array(entry), np.float64).reshape(-1) if entry.has_data else np.zeros(0)
+    return float(values[0]) if values.size and bool((values == values[0]).all()) else None
 
 
 def _of_an_earlier_step(node: NodeResult, a: Trace, b: Trace, left: Entry, right: Entry) -> Iterator[ValueFinding]:

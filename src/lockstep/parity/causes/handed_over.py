@@ -33,7 +33,11 @@ def prove_handed_over(search: Any, comparison: Comparison, cause: Cause) -> bool
     given = _right_values(search, comparison, key)
     if not key.is_input or not given:
         return False
-    changes = [_handed(search.modules[path], path, slot, values) for (path, slot), values in given.items()]
+    theirs = {n.other.path: n.key.path for n in comparison.nodes if n.other is not None and n.key.is_input}
+    changes = [
+        _handed(search.modules[path], path, slot, values, _is_joined(search, path, theirs.get(path, "")))
+        for (path, slot), values in given.items()
+    ]
     # what a part is given is written down before it is put right
     return _agrees(search, cause, changes, lambda n: n.other is not None and (n.other.path, n.other.slot) in given)
 
@@ -179,11 +183,29 @@ def _seen_again(search: Any, nodes: list[NodeResult]) -> dict[str, torch.Tensor]
     return found
 
 
-def _handed(module: Any, path: str, slot: str, values: dict[int, torch.Tensor]) -> ModuleChange:
+def _is_joined(search: Any, path: str, theirs: str) -> bool:
+    """True if the recorded calls of a part are as many as the reference's: several of one step are one, then."""
+    return search.across is not None and len(search._calls(path)) == len(search.across._calls(theirs))
+
+
+def _handed(module: Any, path: str, slot: str, values: dict[int, torch.Tensor], joined: bool) -> ModuleChange:
     count = iter(range(1 << 30))
 
     def before(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        value = values.get(next(count))
+        value = _of_this_call(values, next(count), dict(inputs(module, args, kwargs)).get(slot), joined)
         return (args, kwargs) if value is None else replaced(module, slot, args, kwargs, value)
 
     return ModuleChange(path, before, before=True)
+
+
+def _of_this_call(
+    values: dict[int, torch.Tensor], call: int, old: torch.Tensor | None, joined: bool
+) -> torch.Tensor | None:
+    """What the reference hands over in this call: its own rows of it, where the candidate makes a call for some of the
+    reference's rows each."""
+    rows = next(iter(values.values())).shape[:1].numel()
+    calls = rows // old.shape[0] if joined and old is not None and old.ndim and old.shape[0] else 1
+    value = values.get(call // max(1, calls))
+    if value is None or old is None or calls <= 1 or value.shape[0] != calls * old.shape[0]:
+        return value
+    return value.chunk(calls)[call % calls]

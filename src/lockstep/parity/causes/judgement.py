@@ -121,7 +121,10 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
     if observed.stands and trial is not None and trial.edit.name in _MOVES and seen.edit.name == "wrong_operand":
         return observed  # something else is taken; that this amounts to another order says less
     if trial is not None and judgement.stands and closed and not trial.fitted and _says_more(trial.edit, seen):
-        return judgement
+        # another thing may make the whole run agree as well: only what the candidate is seen to do is the cause
+        edit = judgement.closing.edit if judgement.closing is not None else trial.edit
+        if not observed.stands or seen.seen(edit):
+            return judgement
     if observed.stands or not judgement.stands:
         return observed
     return _doubted(judgement, seen)

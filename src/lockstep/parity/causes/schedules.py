@@ -11,9 +11,11 @@ from ..comparison.results import Cause, Comparison, NodeResult, Standing
 from ..trace.container import Array
 from ..trace.names import step_index
 from ..trace.reader import Trace
-from .schedule_tables import table_causes
+from .schedule_tables import TableCause, table_causes
 
 TABLES = ("timesteps", "sigmas")
+OFFSET = "step_offset"
+LEAST_STEPS = 3
 TRAINED = 1000.0  # steps of a training schedule
 
 
@@ -25,7 +27,8 @@ def schedule_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
     if mine is None or theirs is None or mine.size != theirs.size:
         return []
     times = _entry(a, "timesteps") if kind == "sigmas" else None
-    causes = table_causes(kind, mine, theirs, _config(a), times)
+    # one place off in a table is less than another choice of the table that gives the same numbers
+    causes = _one_place_off(mine, theirs) or table_causes(kind, mine, theirs, _config(a), times)
     rivals = [cause.detail for cause in causes[1:]]
     before = node.error if node.error is not None else float("inf")
     found = []
@@ -42,6 +45,18 @@ def schedule_causes(comparison: Comparison, node: NodeResult, a: Trace, b: Trace
         fix = f"in the port, where its {kind} are made, it must not be so: {cause.detail}"
         found.append(Cause(cause.name, why, str(node.key), before, 0.0, node.floor, fix, evidence, standing))
     return found
+
+
+def _one_place_off(mine: Array, theirs: Array) -> list[TableCause]:
+    """Every step has the number of the next one, or of the one before."""
+    for words, wrong, right in (("next", theirs[:-1], mine[1:]), ("previous", theirs[1:], mine[:-1])):
+        if right.size >= LEAST_STEPS and np.ptp(right) > 0 and np.allclose(wrong, right, rtol=1e-5, atol=1e-6):
+            return [
+                TableCause(
+                    OFFSET, f"every step is given the value of the {words} step: one place off in its table", True
+                )
+            ]
+    return []
 
 
 def _time_beside(comparison: Comparison, node: NodeResult) -> NodeResult:

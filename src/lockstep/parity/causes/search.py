@@ -328,7 +328,8 @@ class CauseSearch(RecordedCalls):
         if survey is None:
             return
         for stage in self._stages(probe, survey, focus, deep, comparison):
-            self._try_stage(probe, stage)
+            with noted(self.log, (), probe.path):
+                self._try_stage(probe, stage)
             if not any(t.accepted for t in probe.trials):
                 for family in families(probe.trials)[:FITTED]:
                     if not self.late():

@@ -15,6 +15,7 @@ from ..trace.sketch import sketch, sketch_error
 from .align import Pair
 
 SAME = 1e-2  # error up to which two values are the same for this question
+NEXT = 1e-4  # error up to which the state of the next step is the same
 MIXED = 1e-3  # error up to which a prediction is a sum of the two branches
 
 Batch = tuple[str, str]  # a step, and the model that is called in it
@@ -48,7 +49,12 @@ def exchanged_batches(a: Trace, b: Trace, pairs: Iterable[Pair], known: bool = F
     found = {batch for batch, values in by_batch.items() if _is_exchanged(a, b, values)}
     if known or not found:
         return found
-    answers = [_guidance_agrees(a, b, by_batch[batch], steps[batch[0]]) for batch in found]
+    answers = [
+        _guidance_agrees(a, b, by_batch[batch], steps[batch[0]])
+        if steps[batch[0]]
+        else _next_state_agrees(a, b, by_batch, batch)
+        for batch in found
+    ]
     return found if any(answers) and False not in answers else set()
 
 
@@ -82,6 +88,26 @@ def _guidance_agrees(a: Trace, b: Trace, pairs: list[Pair], steps: list[Pair]) -
     if not steps:
         return None
     return all(sketch_error(a.sketch(p.a), b.sketch(p.b), a.stats(p.a).l2) <= SAME for p in steps)
+
+
+def _next_state_agrees(a: Trace, b: Trace, by_batch: dict[Batch, list[Pair]], batch: Batch) -> bool | None:
+    """Without a scheduler: whether the model is given the right state in the next step, made of what it gave in this
+    one; None where there is none."""
+    calls = [other for other in by_batch if other[1] == batch[1]]
+    behind = calls[calls.index(batch) + 1 :]
+    states = {pair.a.key.slot for pair in by_batch[batch] if _is_state(a, b, pair)}
+    errors = [
+        errors_of_both(a, b, pair)[0]
+        for pair in (by_batch[behind[0]] if behind else [])
+        if pair.a.key.slot in states and pair.b.has_data
+    ]
+    return all(error <= NEXT for error in errors) if errors else None
+
+
+def _is_state(a: Trace, b: Trace, pair: Pair) -> bool:
+    """True for what both branches are given alike."""
+    whole = pair.a.key.is_input and has_halves(pair) and pair.b.has_data and np.prod(pair.a.shape[1:]) > 1
+    return bool(whole) and max(errors_of_both(a, b, pair)) <= SAME
 
 
 def _mix(trace: Trace, made: Entry, prediction: Entry) -> Array | None:

@@ -30,6 +30,9 @@ class Thresholds:
     pass_length: int = 1024  # sum length of the prior that PASS is measured against
 
 
+MUCH_LESS = 0.1  # of an error: what the same tensor may have elsewhere if it is compared with something else here
+
+
 def threshold(
     node: NodeResult,
     floor: tuple[float, float, int] | None,
@@ -71,12 +74,16 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
     outs = _outputs_by_module(nodes)
     ends = [node for node in nodes if _hands_on(node.key)]
     seen = _seen_of_a_run(nodes)
+    taken = _taken_as_it_is(nodes)
+    by_shape_only = all(node.how == "sequence" for node in nodes)
     bad_so_far: list[NodeResult] = []
     own_faults: list[NodeResult] = []
     for node in nodes:
         if not node.bad:
             continue
-        if _is_healed(node, outs, limits) or _is_healed_later(node, ends, seen, limits):
+        elsewhere = taken.get(str(node.key), [])
+        right = bool(elsewhere) and not any(_is_as_wrong(other, node) for other in elsewhere)
+        if right or _is_healed(node, outs, limits) or _is_healed_later(node, ends, seen, limits):
             node.role = Role.HEALED
             continue
         captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
@@ -89,8 +96,29 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
             node.role = _role(node, captured, bool(bad_so_far), limits)
         if node.role is Role.ORIGIN and not node.key.is_operation:
             own_faults.append(node)
-        if not node.key.is_operation:
+        if not _is_weak(node, by_shape_only):
             bad_so_far.append(node)
+
+
+def _is_as_wrong(other: NodeResult, node: NodeResult) -> bool:
+    return other.bad or (other.error or 0.0) > MUCH_LESS * (node.error or 0.0)
+
+
+def _taken_as_it_is(nodes: list[NodeResult]) -> dict[str, list[NodeResult]]:
+    """By a module's result what the next modules are given, where that is the very same tensor: compared there, too."""
+    found: dict[str, list[NodeResult]] = {}
+    makers: dict[str, list[NodeResult]] = {}  # by the step that made it, results of modules that are that very tensor
+    for node in nodes:
+        if not node.key.is_input and not node.key.is_operation:
+            own = [key for key in node.inputs if key.partition("|")[2].startswith(f"{node.key.path}/")]
+            for key in [str(node.key), *own[-1:]]:
+                makers.setdefault(key, []).append(node)
+    for node in nodes:
+        single = node.key.is_input and len(node.inputs) == 1 and node.error is not None and node.how != "sequence"
+        for made in makers.get(node.inputs[0], []) if single else []:
+            if made.shape == node.shape and made.order < node.order:
+                found.setdefault(str(made.key), []).append(node)
+    return found
 
 
 def _sources(node: NodeResult, by_key: dict[str, NodeResult]) -> list[NodeResult]:

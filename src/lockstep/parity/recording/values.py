@@ -138,7 +138,7 @@ def clean(text: str) -> str:
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """Little-endian bytes in row-major order."""
-    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    flat = tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous().reshape(-1)
     flat = flat.as_strided(flat.shape, (1,))  # a single value may have been spread out by `expand`
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 

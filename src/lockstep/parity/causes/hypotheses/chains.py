@@ -83,7 +83,9 @@ def _carried(step: FlowStep, probe: Probe, survey: Survey) -> list[int]:
     example = survey.sites.get(step.site)
     if example is None or step.site.op not in _MOVABLE or not example.floating or not example.shape:
         return []
-    return [i for i, operand in enumerate(example.operands[:2]) if operand == example.shape]
+    return [
+        i for i, operand in enumerate(example.operands[:2]) if isinstance(operand, tuple) and operand == example.shape
+    ]
 
 
 def _is_layout(step: FlowStep) -> bool:

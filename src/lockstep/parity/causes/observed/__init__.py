@@ -5,6 +5,7 @@ frames.py       which code of the one side stands beside which of the other
 matching.py     which values both sides have, and the smallest places where they begin to differ
 smallest.py     the one value inside of such a place with which put right all of it is right
 anchors.py      places that both have without a name: where they use the same weight
+functions.py    what is done in the other order, or by another activation, however it is written
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have
 settings.py     what a step is told beside its tensors

@@ -16,6 +16,10 @@ Same = Callable[[FrameValue, FrameValue], bool]
 
 PARTS = ("query", "key", "value")
 FUSED = "scaled_dot_product_attention"
+HIDDEN = -1e4  # added to a score, this and everything below it hides the key
+SAME = 1e-5  # of the scores: what is added to them otherwise is another mask
+MOST_SCORES = 1 << 24
+MOST_MASKS = 4  # upon each other
 NEAR = 1e-4  # relative: two factors of the scores that are nearer are one
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 _NOTHING = SHAPES | {"dropout"}
@@ -29,10 +33,11 @@ class AttentionForm:
     key: FrameValue
     value: FrameValue
     scale: float
-    mask: FrameValue | None = None  # on the scores, before the softmax
-    causal: bool = False
+    mask: torch.Tensor | None = None  # what is added to the scores before the softmax, however that is written
+    size: float = 1.0  # of the scores: what a mask is measured by
     behind: FrameValue | None = None  # what the weights are multiplied with, behind the softmax
     axis: int = -1  # of the softmax
+    heads: int = 1  # of all rows together
 
 
 def attention_words(same_numbers: Same, ours: FrameValue, theirs: FrameValue) -> tuple[str, str]:
@@ -40,14 +45,22 @@ def attention_words(same_numbers: Same, ours: FrameValue, theirs: FrameValue) ->
     a, b = attention_of(ours), attention_of(theirs)
     if a is None or b is None:
         return "", ""
-    found = [*_operands(same_numbers, a, b), *_settings(a, b), *_masks(same_numbers, a, b)]
+    if heads := _heads(same_numbers, a, b):
+        return "attention_heads", heads
+    found = [*_operands(same_numbers, a, b), *_settings(a, b), *_masks(a, b)]
     return found[0] if len(found) == 1 else ("", "")
+
+
+def have_other_heads(ours: FrameValue, theirs: FrameValue) -> bool:
+    """True for two attentions whose results lie otherwise, since they are split otherwise."""
+    a, b = attention_of(ours), attention_of(theirs)
+    return a is not None and b is not None and a.heads != b.heads
 
 
 def attention_parts(same_numbers: Same, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]]:
     """What goes into two attentions that do the same with it, and is not the same; empty where that is not it."""
     a, b = attention_of(ours), attention_of(theirs)
-    if a is None or b is None or _settings(a, b) or _masks(same_numbers, a, b):
+    if a is None or b is None or a.heads != b.heads or _settings(a, b) or _masks(a, b):
         return []
     if (words := _operands(same_numbers, a, b)) and words[0][0]:
         return []  # exchanged: that is the attention's own matter
@@ -68,6 +81,24 @@ def _operands(same_numbers: Same, a: AttentionForm, b: AttentionForm) -> list[tu
     return [("", "")] * 2 if differing else []  # made otherwise before it: not the attention's own matter
 
 
+def _heads(same_numbers: Same, a: AttentionForm, b: AttentionForm) -> str:
+    """Another number of heads, where what is split into them is the same; with it the width, and so the usual scale."""
+    if a.heads == b.heads:
+        return ""
+    parts = [[_whole(getattr(form, part)) for part in PARTS] for form in (a, b)]
+    rows = parts[0][0].content.shape[0]
+    if a.heads % rows or b.heads % rows or not all(same_numbers(x, y) for x, y in zip(*parts, strict=True)):
+        return ""
+    return f"the attention has {b.heads // rows} heads instead of {a.heads // rows}"
+
+
+def _whole(value: FrameValue) -> FrameValue:
+    """Before it is split into heads."""
+    while value.step is not None and value.step.name in SHAPES and len(value.step.operands()) == 1:
+        value = value.step.operands()[0]
+    return value
+
+
 def _settings(a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
     found = []
     if not math.isclose(a.scale, b.scale, rel_tol=NEAR):
@@ -85,20 +116,64 @@ def _of_width(a: AttentionForm, b: AttentionForm) -> str:
     return next((f" ({words})" for number, words in known.items() if math.isclose(b.scale, number, rel_tol=NEAR)), "")
 
 
-def _masks(same_numbers: Same, a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
-    if a.behind is None and b.behind is not None and a.mask is not None and b.mask is None:
-        return [("attention_mask", "a mask multiplied behind the softmax instead of added before it")]
+def _masks(a: AttentionForm, b: AttentionForm) -> list[tuple[str, str]]:
     if (a.behind is None) != (b.behind is None):
+        if a.behind is None and a.mask is not None:
+            return [("attention_mask", "a mask multiplied behind the softmax instead of added before it")]
         return [("", "")] * 2
-    if a.causal != b.causal and (a.mask is None) == (b.mask is None):
-        return [("causal_mask", f"the attention is {'' if b.causal else 'not '}causal")]
-    if a.mask is not None and b.mask is None and not b.causal:
-        return [("attention_mask", "the attention has no mask")]
-    if a.mask is None and b.mask is not None and not a.causal:
-        return [("attention_mask", "the attention has a mask, and should have none")]
-    if a.mask is not None and b.mask is not None and not same_numbers(a.mask, b.mask):
-        return [("attention_mask", "the attention has another mask")]
-    return []
+    if a.mask is None and b.mask is None:
+        return []
+    if a.mask is None or b.mask is None:
+        has = "has no mask" if b.mask is None else "has a mask, and should have none"
+        return [("attention_mask", f"the attention {has}")]
+    with torch._C.DisableTorchFunction():
+        mine, theirs = _same_shape(a.mask, b.mask)
+        if mine is None or theirs is None:
+            return [("", "")] * 2
+        hidden = [mask <= HIDDEN for mask in (mine, theirs)]
+        if not torch.equal(*hidden):
+            return [("attention_mask", _hidden_words(*hidden))]
+        left = [mask.masked_fill(hidden[0], 0) for mask in (mine, theirs)]
+        size = max(a.size, b.size, float(left[0].norm()))
+        if float((left[0] - left[1]).norm()) <= SAME * size:
+            return []
+        if float(left[1].norm()) <= SAME * size:
+            return [
+                ("attention_mask", "nothing is added to the scores of the attention, where the reference adds a bias")
+            ]
+        if float(left[0].norm()) <= SAME * size:
+            return [("attention_mask", "a bias is added to the scores of the attention, where the reference adds none")]
+    return [("attention_mask", "another bias is added to the scores of the attention")]
+
+
+def _same_shape(mine: torch.Tensor, theirs: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    if mine.shape == theirs.shape:
+        return mine, theirs
+    try:
+        shape = torch.broadcast_shapes(mine.shape, theirs.shape)
+    except RuntimeError:
+        return None, None
+    return mine.expand(shape), theirs.expand(shape)
+
+
+def _hidden_words(mine: torch.Tensor, theirs: torch.Tensor) -> str:
+    """Which keys are hidden, where that is a simple thing to say."""
+    diagonals = [_diagonal(hidden) for hidden in (theirs, mine)]
+    if None not in diagonals:
+        words = [f"from diagonal {d}" if d is not None and d >= 0 else "below it" for d in diagonals]
+        return f"the mask hides keys {words[0]} on instead of {words[1]} on"
+    counts = [float(hidden.double().mean()) for hidden in (theirs, mine)]
+    nothing = " (none)" if not counts[0] else ""
+    return f"the attention hides other keys: {counts[0]:.0%}{nothing} of them instead of {counts[1]:.0%}"
+
+
+def _diagonal(hidden: torch.Tensor) -> int | None:
+    """The first diagonal that is hidden, where everything from it on is and nothing else."""
+    table = hidden.reshape(-1, *hidden.shape[-2:])[0]
+    if not hidden.any() or not bool((hidden == table).all()):
+        return None
+    ones = torch.ones_like(table)
+    return next((d for d in range(-2, table.shape[-1]) if torch.equal(ones.triu(d), table)), None)
 
 
 def attention_of(value: FrameValue) -> AttentionForm | None:
@@ -133,45 +208,74 @@ def _of_call(step: FrameStep) -> AttentionForm | None:
     if not all(isinstance(part, FrameValue) for part in parts):
         return None
     settings, mask = plain(step), given.get("attn_mask")
-    scale = settings.get("scale") or parts[0].content.shape[-1] ** -0.5  # type: ignore[union-attr]
-    mask = mask if isinstance(mask, FrameValue) else None
-    return AttentionForm(*parts, float(scale), mask, bool(settings.get("is_causal")))  # type: ignore[arg-type, call-arg]
+    scale = float(settings.get("scale") or parts[0].content.shape[-1] ** -0.5)  # type: ignore[union-attr]
+    query, key = (part.content for part in parts[:2])  # type: ignore[union-attr]
+    added: torch.Tensor | None = None
+    with torch._C.DisableTorchFunction():
+        if isinstance(mask, FrameValue):
+            added = mask.content
+            added = added.double() if added.is_floating_point() else _hiding(~added.bool())
+        if settings.get("is_causal"):
+            added = _hiding(torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).triu(1))
+        if added is not None and not added.any():
+            added = None
+        many = query.shape[:-1].numel() * key.shape[-2] <= MOST_SCORES and query.shape[:-2] == key.shape[:-2]
+        size = float((query.double() @ key.double().mT).norm()) * abs(scale) if many else 1.0
+    form = AttentionForm(*parts, scale, added, size)  # type: ignore[arg-type, call-arg]
+    return replace(form, heads=query.shape[:-2].numel())
+
+
+def _hiding(hidden: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(hidden.shape, dtype=torch.float64).masked_fill(hidden, -torch.inf)
 
 
 def _of_scores(scores: FrameValue, value: FrameValue) -> AttentionForm | None:
-    """Back from what goes into the softmax to the product of query and key."""
-    scale, mask, at = 1.0, None, scores
+    """Back from what goes into the softmax to the product of query and key; what else was done on the way is what is
+    added to the scores."""
+    scale, masked, at = 1.0, False, scores
     while (step := _made(at)) is not None and step.name not in _PRODUCTS:
         number, rest = _factor(step)
         if rest is not None:
             scale, at = scale * number, rest
-        elif step.name in ("add", "masked_fill", "where", "sub") and mask is None:
+        elif step.name in ("add", "masked_fill", "where", "sub"):
             inner = [v for v in step.operands() if _leads_to_product(v)]
-            others = [v for v in step.operands() if v not in inner and v.content.numel() > 1]
-            if len(inner) != 1 or len(others) != 1:
+            if len(inner) != 1:
                 return None
-            at, mask = inner[0], others[0]
+            at, masked = inner[0], True
         else:
             return None
     if step is None or len(step.operands()) != 2:
         return None
+    mask: torch.Tensor | None = None
+    with torch._C.DisableTorchFunction():
+        product = at.content.double() * scale
+        if masked and product.shape == scores.content.shape:
+            mask = scores.content.double() - product
+            mask = mask.masked_fill(scores.content <= HIDDEN, -torch.inf)
+        size = float(product.norm())
+        if mask is not None and float(mask.norm()) <= SAME * size:
+            mask = None
     parts = []
     for operand in step.operands():
         made = _made(operand)
         number, rest = _factor(made) if made is not None else (1.0, None)
         scale *= number
         parts.append(rest if rest is not None else operand)
-    return AttentionForm(parts[0], _unturned(parts[1]), value, scale, mask)
+    key = parts[1] if step.name == "einsum" else _unturned(parts[1])
+    return AttentionForm(parts[0], key, value, scale, mask, size, heads=at.content.shape[:-2].numel())
 
 
 def _leads_to_product(value: FrameValue) -> bool:
+    """True for scores: a product of two values, times numbers and with masks upon it."""
     step = _made(value)
-    while step is not None and step.name not in _PRODUCTS:
+    for _ in range(MOST_MASKS):
+        if step is None or step.name in _PRODUCTS:
+            return step is not None
         rest = _factor(step)[1]
-        if rest is None:
-            return False
-        step = _made(rest)
-    return step is not None
+        if rest is None and step.name in ("add", "masked_fill", "where", "sub"):
+            return any(_leads_to_product(v) for v in step.operands() if v.content.shape == value.content.shape)
+        step = _made(rest) if rest is not None else None
+    return False
 
 
 def _factor(step: FrameStep) -> tuple[float, FrameValue | None]:

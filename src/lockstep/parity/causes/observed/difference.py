@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,6 @@ from ...trace.sketch import ratio
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from ..probe import SPECIFIC
-from .attentions import FUSED
 from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
@@ -40,6 +40,7 @@ class Observed:
     near: frozenset[str]  # and those that give these what both sides have
     place: NodeResult | None = None  # the smallest value that is wrong, by the reference's name
     further: Edit | None = None  # another table of rotations, where that is what goes in
+    seen: Callable[[Edit], bool] = lambda edit: True  # whether with an edit the reference computes what was seen there
 
     def edits(self) -> list[Edit]:
         """What is to be tried, the most telling first."""
@@ -115,6 +116,7 @@ class _Walk:
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
+        self.wrong: list[FrameValue] = []  # what the candidate has at the first place
         self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
 
@@ -136,9 +138,10 @@ class _Walk:
         self._tried.add(place)
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
-        inner = [smallest_difference(matching, d, self.search.across.modules) for d in differences]
+        sides = self.search.modules, self.search.across.modules
+        inner = [smallest_difference(matching, d, *reversed(sides)) for d in differences]
         small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_smallest(matching, i) else [d])]
-        words = [words_of(matching, d, i, self.search.modules) for d, i in zip(differences, inner, strict=True)]
+        words = [words_of(matching, d, i, *sides) for d, i in zip(differences, inner, strict=True)]
         if any(_comes_from_outside(matching, p.theirs) for p in small):
             self.from_outside = not self.plans or self.from_outside
             if not all(one.name == TABLE for one in words):
@@ -146,6 +149,7 @@ class _Walk:
                 return False
         if any(self._holds_too_much(matching, p.theirs) for p in small):
             # nearly the whole run of the candidate put into the reference closes any run: it is looked into
+            self._tried.discard(place)  # nothing was put right yet
             return self._opened(matching, small)
         self.said += [one for one in words if one.detail]
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
@@ -157,23 +161,33 @@ class _Walk:
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
         if len(self.plans) == 1:
-            self.place = self._place_of(matching, differences[0], inner[0])
+            self.wrong = [d.theirs for d in [*differences, *inner[0]] if not matching.is_leaf(d.theirs)]
+            self.place = self._place_of(matching, differences[0], inner[0], words[0])
         self._reached = _number(differences[0])
         return True
 
-    def _place_of(self, matching: Matching, difference: Parting, inner: list[Parting]) -> NodeResult | None:
+    def _place_of(
+        self, matching: Matching, difference: Parting, inner: list[Parting], words: PlaceWords
+    ) -> NodeResult | None:
         """The value that is wrong: of several alike the first; and where only the result of the whole frame was
         compared, what was seen inside of it."""
         if _is_smallest(matching, inner):
             return _place(inner[0], self.node, self.tolerance)
         first, frame = (inner or [difference])[0], self.frames.ours[0]
+        like = first.ours.step and first.theirs.step and first.ours.step.name == first.theirs.step.name
+        if not like and matching.partner(first.ours) is not None:
+            first = difference  # the candidate has it, too: where it is taken is the place
+            if difference.exit is not None:
+                return None
         site = first.ours.step.place if first.ours.step is not None else frame
         path, known = (site if isinstance(site, str) else site.path), self.node.key.path
         inside = self.node.key.path == frame
         outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
         if path == frame or not (inside or outside):
             return None  # both sides know it by the name of the node
-        return _place(first, self.node, self.tolerance, None if inner else _earliest(matching, first))
+        # one thing that one step does otherwise is at that step; else it begins with the first step of the place
+        alone = bool(inner) or (words.rank < SPECIFIC and words.name != "order_exchanged")
+        return _place(first, self.node, self.tolerance, None if alone else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
         """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
@@ -243,7 +257,18 @@ class _Walk:
             places,
             near,
             self.place,
+            seen=self.is_seen,
         )
+
+    def is_seen(self, edit: Edit) -> bool:
+        """True if with the edit the reference makes what the candidate has at the first place, or that is not known."""
+        changes, graph = [*self.search.held, edit], None
+        with noted(self.search.log, changes, self.frames.ours[0]):
+            graph = graph_of(self.search, *self.frames.ours, changes, self.frames.open_ours)
+        if graph is None or not self.wrong:
+            return True
+        matching = Matching(graph, self.theirs, self.tolerance, self.frames.paths.of)
+        return all(matching.partner(value) is not None for value in self.wrong)
 
 
 def _where(difference: Parting) -> Any:
@@ -257,23 +282,11 @@ def _number(difference: Parting) -> int:
 
 
 def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
-    """Of the steps that only the reference takes the first one; or what it has before, where the candidate goes its own
-    way from there already."""
-    ways = [
-        sorted((s for s in matching.until_shared(v) if _makes_numbers(s)), key=lambda s: s.number)
-        for v in (difference.ours, difference.theirs)
-        if not (v is difference.theirs and matching.is_leaf(v))
-    ]
-    if not ways or not ways[0]:
+    """Of the steps that only the reference takes the first one."""
+    steps = [s for s in matching.until_shared(difference.ours) if _makes_numbers(s)]
+    if not steps:
         return None
-    first = ways[0][0]
-    begun = max((v.step.number for v in first.operands() if v.step is not None), default=-1)
-    for step in ways[1][:1] if len(ways) > 1 else ():
-        known = [matching.partner(v) for v in step.operands() if v.content.numel() > 1]
-        made = [v for v in known if v is not None and v.step is not None]
-        alone = len(made) == len(known) == 1 and first.name != FUSED
-        if alone and _number_of(made[0]) < begun:
-            return made[0]
+    first = min(steps, key=lambda s: s.number)
     return first.values[0] if first.values else None
 
 
@@ -361,11 +374,11 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
     first = said[0]
     mine, theirs = (sorted(step for w in said for step in steps(w)) for steps in (lambda w: w.mine, lambda w: w.others))
     moved = _moved_to(said)
-    if len(said) > 1 and first.name in MOVABLE and (mine == theirs or moved is not None):
+    if len(said) > 1 and first.name in MOVABLE and (mine == theirs != [] or moved is not None):
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
         if moved is not None:
             return first.name, f"{first.detail}; and {moved.detail}", first.rank
-    if len(said) > 1 and all(words.name == said[0].name for words in said) and first.name != "order_exchanged":
+    if len(said) > 1 and all(words.name == said[0].name for words in said) and first is said[0]:
         return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])

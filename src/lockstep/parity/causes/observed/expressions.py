@@ -40,9 +40,11 @@ def short(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, slice):
         ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
-        return ":".join("" if v is None else str(v) for v in ends)
+        return ":".join("" if v is None else str(v) for v in ends) or ":"
     if value is Ellipsis:
         return "..."
+    if type(value) is tuple and any(type(item) is slice for item in value):
+        return f"[{', '.join(short(item) for item in value)}]"
     return str(value) if len(str(value)) < 40 else f"{str(value)[:37]}…"
 
 

@@ -77,7 +77,8 @@ def _partners(comparison: Comparison) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in comparison.nodes:
         keys = [key for key in (node.key, node.other) if key is not None and not key.is_operation]
-        if len(keys) == 2 and not any(key.path.startswith("@") for key in keys):
+        guessed = node.how == "sequence" and node.bad  # of one shape, and nothing else in common
+        if len(keys) == 2 and not guessed and not any(key.path.startswith("@") for key in keys):
             found.setdefault(keys[0].path, keys[1].path)
     return found
 

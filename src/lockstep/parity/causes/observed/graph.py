@@ -66,6 +66,7 @@ class FrameStep:
     lines: tuple[str, ...] = ()  # file:number of the code, where it is in a file, and of what called it
     calls_before: int = 0  # of a module in the run so far, whoever has made them
     values: list[FrameValue] = field(default_factory=list)
+    writes: bool = False  # into its first operand
 
     @property
     def line(self) -> str:
@@ -256,6 +257,9 @@ class _FrameWatch:
                 function, result = (with_items, call.args[0]) if call.op == "setitem" else (call.function, result)
                 args, kwargs = (self.graph.mapped(given, result) for given in (tuple(call.args), dict(call.kwargs)))
                 self.graph.step(site, function, args, kwargs, result, _lines())
+                written = bool(call.args) and isinstance(result, torch.Tensor) and result is call.args[0]
+                if written and self.graph.steps and self.graph.steps[-1].place == site:
+                    self.graph.steps[-1].writes = True
 
     def _enter(self, path: str, given: list[tuple[str, torch.Tensor]], args: Any, kwargs: Any) -> None:
         if self.inside and path not in self.open:

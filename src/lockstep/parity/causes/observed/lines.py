@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from .graph import FrameStep, FrameValue, Graph
+from .graph import SHAPES, FrameStep, FrameValue, Graph
 from .kinds import before_shapes
 from .matching import Matching, Parting
 
@@ -13,11 +13,31 @@ OFTEN = 2  # times as often as it is wrong: then a line is not what is wrong
 
 def done_at(matching: Matching, place: Parting) -> FrameStep | None:
     """The candidate's step at a place; where something is left out, the one that goes on without it."""
+    if (writer := overwritten_by(matching, place)) is not None:
+        return writer
     if place.exit is None and matching.is_leaf(place.theirs):
         user = _user(matching, place.ours, place.theirs)
         if user is not None and not isinstance(user.place, str):
             return user
-    return place.theirs.step
+    value = place.theirs  # another view of a value is no step that could be wrong, unless that is all there is
+    while value.step is not None and value.step.name in SHAPES and len(value.step.operands()) == 1:
+        below = value.step.operands()[0]
+        if matching.is_leaf(below):
+            return place.theirs.step
+        value = below
+    return value.step or place.theirs.step
+
+
+def overwritten_by(matching: Matching, place: Parting) -> FrameStep | None:
+    """The candidate's step that wrote into a value which was the reference's until then, and is still taken for it."""
+    value, writer = place.theirs, None
+    if matching.partner(value) is None:
+        return None  # a step too many, whether it is done in place or not
+    while value.step is not None and value.step.writes:
+        writer, value = value.step, value.step.operands()[0]
+        if matching.same_numbers(place.ours, value):
+            return writer
+    return None
 
 
 def _user(matching: Matching, ours: FrameValue, theirs: FrameValue) -> FrameStep | None:

@@ -12,8 +12,8 @@ import torch
 from ...comparison.axes import joins
 from .anchors import WeightUse, first_parted
 from .arrangement import LEAST, Arrangement, arrangement_of, only_arrangement
-from .attentions import attention_parts
-from .graph import Exit, FrameStep, FrameValue, Graph
+from .attentions import attention_parts, have_other_heads
+from .graph import SHAPES, Exit, FrameStep, FrameValue, Graph
 
 MOST_STEPS = 60  # of one side between what both have and a place
 MANY_STEPS = 24  # from here on it is asked where the two begin to differ inside of it
@@ -236,17 +236,30 @@ class Matching:
         others = [v for e, v in self.theirs.exits.items() if (e.path, e.call) == (path, exit.call)]
         return others[mine.index(exit)] if len(mine) == len(others) else None
 
-    def _below(self, ours: FrameValue, theirs: FrameValue, found: dict[Any, Parting], seen: set[Any]) -> None:
-        """Go down as long as both sides do the same with values that differ."""
+    def _below(
+        self,
+        ours: FrameValue,
+        theirs: FrameValue,
+        found: dict[Any, Parting],
+        seen: set[Any],
+        outer: tuple[FrameValue, FrameValue] | None = None,
+    ) -> None:
+        """Go down as long as both sides do the same with values that differ; `outer` are views of these, with axes that
+        both have."""
         if (id(ours), id(theirs)) in seen or self.same(ours, theirs) or self._is_arranged(ours, theirs):
             return
         seen.add((id(ours), id(theirs)))
         pairs = self._pairs(ours, theirs)
         if pairs is None or not pairs or any(self._ends(a, b) for a, b in pairs):
+            if outer is not None and have_other_heads(ours, theirs):
+                ours, theirs = outer
             found[id(ours), id(theirs)] = Parting(ours, theirs)
             return
+        views = ours.step is not None and ours.step.name in SHAPES
+        if views and ours.content.shape == theirs.content.shape:
+            outer = (ours, theirs)
         for a, b in pairs:
-            self._below(a, b, found, seen)
+            self._below(a, b, found, seen, outer if views else None)
 
     def _is_arranged(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return arrangement_of(ours.content, theirs.content, self.tolerance) is not None
@@ -263,10 +276,22 @@ class Matching:
 
     def _pairs(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
         """Operands that differ, if both sides do the same with their operands; None if they do not."""
-        found = self._of_one_step(ours, theirs)
-        if found is not None:
-            return found
-        return attention_parts(self.same_numbers, ours, theirs) or self._written_out(ours, theirs)
+        for a, b in dict.fromkeys([(ours, theirs), (self._unviewed(ours), self._unviewed(theirs))]):
+            found = self._of_one_step(a, b)
+            if found is not None:
+                return found
+            if parts := attention_parts(self.same_numbers, a, b) or self._written_out(a, b):
+                return parts
+        return None
+
+    def _unviewed(self, value: FrameValue) -> FrameValue:
+        """What a value that only one side has is another view of, where that, too, is its own."""
+        while value.step is not None and value.step.name in SHAPES and len(value.step.operands()) == 1:
+            below = value.step.operands()[0]
+            if self.is_leaf(below):
+                break
+            value = below
+        return value
 
     def _written_out(self, ours: FrameValue, theirs: FrameValue) -> list[tuple[FrameValue, FrameValue]] | None:
         """What goes into a step of the one side and into the steps that the other one takes for it: an activation or a
@@ -274,7 +299,10 @@ class Matching:
         for mine, (step, other) in enumerate(((theirs.step, ours), (ours.step, theirs))):
             if step is None or isinstance(step.place, str) or step.name not in WRITTEN_OUT or not step.operands():
                 continue
-            for inner in reversed(self._inside(other)):  # the furthest: a norm of what is centred already is the same
+            below = self._inside(other)
+            if any(self.same_numbers(*pair) for pair in ((v, step.operands()[0]) for v in below)):
+                continue  # it is given the same: what it makes of that is its own matter
+            for inner in reversed(below):  # the furthest: a norm of what is centred already is the same
                 if inner.content.shape == other.content.shape and self._gives(step, inner, other):
                     pair = (inner, step.operands()[0])
                     return [pair[::-1] if mine else pair]

@@ -70,6 +70,8 @@ class _Norm:
             yield "norm_variance", words, self.made(unbiased=True)
             words = f"`{self.name}` with eps added to the deviation instead of to the variance"
             yield "norm_eps", words, self.made(outside=True)
+            if self.name == "group_norm":
+                yield from self._other_groups()
             if self.weight is not None:
                 yield "norm_affine", f"`{self.name}` without its weight", self.made(weight=False)
                 yield "norm_affine", f"`{self.name}` times (1 + weight) instead of weight", self.made(one_more=True)
@@ -80,18 +82,29 @@ class _Norm:
             else:
                 yield "norm_kind", "layer norm (the mean taken off) instead of `rms_norm`", self.made(centred=True)
 
+    def _other_groups(self) -> Iterator[tuple[str, str, torch.Tensor]]:
+        channels, groups = self.x.shape[1], self.groups
+        for count in [n for n in range(1, channels + 1) if channels % n == 0 and n != groups]:
+            yield "norm_groups", f"{count} groups instead of {groups} in `{self.name}`", self.made(groups=count)
+        if 1 < groups < channels:
+            words = f"every {groups}th channel makes a group instead of {channels // groups} neighbouring ones"
+            yield "norm_groups", words, self.made(apart=True)
+
     def made(
         self, eps: float | None = None, unbiased: bool = False, outside: bool = False, weight: bool = True,
         one_more: bool = False, bias: bool = True, centred: bool | None = None,
+        groups: int | None = None, apart: bool = False,
     ) -> torch.Tensor:  # fmt: skip
         eps = self.eps if eps is None else eps
-        x = self.x.reshape(self.x.shape[0], self.groups, -1) if self.name == "group_norm" else self.x
+        whole = _apart(self.x, self.groups) if apart else self.x
+        x = whole.reshape(whole.shape[0], groups or self.groups, -1) if self.name == "group_norm" else whole
         axes = list(range(-self._depth(), 0))
         mean = x.mean(axes, keepdim=True) if (self.name != "rms_norm" if centred is None else centred) else 0.0
         count = x[(0,) * (x.ndim - len(axes))].numel()
         variance = ((x - mean) ** 2).sum(axes, keepdim=True) / max(1, count - unbiased)
         spread = variance.sqrt() + eps if outside else (variance + eps).sqrt()
         y = ((x - mean) / spread).reshape(self.x.shape)
+        y = _apart(y, self.x.shape[1] // self.groups) if apart else y
         if self.weight is not None and weight:
             y = y * (self._spread(self.weight) + one_more)
         return (y + self._spread(self.bias) if self.bias is not None and bias else y).float()
@@ -103,6 +116,11 @@ class _Norm:
 
     def _spread(self, vector: torch.Tensor) -> torch.Tensor:
         return vector.reshape(1, -1, *[1] * (self.x.ndim - 2)) if self.name == "group_norm" else vector
+
+
+def _apart(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """Channels in another order: those that are `groups` apart stand beside each other."""
+    return x.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2)
 
 
 def _content(value: FrameValue | None) -> torch.Tensor | None:

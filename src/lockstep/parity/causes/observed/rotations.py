@@ -14,12 +14,14 @@ from .matching import HEADS, Matching
 NEAR = 1e-4
 DEPTH = 4
 OTHER_WAY = "turned the other way round"
+LANES = "other lanes make a pair"
 ALIKE = 3e-4  # radians: two tokens that a lane does not tell apart
 _AXES = {"along axis 0": "over the tokens", "along axis 1": "over the lanes"}
 
 
 def rotation_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
     """How the candidate's turning differs from the reference's; empty where one of the two is no turning."""
+    ours, theirs = (_joined_pairs(value) for value in (ours, theirs))
     if ours.content.ndim != HEADS or ours.content.shape[-1] % 2 or not ours.content.is_floating_point():
         return ""
     with torch._C.DisableTorchFunction():
@@ -27,11 +29,24 @@ def rotation_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> 
         result = next((r for r in results if r.shape == ours.content.shape), None)
         if result is None:
             return ""
-        for before, axis, pairs in product(_before(matching, ours), (1, 2), (_neighbours, _halves)):
-            right, wrong = (_table(pairs(before), pairs(after), axis) for after in (ours.content, result))
-            if right is not None and wrong is not None:
-                return _told(right, wrong)
-    return ""
+        lanes = ""
+        for before, axis in product(_before(matching, ours), (1, 2)):
+            known = [
+                {words: _table(pairs(before), pairs(after), axis) for words, pairs in _PAIRS.items()}
+                for after in (ours.content, result)
+            ]
+            right, wrong = ({words: table for words, table in side.items() if table is not None} for side in known)
+            for words in [words for words in right if words in wrong]:
+                return _told(right[words], wrong[words])
+            if right and wrong and not lanes:
+                lanes = f"{LANES}: {next(iter(wrong))} instead of {next(iter(right))}"
+    return lanes
+
+
+def _joined_pairs(value: FrameValue) -> FrameValue:
+    """With one axis for the lanes, where pairs of them still have an axis of their own."""
+    pairs = value.content.ndim == HEADS + 1 and value.content.shape[-1] == 2
+    return FrameValue(value.content.flatten(-2), value.step, value.piece) if pairs else value
 
 
 def _before(matching: Matching, ours: FrameValue) -> Iterator[torch.Tensor]:
@@ -64,6 +79,9 @@ def _neighbours(x: torch.Tensor) -> torch.Tensor:
 
 def _halves(x: torch.Tensor) -> torch.Tensor:
     return torch.complex(*x.double().chunk(2, dim=-1))
+
+
+_PAIRS = {"neighbouring lanes": _neighbours, "lanes of the two halves": _halves}
 
 
 def _table(before: torch.Tensor, after: torch.Tensor, tokens: int) -> torch.Tensor | None:

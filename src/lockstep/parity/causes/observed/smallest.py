@@ -10,22 +10,31 @@ from typing import Any
 import torch
 from torch import nn
 
-from .graph import FrameStep, FrameValue
-from .matching import Matching, Parting, alike
+from ...comparison.axes import joins
+from .arrangement import LEAST, only_arrangement
+from .graph import SHAPES, FrameStep, FrameValue
+from .matching import HEADS, Matching, Parting, alike
 
 MOST = 240  # results computed, for single values and for several of one line
 MOST_ELEMENTS = 1 << 22  # of a result that is computed so often
 
+Sides = tuple[Mapping[str, nn.Module], Mapping[str, nn.Module]]  # the candidate's and the reference's
 Group = list[FrameValue]  # what one line of code made: one value, or one for each time that it ran
 
 
-def smallest_difference(matching: Matching, difference: Parting, modules: Mapping[str, nn.Module]) -> list[Parting]:
-    """Both sides' values; none if it takes more than one line, or if that is the whole of it."""
+def smallest_difference(
+    matching: Matching, difference: Parting, modules: Mapping[str, nn.Module], ours_modules: Mapping[str, nn.Module]
+) -> list[Parting]:
+    """Both sides' values; none if it takes more than one line, or if that is the whole of it.
+
+    With the reference's put into the candidate's expression the result is the reference's; and with the candidate's put
+    into the reference's it is the candidate's, else it is not all that is different.
+    """
     ours, theirs = difference.ours, difference.theirs
     handed_on = difference.exit is not None
     if handed_on or ours.content.numel() > MOST_ELEMENTS or ours.content.numel() != theirs.content.numel():
         return []
-    inside = [sorted(_inside(matching, v), key=lambda found: found[0]) for v in (ours, theirs)]
+    inside = [sorted(inside_of(matching, v), key=lambda found: found[0]) for v in (ours, theirs)]
     rights, wrongs = ([value for _, value in values] for values in inside)
     half = sum(1 for _ in matching.until_shared(theirs)) / 2
     few = [value for count, value in inside[1] if count <= half]
@@ -36,12 +45,13 @@ def smallest_difference(matching: Matching, difference: Parting, modules: Mappin
     single = sorted(product(_single(few), _single(rights)), key=lambda pair: _is_spread(matching, *pair))
     rest = product(_single([value for count, value in inside[1] if count > half]), _single(rights))
     kinds: list[Iterable[tuple[Group, Group]]] = [single, _exchanged(matching, wrongs), several, rest]
-    found = (_healing(matching, modules, difference, pairs) for pairs in kinds)
+    sides = modules, ours_modules
+    found = (_healing(matching, sides, difference, pairs) for pairs in kinds)
     return next((places for places in found if places), [])
 
 
 def _healing(
-    matching: Matching, modules: Mapping[str, nn.Module], difference: Parting, pairs: Iterable[tuple[Group, Group]]
+    matching: Matching, sides: Sides, difference: Parting, pairs: Iterable[tuple[Group, Group]]
 ) -> list[Parting]:
     left = MOST
     for wrong, right in pairs:
@@ -51,10 +61,26 @@ def _healing(
         left -= 1
         if left < 0:
             break
-        result = _Again(matching, modules, contents).value(difference.theirs)
-        if result is not None and _is_right(matching, difference, result):
+        result = Again(matching, sides[0], contents).value(difference.theirs)
+        if result is None or not _is_right(matching, difference, result):
+            continue
+        if _does_as_much(matching, sides[1], difference, right, wrong):
             return [Parting(x, y) for x, y in zip(right, wrong, strict=True)]
     return []
+
+
+def _does_as_much(
+    matching: Matching, modules: Mapping[str, nn.Module], difference: Parting, rights: Group, wrongs: Group
+) -> bool:
+    """False if the candidate's values in the reference's expression are seen not to make the candidate's result."""
+    contents: dict[int, torch.Tensor] = {}
+    for right, wrong in zip(rights, wrongs, strict=True):
+        content = read_as(matching, wrong, right)
+        if content is None:
+            return True
+        contents[id(right)] = content
+    made = Again(matching, modules, contents).value(difference.ours)
+    return made is None or matching.same_numbers(FrameValue(made), difference.theirs)
 
 
 def _exchanged(matching: Matching, wrongs: list[FrameValue]) -> list[tuple[Group, Group]]:
@@ -122,13 +148,30 @@ def _in_place(matching: Matching, rights: Group, wrongs: Group) -> dict[int, tor
         return None
     found: dict[int, torch.Tensor] = {}
     for right, wrong in zip(rights, wrongs, strict=True):
-        content, shape = right.content, wrong.content.shape
-        if content.shape != shape and content.ndim == 4 and content.transpose(1, 2).shape == shape:
-            content = content.transpose(1, 2)
-        if not _fits(content.shape, shape) or matching.same_numbers(right, wrong):
+        content = read_as(matching, right, wrong)
+        if content is None or matching.same_numbers(right, wrong):
             return None
         found[id(wrong)] = content
     return found
+
+
+def read_as(matching: Matching, right: FrameValue, wrong: FrameValue) -> torch.Tensor | None:
+    """The reference's numbers with the axes of the candidate's value; None where it is not clear which are which."""
+    content, shape = right.content, wrong.content.shape
+    if content.shape != shape and content.ndim == HEADS and content.transpose(1, 2).shape == shape:
+        return content.transpose(1, 2)
+    if _fits(content.shape, shape):
+        return content
+    partner = matching.partner(wrong)  # what is made of a value lies as that does
+    if partner is not None and partner.content.shape == content.shape:
+        return matching.as_here(wrong, content)
+    if content.numel() != wrong.content.numel() or content.numel() < LEAST:
+        return None
+    sizes = tuple(content.shape), tuple(shape)
+    if joins(*sizes) or joins(*reversed(sizes)):
+        return content.reshape(shape)
+    only = only_arrangement(*sizes)
+    return only.there(content) if only is not None else None
 
 
 def _fits(shape: torch.Size, wanted: torch.Size) -> bool:
@@ -138,17 +181,32 @@ def _fits(shape: torch.Size, wanted: torch.Size) -> bool:
     return len(shape) == len(wanted) > 2 and all(a == b or 1 in (a, b) for a, b in zip(shape, wanted, strict=True))
 
 
-def _inside(matching: Matching, value: FrameValue) -> Iterator[tuple[int, FrameValue]]:
-    """Everything that a value is made of down to what both sides have, with the number of steps that each took."""
+def inside_of(matching: Matching, value: FrameValue) -> Iterator[tuple[int, FrameValue]]:
+    """Everything that a value is made of down to what both sides have, with the number of steps that each took; and
+    what the last of that are other views of."""
     seen: dict[int, FrameValue] = {}
     for step in matching.until_shared(value):
-        seen |= {id(v): v for v in step.operands() if v.step is not None or v.given or v.content.numel() > 1}
+        for operand in step.operands():
+            seen |= {
+                id(v): v for v in views_of(matching, operand) if v.step is not None or v.given or v.content.numel() > 1
+            }
     for inner in seen.values():
         count = 0 if matching.is_leaf(inner) else sum(1 for _ in matching.until_shared(inner))
         yield count, inner
 
 
-class _Again:
+def views_of(matching: Matching, value: FrameValue) -> Iterator[FrameValue]:
+    """A value; and what it is another view of, where both sides have it."""
+    yield value
+    while matching.is_leaf(value) and value.step is not None and value.step.name in SHAPES:
+        below = value.step.operands()
+        if len(below) != 1:
+            return
+        value = below[0]
+        yield value
+
+
+class Again:
     """An expression computed again with some values replaced."""
 
     def __init__(self, matching: Matching, modules: Mapping[str, nn.Module], right: dict[int, torch.Tensor]) -> None:
@@ -178,7 +236,8 @@ class _Again:
     def _needs(self, value: FrameValue) -> bool:
         if id(value) in self._right:
             return True
-        if value.step is None or self._matching.is_leaf(value):
+        view = value.step is not None and value.step.name in SHAPES
+        if value.step is None or (self._matching.is_leaf(value) and not view):
             return False
         if id(value.step) not in self._depends:
             self._depends[id(value.step)] = any(self._needs(v) for v in value.step.operands())

@@ -15,12 +15,14 @@ from ..hypotheses.weights import weight_words
 from ..relations import relation
 from .attentions import attention_words
 from .expressions import Says, once, short, step_key
+from .functions import activation_words, order_words
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
 from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
 from .layouts import NormalForm, reading_words
+from .lines import overwritten_by
 from .matching import Matching, Parting
 from .norms import norm_words
-from .rotations import OTHER_WAY, rotation_words
+from .rotations import LANES, OTHER_WAY, rotation_words
 from .settings import plain
 
 _SETTINGS = {
@@ -44,6 +46,10 @@ _OPERANDS = {
     ("scaled_dot_product_attention", 3): "attention_mask", ("masked_fill", 1): "attention_mask",
     ("where", 0): "attention_mask",
 }  # fmt: skip
+POINTWISE = frozenset(
+    ["add", "sub", "mul", "div", "pow", "rpow", "rdiv", "rsub", "clamp", "leaky_relu", "elu", "softplus"]
+)
+LARGEST_EPS = 0.1
 TAKEN = ("embedding", "getitem", "index_select", "gather", "narrow")
 MOST_TAKEN = 1 << 18
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
@@ -62,16 +68,27 @@ class PlaceWords:
 
 
 def words_of(
-    matching: Matching, difference: Parting, inner: list[Parting], modules: Mapping[str, nn.Module]
+    matching: Matching,
+    difference: Parting,
+    inner: list[Parting],
+    modules: Mapping[str, nn.Module],
+    others: Mapping[str, nn.Module],
 ) -> PlaceWords:
     """The simplest true thing to say: a weight, a number, an operand, a step too many, else both expressions.
 
-    `inner` are the values inside of the place that are all that is wrong, if there are such.
+    `inner` are the values inside of the place that are all that is wrong, if there are such; `others` are the
+    candidate's modules.
     """
     ours, theirs = difference.ours, difference.theirs
     says = Says(matching)
     if difference.exit is None and (weight := _other_weight(matching, ours, theirs, modules)) is not None:
         return weight
+    for place in [difference, *inner]:
+        if (writer := overwritten_by(matching, place)) is not None:
+            told = f"`{says.plain_name(place.ours)}` is overwritten by `{writer.name}` in place while it is still used"
+            return PlaceWords("in_place", told, rank=1)
+    if overwritten := _overwritten_operand(matching, says, ours, theirs):
+        return PlaceWords("in_place", overwritten, rank=1)
     has_it = matching.partner(theirs) is not None  # the candidate goes on with what the reference has, too
     if difference.exit is None and ours.step is not None and theirs.step is not None:
         special = _one_step(matching, says, ours.step, theirs.step)
@@ -82,6 +99,9 @@ def words_of(
     if are_exchanged(matching, inner):
         names = [says.plain_name(place.theirs, whole=True) for place in inner]
         kind = exchange_kind(inner[0].ours, inner[1].ours)
+        name, told = attention_words(matching.same_numbers, difference.ours, difference.theirs)
+        if name == kind:
+            return PlaceWords(name, told, rank=2)
         return PlaceWords(kind, f"`{names[0]}` and `{names[1]}` are exchanged", rank=2)
     if inner:
         ours, theirs = inner[0].ours, inner[0].theirs
@@ -97,8 +117,14 @@ def words_of(
             more = f": {says.both(ours, theirs)}" if inner and name == "attention_mask" else ""
             return PlaceWords(name, told + more, rank=2)
     if turned := rotation_words(matching, ours, theirs):
-        name = "sign" if turned == OTHER_WAY else "rope_table"
+        name = "sign" if turned == OTHER_WAY else "rope_lanes" if turned.startswith(LANES) else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
+    name, told = activation_words(matching, ours, theirs)
+    if name:
+        return PlaceWords(name, told, rank=2)
+    place = Parting(ours, theirs) if inner else difference
+    if moved := order_words(matching, place, others, says.plain_name):
+        return PlaceWords("order_exchanged", f"{moved}: {says.both(ours, theirs)}", rank=2)
     if coarse := _coarser(matching, ours, theirs):
         shown = _rounded(says.both(ours, theirs), coarse)
         return PlaceWords("precision", shown, rank=2)
@@ -108,13 +134,26 @@ def words_of(
         return PlaceWords("axes_swapped", f"{read} ({told})" if read and told else read, rank=2)
     handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
-    others = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
+    extra = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
     shown = _with_relation(says.both(ours, theirs), ours, theirs)
-    words = _named(matching, ours, theirs, mine, others, shown)
-    steps = [tuple(sorted(s.name for s in steps if s.name not in SHAPES)) for steps in (mine, others)]
+    words = _named(matching, ours, theirs, mine, extra, shown)
+    steps = [tuple(sorted(s.name for s in steps if s.name not in SHAPES)) for steps in (mine, extra)]
     if ours.content.dtype is torch.bool and theirs.content.dtype is torch.bool:
         words = replace(words, name="attention_mask")
     return replace(words, mine=steps[0], others=steps[1])
+
+
+def _overwritten_operand(matching: Matching, says: Says, ours: FrameValue, theirs: FrameValue) -> str:
+    """An operand that was the reference's until the candidate wrote into it."""
+    a, b = ours.step, theirs.step
+    if a is None or b is None or a.name != b.name or len(a.operands()) != len(b.operands()):
+        return ""
+    for x, y in zip(a.operands(), b.operands(), strict=True):
+        writer = None if matching.same_numbers(x, y) else overwritten_by(matching, Parting(x, y))
+        if writer is not None:
+            at = f" at {writer.line}" if writer.line else ""
+            return f"`{says.plain_name(x)}` is overwritten by `{writer.name}` in place{at} before `{b.name}` takes it"
+    return ""
 
 
 def are_exchanged(matching: Matching, inner: list[Parting]) -> bool:
@@ -253,8 +292,11 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
         if not equal or isinstance(a.place, str) != isinstance(b.place, str) or matching.paths(a.name) == b.name:
             return None
         return PlaceWords("wrong_module", says.both(a.values[0], b.values[0]))
-    if a.name == b.name and equal:
-        return _other_setting(a, b)
+    alike = equal or (
+        a.name in POINTWISE and len(mine) == len(others) and all(matching.same_numbers(*p) for p in pairs)
+    )
+    if a.name == b.name and alike:
+        return _other_eps(matching, a, b) or _other_setting(a, b)
     if a.name == b.name == "getitem" and all(matching.same_numbers(x, y) for x, y in pairs):
         return PlaceWords("wrong_index", f"`{_index(b)}` instead of `{_index(a)}` taken of the same values", rank=2)
     if a.name == b.name and (axes := _other_axes(matching, a, b)):
@@ -363,6 +405,17 @@ def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
         right = right.removeprefix(f"{key} ")
     inside = "" if a.name in _NAMED_BY_SETTING else f" in `{a.name}`"
     return PlaceWords(name, f"{wrong} instead of {right}{inside}", rank=2)
+
+
+def _other_eps(matching: Matching, a: FrameStep, b: FrameStep) -> PlaceWords | None:
+    """Another small number that is added before a root is taken."""
+    numbers = [[v for v in plain(step).values() if isinstance(v, float)] for step in (a, b)]
+    users = [s.name for s in matching.ours.steps if any(v in a.values for v in s.operands())]
+    if a.name != "add" or not all(len(n) == 1 and 0 <= n[0] < LARGEST_EPS for n in numbers):
+        return None
+    if numbers[0] == numbers[1] or not any(name in ("rsqrt", "sqrt", "pow") for name in users):
+        return None
+    return PlaceWords("norm_eps", f"eps {numbers[1][0]:g} instead of eps {numbers[0][0]:g} before the root", rank=2)
 
 
 def _settings(op: str, values: dict[str, Any], keys: list[str]) -> str:
