@@ -13,7 +13,7 @@ from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import bf16_layers, fast_layers, fast_token_layers, remembered
+from . import bf16_layers, fast_layers, fast_token_layers, fast_unet_blocks, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
@@ -24,6 +24,7 @@ from .layers import GEGLU, ResnetBlock2D, TanhGELU
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
 from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
+from .unets.unet_2d_blocks import BasicTransformerBlock, Transformer2DModel
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: fast_layers.FastLinear,
@@ -41,6 +42,8 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     TanhGELU: fast_token_layers.FastTanhGELU,
     FluxSingleTransformerBlock: fast_token_layers.FastFluxSingleTransformerBlock,
     WanTransformerBlock: fast_token_layers.FastWanTransformerBlock,
+    BasicTransformerBlock: fast_unet_blocks.FastBasicTransformerBlock,
+    Transformer2DModel: fast_unet_blocks.FastTransformer2DModel,
 }
 LARGEST = 5e-6  # relative L2 to fp64 that a layer may have; ours have up to 3e-6, torch's up to 2e-6
 PIXELS = 10  # rows and columns of the map that a convolution is tried on: two and a half tiles
