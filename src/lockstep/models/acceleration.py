@@ -13,7 +13,7 @@ from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import bf16_layers, fast_layers, fast_token_layers, fast_unet_blocks, remembered
+from . import bf16_layers, fast_layers, fast_token_layers, fast_unet_blocks, kept_weights, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
@@ -21,6 +21,7 @@ from .bf16_layers import BOUND, Choice
 from .examples import Call
 from .frugal import make_frugal
 from .layers import GEGLU, ResnetBlock2D, TanhGELU
+from .remembered import Trial
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
 from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
@@ -100,20 +101,35 @@ def make_fast(
     if reason is not None:
         raise UnsupportedError(f"There are no kernels of our own here: {reason}.")
     make_plain(model)
-    errors = _tried(model)
-    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
-    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
-    changed = _change_classes(model, left)
+    trial = remembered.tried(model, lambda: _trial(model))
+    changed = _change_classes(model, trial.left)
     choice = _choice(model, call, bound, remember) if level == "high" and call is not None else None
     if frugal:
         make_frugal(model)
-    for module in () if frugal else model.modules():
-        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
-            module.prepared()
+    else:
+        _prepare(model)
+    return Acceleration(level, changed, trial.error, trial.torch_error, trial.left, choice)
+
+
+def _prepare(model: nn.Module) -> None:
+    """Every layer's weights as the kernels read them: from the disk, where a large model's are kept, or made now."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources()))
+    }
+    if not kept_weights.adopt(model, layers):
+        for layer in layers.values():
+            layer.prepared()
+
+
+def _trial(model: nn.Module) -> Trial:
+    """How exact the layers are, and which have to stay with torch."""
+    errors = _tried(model)
+    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
+    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     kept = [found for kind, found in errors.items() if kind not in inexact]
-    worst = max((own for own, _ in kept), default=0.0)
-    torchs = max((torchs for _, torchs in kept), default=0.0)
-    return Acceleration(level, changed, worst, torchs, left, choice)
+    return Trial(max((own for own, _ in kept), default=0.0), max((torchs for _, torchs in kept), default=0.0), left)
 
 
 def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:

@@ -18,6 +18,7 @@ from .bf16_layers import BOUND
 from .engines import Engine, Runner, weights_digest
 from .examples import Call
 from .graphs import GivenCall, entrance, recording
+from .origin import weights_state
 
 Tensor = torch.Tensor
 FLOOR = 1e-5  # relative L2 to torch that a graph may have at "exact"
@@ -72,11 +73,6 @@ class Drive:
         return run
 
 
-def _state(model: nn.Module) -> tuple[Any, ...]:
-    """Other weights, or the same changed in place, have another state."""
-    return tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters())
-
-
 def _fits(model: nn.Module, call: GivenCall, devices: tuple[str, ...]) -> bool:
     """Is this a call for a graph: on a device that the engine has, no gradient, nothing watching from inside?"""
     tensors = call.tensors
@@ -91,7 +87,7 @@ def _by_engine(method: str) -> Callable[..., Any]:
         drive: Drive = self._drive
         call, runner = GivenCall(given, named), None
         if _fits(self, call, drive.engine.devices):
-            if drive.state == _state(self):
+            if drive.state == weights_state(self):
                 runner = drive.graph(self, call)
             else:
                 say_once(
@@ -127,7 +123,7 @@ def drive(model: nn.Module, engine: Engine, level: str, call: Call, bound: float
         raise UnsupportedError(f"{type(model).__name__} gives more than one tensor, which an engine cannot.")
     most = FLOOR if level == EXACT else BOUND if bound is None else bound
     plain = type(model)
-    made = Drive(engine, level, most, plain, type(result), weights_digest(model), _state(model))
+    made = Drive(engine, level, most, plain, type(result), weights_digest(model), weights_state(model))
     model.__dict__["_drive"] = made
     try:
         exact = made.graph(model, given) is not None

@@ -56,14 +56,21 @@ class Prepared(Fast):
         kept = self._prepared
         if torch.compiler.is_compiling() and kept is not None:
             return kept[1]
-        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
-        state = (self.in_bf16, *versions)
+        state = self._state()
         if kept is None or kept[0] != state:
             with torch.no_grad():
                 kept = self._prepared = state, self.prepare()
             for one in self.sources() if self.frugal else ():
                 memory.page_out(one)
         return kept[1]
+
+    def _state(self) -> tuple[Any, ...]:
+        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
+        return (self.in_bf16, *versions)
+
+    def take(self, prepared: Any) -> None:
+        """Have this as what `prepare` would give for the weights as they are now."""
+        self._prepared = self._state(), prepared
 
     def forget(self) -> None:
         """Drop what was prepared; the next call prepares it again."""

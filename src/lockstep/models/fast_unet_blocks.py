@@ -21,15 +21,15 @@ from .unets.unet_2d_blocks import (
 Tensor = torch.Tensor
 
 
-def adds(last: nn.Module, *around: nn.Module) -> bool:
+def adds(residual: Tensor, last: nn.Module, *around: nn.Module) -> bool:
     """Can this projection add a residual, without anybody who watches it or what is around it noticing?"""
-    plain = type(last) in (FastLinear, FastConvolution)  # and no adapter around it
-    return plain and not any(watched(module) for module in (last, *around))
+    fits = isinstance(last, (FastLinear, FastConvolution)) and last.takes(residual, last.weight)  # no adapter around it
+    return fits and not any(watched(module) for module in (last, *around))
 
 
 def attended(attn: Attention, hidden: Tensor, source: Tensor | None, mask: Tensor | None, residual: Tensor) -> Tensor:
     """The attention and a residual."""
-    if type(attn.processor) is not AttnProcessor or not adds(attn.to_out[0], attn):
+    if type(attn.processor) is not AttnProcessor or not adds(residual, attn.to_out[0], attn):
         return residual + attn(hidden, source, mask)
     mixed = attn.processor.attend(attn, *attn.project(hidden, source), mask)
     return attn.to_out[0](mixed, residual)
@@ -37,7 +37,7 @@ def attended(attn: Attention, hidden: Tensor, source: Tensor | None, mask: Tenso
 
 def fed_forward(ff: FeedForward, hidden: Tensor, residual: Tensor) -> Tensor:
     """The feed-forward and a residual."""
-    if not adds(ff.net[2], ff):
+    if not adds(residual, ff.net[2], ff):
         return residual + ff(hidden)
     return ff.net[2](ff.net[0](hidden), residual)
 
@@ -68,7 +68,7 @@ class FastTransformer2DModel(Transformer2DModel):
     """A feature map as a sequence of pixels through transformer blocks; the projection back adds the map."""
 
     def forward(self, hidden_states: Tensor, **text: Unpack[TextArguments]) -> Tensor:
-        if not adds(self.proj_out):
+        if not adds(hidden_states, self.proj_out):
             return super().forward(hidden_states, **text)
         size, residual = hidden_states.shape[2:], hidden_states
         hidden_states = self.norm(hidden_states)
