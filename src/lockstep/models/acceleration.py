@@ -67,6 +67,8 @@ class Acceleration:
         return self.level if self.bf16 is None else f"{self.level}={self.bf16.bound:g}"
 
     def __str__(self) -> str:
+        if not self.layers:
+            return f"{self.level}: torch computes all layers, our own kernels take fp32 on the processor"
         left = f"; left to torch: {', '.join(self.left)}" if self.left else ""
         errors = f"error of a layer at most {self.error:.1e}, of torch's {self.torch_error:.1e}"
         return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}{self._about_bf16()}"
@@ -150,10 +152,15 @@ def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
             module.__class__ = fast
             if name in left:
                 module.by_torch = True
-            changed += name not in left
+            changed += name not in left and _computed(module)
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
             module.set_attention_backend(OWN)
     return changed
+
+
+def _computed(module: nn.Module) -> bool:
+    """Do our kernels take the weights of a layer, or of what is in it?"""
+    return operators.takes(next((one.detach() for one in module.parameters()), None))
 
 
 def make_plain(model: nn.Module) -> None:
