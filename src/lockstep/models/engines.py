@@ -180,7 +180,7 @@ def _inductor(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Ru
     compiled = torch.compile(graph, dynamic=False, mode="reduce-overhead" if on_cuda else None)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
-        with torch.no_grad():
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # who watches would have it compiled once more
             if not on_cuda:
                 return compiled(*tensors)
             torch.compiler.cudagraph_mark_step_begin()

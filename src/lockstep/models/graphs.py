@@ -59,6 +59,21 @@ def recording(model: nn.Module) -> Iterator[list[tuple[GivenCall, Any]]]:
         del model.__dict__[name]
 
 
+@contextlib.contextmanager
+def unwatched(model: nn.Module) -> Iterator[None]:
+    """A model without the hooks and modes of those who watch it: a graph is of what the model computes, not of them."""
+    kinds = "_forward_hooks", "_forward_pre_hooks"
+    kept = [(module, kind, getattr(module, kind)) for module in model.modules() for kind in kinds]
+    try:
+        for module, kind, hooks in kept:
+            setattr(module, kind, type(hooks)())
+        with torch._C.DisableTorchFunction():
+            yield
+    finally:
+        for module, kind, hooks in kept:
+            setattr(module, kind, hooks)
+
+
 class CallGraph(nn.Module):
     """A model as a function of the tensors of a call."""
 
