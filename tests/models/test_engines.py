@@ -33,7 +33,7 @@ class Echo:
         def run(tensors):
             self.ran += 1
             with torch.no_grad():
-                return plain_result(graph, tensors) * self.factor
+                return graph(*tensors) * self.factor
 
         return run
 
@@ -53,17 +53,6 @@ def echo(monkeypatch):
         return one
 
     return make
-
-
-def plain_result(graph, tensors):
-    """What the graph computes by the class that the model had before; an engine of others has a copy of the graph."""
-    model = graph.model
-    before = type(model)
-    model.__class__ = model._drive.plain
-    try:
-        return graph(*tensors)
-    finally:
-        model.__class__ = before
 
 
 def distance(a, b):

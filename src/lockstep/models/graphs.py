@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,8 @@ class CallGraph(nn.Module):
 
     def __init__(self, model: nn.Module, call: GivenCall) -> None:
         super().__init__()
-        self.model, self.method = model, entrance(model)
+        # as it is now: the model itself becomes of the class that an engine computes
+        self.model, self.method = copy.copy(model), entrance(model)
         self.given = [None if isinstance(one, Tensor) else one for one in call.given]
         self.places = [place for place, one in enumerate(call.given) if isinstance(one, Tensor)]
         self.names = [key for key, one in call.named.items() if isinstance(one, Tensor)]
