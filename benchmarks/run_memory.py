@@ -103,8 +103,8 @@ def main() -> None:
                 level, bound = (side, None) if side in ("off", "exact") else ("exact", side)
                 code = PICTURE.format(level=level, bound=bound, steps=options.steps, folder=folder, rounds=rounds)
                 codes[side if bound is None else f"exact, max_memory {bound}"] = code
-        table = Table("side", "weights (GB)", "ready (GB)", "peak (GB)", "peak - 1.15 weights (GB)", "own at the end (GB)",
-                      "best (s)", "all")  # fmt: skip
+        sizes = ("weights", "ready", "peak", "peak - 1.15 weights", "own at the end")
+        table = Table("side", *(f"{size} (GB)" for size in sizes), "best (s)", "all")
         for name, code in codes.items():
             found = measured(code, folder)
             if "refused" in found:
