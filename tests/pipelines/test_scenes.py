@@ -12,22 +12,53 @@ from lockstep import Checkpoint
 from lockstep.pipelines.stable_diffusion.scene_places import MOST, WHOLE, Place, in_rows
 from lockstep.pipelines.stable_diffusion.scene_reading import Part, SceneReader
 from lockstep.pipelines.stable_diffusion.scenes import put_together
+from lockstep.tokenizers.known_words import KnownWords
 
 THINGS = {
     "dog": "dogs", "cat": "cats", "car": "cars", "house": "houses", "bird": "birds", "crown": "crowns",
     "heart": "hearts", "apple": "apples", "bow and arrow": "bows and arrows", "cup of coffee": "cups of coffee",
     "dragon": "dragons", "tree": "trees", "elephant": "elephants", "star": "stars", "rocket": "rockets",
     "ship": "ships", "mouse": "mice", "cake": "cakes", "candle": "candles", "like": "likes", "bus": "buses",
-    "cherry": "cherries", "ice cream": "", "glasses": "", "fire": "", "fries": "", "smiley": "",
-    "apfel": "", "hund": "", "katze": "", "🐶": "", "🐱": "",
+    "cherry": "cherries", "ice cream": "", "glasses": "", "fire": "", "fries": "", "smiley": "", "heart eyes": "",
+    "apfel": "", "hund": "", "katze": "", "🐶": "", "🐱": "", "puppy": "puppies", "orange": "oranges", "sunglasses": "",
 }  # fmt: skip
-ONE_THING = [
-    "a dog", "draw me a red car, please!", "a fire-breathing dragon", "bow and arrow", "a pair of glasses",
-    "a rocket ship", "a cat wearing a crown", "a cat with a crown", "cake with candles", "a submarine", "",
-    "I would like a cup of coffee",
-    "some fries", "a smiley with heart eyes",
-    "a dog on a blue background", "an apple, flat style", "🐶", "a cat in a bathtub", "dog!!!",
-]  # fmt: skip
+USUAL = {"apfel": "apple", "hund": "dog", "katze": "cat", "🐶": "dog", "🐱": "cat", "puppy": "dog"}
+WORDS = frozenset(["happy", "grumpy", "fluffy", "old", "looking", "nice", "that", "blue", "red", "style"])
+AS_IT_IS = [
+    "a dog",
+    "a submarine",
+    "",
+    "a (red:1.3) dog",
+    "a <sks> dog",
+    "a dog on a blue background",
+    "an apple, flat style",
+]
+ONE_THING = {
+    "draw me a red car, please!": "a red car",
+    "a fire-breathing dragon": "a dragon",
+    "bow and arrow": "a bow and arrow",
+    "a pair of glasses": "glasses",
+    "a rocket ship": "a ship",
+    "a cat wearing a crown": "a cat wearing a crown",
+    "a grumpy cat with a crown": "a cat wearing a crown",
+    "cake with candles": "a cake",
+    "I would like a cup of coffee": "a cup of coffee",
+    "some fries": "fries",
+    "a smiley with heart eyes": "smiley",
+    "🐶": "a dog",
+    "a cat in a bathtub": "a cat",
+    "dog!!!": "a dog",
+    "a happy fluffy puppy that looks nice": "a dog",
+    "eine rote Katze": "a red cat",
+    "an orange cat": "an orange cat",
+    "a sad dog": "a sad dog",
+    "a violet elefant": "a purple elephant",
+    "an apple in blueprint style": "an apple, blueprint style",
+    "a sks dog": "a sks dog",
+    "une cat bleue": "a blue cat",
+    "a bird in red": "a red bird",
+    "a yacht": "a ship",
+}
 SEVERAL = {
     "two dogs": ["a dog", "a dog"],
     "Three red hearts, please": ["a red heart"] * 3,
@@ -38,16 +69,16 @@ SEVERAL = {
     "a dog, a cat and a bird": ["a dog", "a cat", "a bird"],
     "two dogs on a blue background": ["a dog on a blue background"] * 2,
     "a dog and a cat in flat style": ["a dog, flat style", "a cat, flat style"],
-    "ein Hund und eine Katze": ["hund", "katze"],
-    "🐶🐱": ["🐶", "🐱"],
+    "ein Hund und eine Katze": ["a dog", "a cat"],
+    "🐶🐱": ["a dog", "a cat"],
     "a cat wearing a crown and a dog": ["a cat wearing a crown", "a dog"],
-    "two cats wearing crowns": ["a cat wearing crowns"] * 2,
+    "two cats wearing crowns": ["a cat wearing a crown"] * 2,
     "apples": ["an apple", "an apple"],
     "a hundred stars": ["a star"] * MOST,
     "a tiny elephant": ["an elephant"],
-    "zwei Katzen": ["katze", "katze"],
-    "drei Hunde bitte": ["hund"] * 3,
-    "zwei Äpfel": ["apfel"] * 2,
+    "zwei Katzen": ["a cat", "a cat"],
+    "drei Hunde bitte": ["a dog"] * 3,
+    "zwei Äpfel": ["an apple"] * 2,
     "a house with a tree": ["a house", "a tree"],
     "a star in the top right corner": ["a star"],
     "a dog chasing a cat": ["a dog", "a cat"],
@@ -56,7 +87,8 @@ SEVERAL = {
 
 @pytest.fixture(scope="module")
 def reader():
-    return SceneReader(THINGS)
+    near = {"yacht": ["ship"], "bathtub": ["cup of coffee"]}
+    return SceneReader(KnownWords(WORDS, frozenset(THINGS) - USUAL.keys(), near, THINGS, USUAL))
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +98,15 @@ def pipe():
     return made
 
 
-@pytest.mark.parametrize("text", ONE_THING)
-def test_a_sentence_about_one_thing_is_left_to_the_model(reader, text):
+@pytest.mark.parametrize("text", AS_IT_IS)
+def test_a_sentence_in_the_model_s_own_words_is_left_as_it_is(reader, text):
     assert reader.read(text) is None
+
+
+@pytest.mark.parametrize(("text", "wanted"), ONE_THING.items())
+def test_one_thing_is_told_in_the_words_that_the_model_was_taught(reader, text, wanted):
+    (part,) = reader.read(text) or [Part(text, WHOLE)]
+    assert part == Part(wanted, WHOLE)
 
 
 @pytest.mark.parametrize(("text", "wanted"), SEVERAL.items())

@@ -20,8 +20,14 @@ def test_unknown_words_are_found_once_and_in_order():
 def test_a_sign_is_no_word_that_a_model_knows_and_its_name_tells_one_that_it_does():
     assert KNOWN.unknown_in("a 🐶 on a 🛶🛶") == ["on", "🐶", "🛶"]
     assert KNOWN.nearest("🐕") == ["dog"]  # named DOG
-    assert KNOWN.remark_on(["🐶"]) == "This model was not taught '🐶' (near: dog). It draws what else the prompt says."
-    assert KNOWN.remark_on(["🛶"]) == "This model was not taught '🛶'. It draws what else the prompt says."
+    assert (
+        KNOWN.remark_on(["🐶"])
+        == "This model was not taught '🐶' (near: dog). It draws what else the prompt says, or what comes near."
+    )
+    assert (
+        KNOWN.remark_on(["🛶"])
+        == "This model was not taught '🛶'. It draws what else the prompt says, or what comes near."
+    )
 
 
 def test_near_by_meaning_then_by_spelling():
@@ -47,3 +53,16 @@ def test_a_tokenizer_carries_the_list_of_its_folder(tmp_path):
     (tmp_path / "listed" / FILE_NAME).write_text(json.dumps({"words": "dog"}))
     with pytest.raises(FileFormatError, match="words"):
         CLIPTokenizer.from_pretrained(tmp_path / "listed")
+
+
+def test_a_slip_of_the_pen_is_the_name_that_is_meant():
+    known = KnownWords(frozenset(["red", "elephant"]), frozenset(["elephant", "bowling", "dog"]), {"howl": ["dog"]})
+    assert known.meant_by("elefant") == "elephant"
+    for word in ("howling", "howl", "red", "elephant", "doe", "submarine"):  # another word, known, too short, too far
+        assert known.meant_by(word) is None
+    assert KnownWords(frozenset()).meant_by("elefant") is None
+
+
+def test_usual_names_are_kept_in_the_file(tmp_path):
+    KnownWords(frozenset(["dog"]), usual={"puppy": "dog"}).save(tmp_path)
+    assert KnownWords.read(tmp_path).usual == {"puppy": "dog"}

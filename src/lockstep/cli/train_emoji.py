@@ -21,7 +21,9 @@ Stages, each of which goes on where it was stopped:
 
   lockstep train emoji autoencoder --teacher ./taesd
 
-  lockstep train emoji diffusion --teacher ./taesd --steps 20000
+  lockstep train emoji sketch --teacher ./taesd
+
+  lockstep train emoji diffusion --teacher ./taesd --sketch sketch --steps 20000
 
   lockstep train emoji diffusion --teacher ./taesd --run final --start-from main --decay 4000
 
@@ -159,9 +161,30 @@ def autoencoder(
         say(train_autoencoder(work, settings, half, teacher, start_from))
 
 
+@emoji.command(epilog=examples("sketch --teacher ./taesd", "sketch --teacher ./taesd --run words --config mine.toml"))
+def sketch(
+    teacher: Teacher,
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "sketch",
+    run: RunName = "sketch",
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop at this step; the same command goes on.")] = None,
+) -> None:
+    """Teach the text encoder alone what the picture of a caption is."""
+    from ..embedded.training.settings import CONFIGS, SketchSettings
+    from ..embedded.training.sketch import train_sketch
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    checkpoint = train_sketch(
+        work, load_settings(SketchSettings, path), run_name=run, teacher_folder=teacher, steps=steps,
+        settings_text=path.read_text(encoding="utf-8"),
+    )  # fmt: skip
+    say(checkpoint)
+
+
 @emoji.command(
     epilog=examples(
-        "diffusion --teacher ./taesd --steps 20000",
+        "diffusion --teacher ./taesd --sketch sketch --steps 20000",
         "diffusion --teacher ./taesd --run final --start-from main --decay 4000",
     )
 )
@@ -177,6 +200,9 @@ def diffusion(
             metavar="RUN|FOLDER", help="A new run begins at the checkpoint of this one, or with a released model."
         ),
     ] = None,
+    sketch: Annotated[
+        str | None, typer.Option(metavar="RUN", help="A new run begins with the text encoder of this run of `sketch`.")
+    ] = None,
     decay: Annotated[
         int, typer.Option(min=0, metavar="STEPS", help="Let the learning rate fall to its end from here.")
     ] = 0,
@@ -189,7 +215,7 @@ def diffusion(
     path = find_settings(config, CONFIGS)
     checkpoint = train_diffusion(
         work, load_settings(DiffusionSettings, path), run_name=run, teacher_folder=teacher, steps=steps,
-        start_from=start_from, decay_steps=decay, settings_text=path.read_text(encoding="utf-8"),
+        start_from=start_from, sketch=sketch, decay_steps=decay, settings_text=path.read_text(encoding="utf-8"),
     )  # fmt: skip
     say(checkpoint)
 

@@ -17,6 +17,7 @@ FILE_NAME = "known_words.json"
 WORD = re.compile(r"[^\W\d_]{2,}")  # letters of any language; single ones ("a", "3d") say nothing
 SHOWN = 3
 LEAST_LIKENESS = 0.4  # of spellings, below which a suggestion is a guess
+SAME_WORD = 0.6  # of spellings, from which on an unknown word is a slip of the pen
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class KnownWords:
     names: frozenset[str] = frozenset()  # those among them that are worth a suggestion
     near: Mapping[str, list[str]] = field(default_factory=dict)
     things: Mapping[str, str] = field(default_factory=dict)  # every name of a thing -> its plural, or an empty text
+    usual: Mapping[str, str] = field(default_factory=dict)  # a further name of a thing -> the one it was taught by most
 
     @classmethod
     def read(cls, folder: Path) -> KnownWords | None:
@@ -36,11 +38,11 @@ class KnownWords:
             return None
         content: dict[str, Any] = files.read_json(path)
         words, names = content.get("words"), content.get("names", [])
-        near, things = content.get("near", {}), content.get("things", {})
-        objects = all(isinstance(value, dict) for value in (near, things))
+        tables = [content.get(name, {}) for name in ("near", "things", "usual")]
+        objects = all(isinstance(value, dict) for value in tables)
         if not isinstance(words, list) or not isinstance(names, list) or not objects:
-            raise FileFormatError(f"{path} wants lists 'words' and 'names' and objects 'near' and 'things'.")
-        return cls(frozenset(words), frozenset(names), near, things)
+            raise FileFormatError(f"{path} wants lists 'words' and 'names' and objects 'near', 'things' and 'usual'.")
+        return cls(frozenset(words), frozenset(names), *tables)
 
     def save(self, folder: Path) -> None:
         """Beside the tokenizer's files."""
@@ -48,6 +50,7 @@ class KnownWords:
             "words": sorted(self.words),
             "names": sorted(self.names),
             "things": dict(sorted(self.things.items())),
+            "usual": dict(sorted(self.usual.items())),
             "near": dict(sorted(self.near.items())),
         }
         text = json.dumps(content, ensure_ascii=False).replace("], ", "],\n")  # a line for each unknown word
@@ -64,8 +67,18 @@ class KnownWords:
             return list(self.near[word][:SHOWN])
         if is_sign(word):
             return [part for part in unicodedata.name(word, "").lower().split() if part in self.words][:SHOWN]
-        likeness = sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
-        return [known for share, known in likeness[:SHOWN] if share >= LEAST_LIKENESS]
+        return [known for share, known in self.spelled_like(word)[:SHOWN] if share >= LEAST_LIKENESS]
+
+    def spelled_like(self, word: str) -> list[tuple[float, str]]:
+        """The names by how much their spelling is like a word's, the most alike first."""
+        return sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
+
+    def meant_by(self, word: str) -> str | None:
+        """The name that an unknown word is a slip of the pen for."""
+        if word in self.words or word in self.near or len(word) < 4 or not self.names:
+            return None
+        share, known = self.spelled_like(word)[0]
+        return known if share >= SAME_WORD and known[0] == word[0] else None
 
     def remark_on(self, texts: Iterable[str]) -> str | None:
         """One sentence about the unknown words of some texts; None if there are none."""
@@ -73,7 +86,7 @@ class KnownWords:
         if not unknown:
             return None
         told = "; ".join(self.told(word) for word in unknown)
-        return f"This model was not taught {told}. It draws what else the prompt says."
+        return f"This model was not taught {told}. It draws what else the prompt says, or what comes near."
 
     def told(self, word: str) -> str:
         near = self.nearest(word)

@@ -16,8 +16,12 @@ Modules = Mapping[str, nn.Module] | nn.ModuleDict
 
 def predict(modules: Modules, noisy: Tensor, timesteps: Tensor, tokens: Tensor) -> Tensor:
     """The UNet's output for tokenised captions."""
-    hidden = modules["text_encoder"](tokens, return_dict=False)[0]
-    return modules["unet"](noisy, timesteps, encoder_hidden_states=hidden, return_dict=False)[0]
+    return denoise(modules["unet"], noisy, timesteps, modules["text_encoder"](tokens, return_dict=False)[0])
+
+
+def denoise(unet: nn.Module, noisy: Tensor, timesteps: Tensor, hidden: Tensor) -> Tensor:
+    """The UNet's output for the hidden states of captions."""
+    return unet(noisy, timesteps, encoder_hidden_states=hidden, return_dict=False)[0]
 
 
 def initial_noise(count: int, shape: Sequence[int], seed: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ class Trainee:
         self.averaged = copy.deepcopy(self.modules).eval().requires_grad_(False)
         self.settings = settings
         self.step = 0
-        self.optimizers = build_optimizers(list(self.modules.parameters()), settings)
+        self.optimizers = build_optimizers(self.modules, settings)
 
     def learn(self, loss: Tensor, learning_rate: float) -> float:
         """One step down the gradient of `loss`; the value of the loss."""
@@ -87,9 +87,11 @@ class Trainee:
         self.step = step
 
 
-def build_optimizers(parameters: Sequence[nn.Parameter], settings: OptimizerSettings) -> list[Optimizer]:
-    """AdamW for everything, or, where the settings want Muon, for what is no matrix."""
-    matrices = [p for p in parameters if settings.muon and is_matrix(p)]
+def build_optimizers(modules: nn.Module, settings: OptimizerSettings) -> list[Optimizer]:
+    """AdamW for everything, or, where the settings want Muon, for what is no matrix; a table of words is none."""
+    parameters = list(modules.parameters())
+    tables = {module.weight for module in modules.modules() if isinstance(module, nn.Embedding)}
+    matrices = [p for p in parameters if settings.muon and is_matrix(p) and p not in tables]
     chosen = set(matrices)
     rest = [p for p in parameters if p not in chosen]
     optimizers: list[Optimizer] = []

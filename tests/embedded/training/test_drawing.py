@@ -23,7 +23,7 @@ def test_every_kind_gets_its_share(work):
     for share, belongs in (
         (0.7, lambda item: item.style == "3d"),
         (0.5, lambda item: item.kind == "colour"),
-        (0.25, lambda item: item.mirror),
+        (0.5 * 0.25, lambda item: item.mirror),
         (0.1, lambda item: not item.core),
     ):
         assert sum(map(belongs, drawn)) / len(drawn) == pytest.approx(share, abs=0.02)

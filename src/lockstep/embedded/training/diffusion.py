@@ -3,10 +3,11 @@ along."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,23 @@ from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny
 from ...models.text_encoders.clip import CLIPTextModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import DDIMScheduler
+from ...training.checkpoint import load_checkpoint
 from ...training.loop import Run, train
 from ...training.noise import draw_timesteps, generator_of
 from ...training.pixels import to_bytes
 from ...training.precision import autocast
 from ...training.progress import Reporter
-from ...training.sampling import predict, sample_latents
+from ...training.sampling import denoise, sample_latents
 from ...training.settings import load_settings
 from ...training.sheets import save_sheet
-from ...training.trainee import Trainee
+from ...training.trainee import Trainee, averaged_tensors
 from .collage import Collage
-from .data import Item, ItemTable, load_items
+from .data import DEFAULT_STYLE, Item, ItemTable, load_items
 from .data.scenes import KINDS, SceneDrawer
 from .drawing import caption_random, draw_rows, drawing_weights
 from .evaluation import conditional_losses, retrieval_ranks, top_k
 from .latents import Normal, load_teacher, open_store
-from .settings import DiffusionSettings, Mixture
+from .settings import DiffusionSettings, Mixture, TextSettings
 from .tokenizer import encode_batch, load_tokenizer, token_vectors
 from .vocabulary import adopt_embedding, read_meanings
 
@@ -43,7 +45,7 @@ from .vocabulary import adopt_embedding, read_meanings
 class DiffusionData:
     """Items, their latents in memory, and how they are drawn."""
 
-    def __init__(self, work: Path, settings: DiffusionSettings, tokenizer_folder: Path) -> None:
+    def __init__(self, work: Path, settings: TextSettings, tokenizer_folder: Path) -> None:
         self.table: ItemTable = load_items(work)
         self.tokenizer = load_tokenizer(tokenizer_folder)
         self.length = settings.text_encoder["max_position_embeddings"]
@@ -86,11 +88,17 @@ class DiffusionData:
         scenes = self.scenes_at(step) if self.collage else []
         rows = draw_rows(self.weights, size - len(scenes), draw)
         singles = [
-            self.table.draw_caption(self.items[row], caption_random(seed, step, slot))
+            self.draw_caption(self.items[row], caption_random(seed, step, slot))
             for slot, row in enumerate(rows.tolist(), start=len(scenes))
         ]
         latents = torch.cat([*(latents[None] for latents, _ in scenes), self.latents[rows]])
         return latents, [*(caption for _, caption in scenes), *singles]
+
+    def draw_caption(self, item: Item, rng: random.Random) -> str:
+        """A caption as people write it, or as the reader of sentences hands it to the model."""
+        if rng.random() >= self.settings.plain_captions:
+            return self.table.draw_caption(item, rng)
+        return self.table.prompt(item) if item.style == DEFAULT_STYLE else self.table.caption(item)
 
     def scenes_at(self, step: int) -> list[tuple[Tensor, str]]:
         """This step's scenes; the share is kept from step to step where it is no whole number."""
@@ -132,8 +140,13 @@ def build_models(settings: DiffusionSettings, tokenizer_folder: Path) -> dict[st
         torch.manual_seed(settings.seed)
         unet = UNet2DConditionModel(**settings.unet)
         unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        text_encoder = CLIPTextModel(**{**settings.text_encoder, **vocabulary_config(tokenizer_folder)})
+        text_encoder = build_text_encoder(settings, tokenizer_folder)
     return {"unet": unet, "text_encoder": text_encoder}
+
+
+def build_text_encoder(settings: TextSettings, tokenizer_folder: Path) -> CLIPTextModel:
+    """A fresh text encoder for the tokenizer of a folder."""
+    return CLIPTextModel(**{**settings.text_encoder, **vocabulary_config(tokenizer_folder)})
 
 
 def vocabulary_config(tokenizer_folder: Path) -> dict[str, int]:
@@ -142,6 +155,14 @@ def vocabulary_config(tokenizer_folder: Path) -> dict[str, int]:
     marks = tokenizer.get_vocab()
     begin, end = marks["<|startoftext|>"], marks["<|endoftext|>"]
     return {"vocab_size": tokenizer.get_vocab_size(), "bos_token_id": begin, "eos_token_id": end, "pad_token_id": end}
+
+
+def seed_words(text_encoder: nn.Module, work: Path, scale: float) -> None:
+    """Words that have a vector start there, if the work folder has the tokenizer of this text encoder."""
+    vectors, known = token_vectors(work)
+    embedding = text_encoder.get_input_embeddings()  # type: ignore[operator]
+    if len(vectors) == embedding.num_embeddings:
+        seed_embedding(embedding, vectors, known, scale=scale)
 
 
 @torch.no_grad()
@@ -175,7 +196,7 @@ class DiffusionTraining:
         self.data = DiffusionData(work, settings, run.folder / "tokenizer")
         self.scheduler = DDIMScheduler(**settings.scheduler)
         self.trainee = Trainee(self.fresh_models(), settings.optimizer)
-        self.forward = torch.compile(predict) if settings.compile else predict
+        self.forward = torch.compile(denoise) if settings.compile else denoise
         self.autoencoder: AutoencoderTiny | None = None
 
     def fresh_models(self) -> dict[str, nn.Module]:
@@ -184,10 +205,7 @@ class DiffusionTraining:
         models = build_models(self.settings, self.run.folder / "tokenizer")
         models["unet"].set_attention_backend("native_math")  # type: ignore[operator]  # texts and maps are short: 1.1 x
         if self.settings.word_vectors > 0 and not self.run.checkpoint.is_file():
-            vectors, known = token_vectors(self.work)
-            embedding = models["text_encoder"].get_input_embeddings()  # type: ignore[operator]
-            if len(vectors) == embedding.num_embeddings:
-                seed_embedding(embedding, vectors, known, scale=self.settings.word_vectors)
+            seed_words(models["text_encoder"], self.work, self.settings.word_vectors)
         return models
 
     def loss_at(self, step: int) -> Tensor:
@@ -202,8 +220,11 @@ class DiffusionTraining:
         empty = torch.rand(count, generator=draw) < settings.empty_captions  # what guidance steers away from
         tokens = data.tokens(["" if nothing else text for text, nothing in zip(captions, empty.tolist(), strict=True)])
         noisy = self.scheduler.add_noise(latents, noise, timesteps).contiguous(memory_format=torch.channels_last)
+        modules = self.trainee.modules
+        with torch.set_grad_enabled(not settings.frozen_words):
+            hidden = modules["text_encoder"](tokens, return_dict=False)[0]
         with autocast(settings.bfloat16):
-            output = self.forward(self.trainee.modules, noisy, timesteps, tokens)
+            output = self.forward(modules["unet"], noisy, timesteps, hidden)
         return F.mse_loss(output.float(), self.scheduler.get_velocity(latents, noise, timesteps))
 
     def evaluate(self, reporter: Reporter) -> dict[str, float]:
@@ -267,20 +288,28 @@ def train_diffusion(
     teacher_folder: Path,
     steps: int | None = None,
     start_from: str | None = None,
+    sketch: str | None = None,
     decay_steps: int = 0,
     settings_text: str = "",
 ) -> Path:
-    """Train, or go on training; with `decay_steps` the learning rate falls to its end over that many steps."""
+    """Train, or go on training, with the text encoder of a run that has learned to sketch if one is named; with
+    `decay_steps` the learning rate falls to its end over that many steps."""
     run = Run(work / "runs" / run_name)
     source = None
+    if sketch is not None and not run.folder.exists():
+        require_run(work / "runs" / sketch)
+        shutil.copytree(work / "runs" / sketch / "tokenizer", run.folder / "tokenizer")
     if start_from is not None and not (Path(start_from) / "model_index.json").is_file():
         require_run(work / "runs" / start_from)
         source = work / "runs" / start_from / "checkpoint.safetensors"
         if not run.folder.exists():
             shutil.copytree(work / "runs" / start_from / "tokenizer", run.folder / "tokenizer")
     training = DiffusionTraining(work, settings, run, teacher_folder)
-    if not run.resume(training.trainee, source) and start_from is not None:
-        adopt_release(training, Path(start_from))
+    if not run.resume(training.trainee, source):
+        if start_from is not None:
+            adopt_release(training, Path(start_from), words=sketch is None)
+        if sketch is not None:
+            adopt_sketch(training, work / "runs" / sketch / "checkpoint.safetensors")
     if decay_steps:
         run.begin_decay(training.trainee.step, decay_steps)
     describe(training, settings_text)
@@ -292,19 +321,35 @@ def train_diffusion(
 
 
 @torch.no_grad()
-def adopt_release(training: DiffusionTraining, folder: Path) -> None:
-    """Begin with the weights of a released folder; tokens that it does not have take the embedding of what they
-    mean."""
-    wider, narrower = training.data.tokenizer, load_tokenizer(folder / "tokenizer")
+def adopt_release(training: DiffusionTraining, folder: Path, *, words: bool = True) -> None:
+    """Begin with the weights of a released folder as far as their shapes fit, with its `words` or its UNet alone;
+    tokens that it does not have take the embedding of what they mean."""
     unet = UNet2DConditionModel.from_pretrained(folder / "unet", dtype=torch.float32)
+    for modules in (training.trainee.modules, training.trainee.averaged):
+        load_fitting(modules["unet"], unet.state_dict())
+    if not words:
+        return
+    wider, narrower = training.data.tokenizer, load_tokenizer(folder / "tokenizer")
     text_encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
     released = text_encoder.get_input_embeddings().weight
+    stored = {name: value for name, value in text_encoder.state_dict().items() if value.shape != released.shape}
     for modules in (training.trainee.modules, training.trainee.averaged):
-        modules["unet"].load_state_dict(unet.state_dict())
         embedding = modules["text_encoder"].get_input_embeddings()  # type: ignore[operator]
         adopt_embedding(embedding, wider, released, narrower, read_meanings(training.work))
-        stored = {name: value for name, value in text_encoder.state_dict().items() if value.shape != released.shape}
         modules["text_encoder"].load_state_dict(stored, strict=False)
+
+
+def load_fitting(module: nn.Module, stored: Mapping[str, Tensor]) -> None:
+    """The stored tensors whose shapes are the module's; what reads a text of another width begins anew."""
+    shapes = {name: value.shape for name, value in module.state_dict().items()}
+    module.load_state_dict({name: value for name, value in stored.items() if value.shape == shapes[name]}, strict=False)
+
+
+def adopt_sketch(training: DiffusionTraining, checkpoint: Path) -> None:
+    """Begin with a text encoder that has learned to sketch."""
+    tensors, _ = load_checkpoint(checkpoint)
+    for modules in (training.trainee.modules, training.trainee.averaged):
+        modules["text_encoder"].load_state_dict(averaged_tensors(tensors, "text_encoder"))
 
 
 def draw_sheet(

@@ -41,7 +41,8 @@ def cell_share(cell: tuple[str, str, bool, bool], mixture: Mixture) -> float:
     """The share of all items of one style and kind, mirrored or not, in the core or not."""
     style, kind, mirror, core = cell
     share = mixture.styles.get(style, 0.0) * mixture.kinds.get(kind, 0.0)
-    share *= mixture.mirrored if mirror else 1 - mixture.mirrored
+    if kind == "base":  # the others are never mirrored
+        share *= mixture.mirrored if mirror else 1 - mixture.mirrored
     return share * (1 - mixture.beyond_core if core else mixture.beyond_core)
 
 

@@ -23,7 +23,7 @@ from ...tokenizers import CLIPTokenizer
 from ...training.checkpoint import load_checkpoint
 from ...training.trainee import averaged_tensors
 from .autoencoder import load_trained_autoencoder, run_folder
-from .diffusion import build_models
+from .diffusion import build_models, settings_of
 from .settings import AutoencoderSettings, DiffusionSettings
 from .wording import widened_text_encoder
 
@@ -44,6 +44,7 @@ MODEL_INDEX: dict[str, Any] = {
     "_lockstep_components": {"guider": ["lockstep", "ClassifierFreeGuidance"]},
     "_lockstep_defaults": {"num_inference_steps": 12},  # as right as 25
 }
+FRACTION_BITS = 6  # of a weight that are kept: an error of 0.4 % at most
 GUIDANCE = 2.0  # the scale that suits the model: truer colours than 2.5, as right; elsewhere it is the caller's to give
 
 
@@ -71,20 +72,21 @@ def export_upon(
     and the halves of its autoencoder."""
     run = work / "runs" / run_name
     tensors, _ = load_checkpoint(run / "checkpoint.safetensors")
-    unet = UNet2DConditionModel.from_pretrained(released / "unet", dtype=torch.float32)
-    if trained := averaged_tensors(tensors, "unet"):
-        unet.load_state_dict(trained)
-    before = CLIPTextModel.from_pretrained(released / "text_encoder", dtype=torch.float32)
-    text_encoder = widened_text_encoder(before, run / "tokenizer")
-    text_encoder.load_state_dict(averaged_tensors(tensors, "text_encoder"))
+    if averaged_tensors(tensors, "unet"):
+        models = load_averaged(run, settings_of(work, run_name))
+    else:
+        before = CLIPTextModel.from_pretrained(released / "text_encoder", dtype=torch.float32)
+        text_encoder = widened_text_encoder(before, run / "tokenizer").eval()
+        text_encoder.load_state_dict(averaged_tensors(tensors, "text_encoder"))
+        unet = UNet2DConditionModel.from_pretrained(released / "unet", dtype=torch.float32)
+        models = {"unet": unet, "text_encoder": text_encoder}
     vae = AutoencoderTiny.from_pretrained(released / "vae", dtype=torch.float32)
     for part in ("decoder", "encoder"):
         checkpoint = run_folder(work, part) / "checkpoint.safetensors"
         if checkpoint.is_file():
             getattr(vae, part).load_state_dict(averaged_tensors(load_checkpoint(checkpoint)[0], part))
     scheduler = DDIMScheduler.from_pretrained(released / "scheduler").config
-    models = {"unet": unet, "text_encoder": text_encoder.eval(), "vae": vae}
-    return write_folder(target, models, run / "tokenizer", scheduler, dtype, limit_mb)
+    return write_folder(target, {**models, "vae": vae}, run / "tokenizer", scheduler, dtype, limit_mb)
 
 
 def load_averaged(run_folder: Path, settings: DiffusionSettings) -> dict[str, nn.Module]:
@@ -131,10 +133,22 @@ def write_folder(
 def in_half(name: str, model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """The model in the shipped precision; a weight that does not fit into it is an error, not an Inf."""
     model = model.to(dtype=dtype, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    if dtype == torch.float16:
+        for parameter in model.parameters():
+            parameter.data = shortened(parameter.data)
     for key, value in model.state_dict().items():
         if value.is_floating_point() and not value.isfinite().all():
             raise NonFiniteError(f"{name}: {key!r} has values that {dtype} cannot hold. Export as bfloat16 or float32.")
     return model
+
+
+def shortened(values: torch.Tensor) -> torch.Tensor:
+    """Half precision with fewer significant bits, rounded: a quarter less where files are compressed, as archives and
+    histories do, and no difference to be seen."""
+    cut = 10 - FRACTION_BITS  # of ten
+    patterns = values.view(torch.int16).to(torch.int32)
+    rounded = (patterns + (1 << (cut - 1))) >> cut << cut
+    return rounded.to(torch.int16).view(torch.float16)
 
 
 def check_size(folder: Path, limit_mb: float) -> None:

@@ -35,7 +35,7 @@ def build_known_words(work: Path, tiers: tuple[int, ...] = (1, 2)) -> KnownWords
     }
     names = names_of_things(table, tiers)
     near = near_words(work / VECTORS, words, names)
-    return KnownWords(frozenset(words), frozenset(names), near, things_of(table, tiers))
+    return KnownWords(frozenset(words), frozenset(names), near, things_of(table, tiers), usual_names(table, tiers))
 
 
 def things_of(table: ItemTable, tiers: tuple[int, ...]) -> dict[str, str]:
@@ -48,6 +48,18 @@ def things_of(table: ItemTable, tiers: tuple[int, ...]) -> dict[str, str]:
             counted = zip(concept.english, concept.numbers, strict=True)
             things |= {name: plural_of(name, plurals) for name, number in counted if number == "count"}
     return things
+
+
+def usual_names(table: ItemTable, tiers: tuple[int, ...]) -> dict[str, str]:
+    """Every further name of a thing, in all languages and as the emoji, and the usual one; what is a usual name in
+    English, or else any name in it, means that."""
+    chosen = [concept for concept in table.concepts.values() if concept.tier in tiers]
+    chosen.sort(key=lambda concept: -concept.tier)  # everyday things win
+    usual: dict[str, str] = {}
+    for names_of in (all_names, lambda concept: concept.english, lambda concept: concept.names[:1]):
+        for concept in chosen:
+            usual |= {name.lower(): concept.name for name in names_of(concept) if name}
+    return {name: taught for name, taught in usual.items() if name != taught}
 
 
 def names_of_things(table: ItemTable, tiers: tuple[int, ...]) -> list[str]:

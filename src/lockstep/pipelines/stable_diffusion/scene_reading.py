@@ -1,77 +1,45 @@
 """What a sentence asks a model of single things for: which things, how many of each, and how they stand to each other.
 
-The names of the things come with the model (`KnownWords.things`). A sentence about one thing, or one that names none,
-is left as it is: the model reads it whole.
+The names of the things come with the model (`KnownWords`). Each thing is told to the model in the words that it was
+taught most: by its usual name, with the colour, the mood and the style that the sentence has for it. A sentence that
+names no thing is left as it is: the model reads it whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .scene_places import MOST, Place, above, in_front, in_rows, placed, shrunk
+from ...tokenizers.known_words import KnownWords
+from .scene_places import MOST, WHOLE, Place, above, in_front, in_rows, placed, shrunk
+from .scene_words import (
+    ARTICLES,
+    ASKING,
+    BACKGROUND,
+    COLOUR_WORDS,
+    DRAWN_WORN,
+    JOINTS,
+    MOODS,
+    NUMBERS,
+    OTHER_STYLE,
+    OVER,
+    PLACES,
+    RIGHT_OF,
+    SMALL,
+    STYLE,
+    TOKEN,
+    UMLAUTS,
+    UNDER,
+    VAGUE,
+    WEARING,
+    WITHIN,
+    WORN,
+)
 
-NUMBERS = {
-    **{word: number for number, words in enumerate(
-        (("two", "couple", "pair", "both", "zwei", "deux", "dos", "due", "dois", "duas"),
-         ("three", "few", "some", "trio", "drei", "trois", "tres", "tre", "três"),
-         ("four", "vier", "quatre", "cuatro", "quattro", "quatro"),
-         ("five", "many", "several", "lots", "lot", "fünf", "cinq", "cinco", "cinque"),
-         ("six", "sechs", "seis", "sei"), ("seven",), ("eight",), ("nine", "dozen")), start=2)
-       for word in words},
-    **{str(number): min(number, MOST) for number in range(2, 100)},
-    **dict.fromkeys(("ten", "eleven", "twelve", "twenty", "hundred"), MOST),
-}  # fmt: skip
-VAGUE = frozenset(("couple", "pair", "both", "few", "some", "trio", "many", "several", "lots", "lot", "dozen"))
-ARTICLES = frozenset(
-    (
-        "a", "an", "the", "one", "another", "his", "her", "its", "their", "my", "our", "ein", "eine", "einen", "der",
-        "die", "das", "un", "une", "le", "la", "una", "el", "il", "lo", "uma", "um",
-    )
-)  # fmt: skip
-JOINTS = frozenset(
-    (
-        "and", "&", "+", ",", "with", "plus", "on", "in", "by", "over", "above", "under", "below", "near", "beside",
-        "inside", "und", "et", "y", "e",
-    )
-)  # fmt: skip
-OVER = ("on top of", "on", "above", "over", "riding", "upon")
-UNDER = ("under", "below", "beneath", "underneath")
-WITHIN = ("in", "inside")
-RIGHT_OF = ("to the right of", "right of")
-WORN_WORD = "wearing"
-WORN = frozenset(
-    (
-        "crown", "hat", "top hat", "cap", "graduation cap", "sunglasses", "glasses", "eyeglasses", "tears", "heart",
-        "scarf", "helmet", "bow tie", "tie", "beard", "ribbon",
-    )
-)  # fmt: skip
-SMALL = frozenset(("tiny", "small", "little", "mini", "teeny"))
-# Words that ask, and say nothing of the picture.
-ASKING = frozenset(
-    (
-        "draw", "paint", "make", "show", "give", "create", "generate", "me", "us", "please", "i", "want", "would",
-        "like", "to", "see", "can", "could", "you", "hi", "hello", "just", "picture", "image", "photo", "drawing",
-        "icon", "emoji", "of", "there", "is", "are", "next", "together", "side", "left", "right", "top", "front",
-        "looking", "at", "sitting", "standing", "holding", "eating", "chasing", "playing", "flying", "behind",
-    )
-)  # fmt: skip
-COLOURS = "red|orange|yellow|green|blue|purple|pink|brown|gray|grey|black|white|turquoise"
-BACKGROUND = re.compile(
-    rf"[,\s]+(?:(?:on|with|in front of|against|in)\s+)?(?:an?\s+|the\s+)?({COLOURS})\s+background\b"
-    rf"|\s+on\s+({COLOURS})\s*[.!?]*$"
-)
-STYLE = re.compile(
-    r"[,\s]+(?:in\s+)?(?:an?\s+|the\s+)?(?:style\s+(?:of\s+)?)?\b(3d|flat|noto|fluent|outline|blob|firefox)\b(?:\s+style)?"
-)
-PLACES = re.compile(
-    r"\b(?:(?:in|on|at)\s+the\s+)?(?:(top|upper|bottom|lower)(?:[\s-]+(left|right))?|(left|right))\b"
-    r"(?:\s+(?:hand\s+)?(?:side|corner|half|edge))?(?!\s+of\b)\s*[.!?]*$"
-)
-UMLAUTS = str.maketrans("äöü", "aou")
-TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|[^\w\s]")
+HOLDING = ARTICLES | JOINTS | ASKING | NUMBERS.keys()  # what holds a sentence together
+MARKED = "(<["  # a text with weights or added words: its writer knows the model's own words
 
 
 @dataclass(frozen=True)
@@ -84,52 +52,63 @@ class Part:
 
 @dataclass(frozen=True)
 class Mention:
-    """A thing that a sentence names: its tokens from `start` to `end`, where its name begins, and how many it wants."""
+    """A thing that a sentence names: its tokens from `start` to `end`, and how many it wants."""
 
     start: int
     end: int
     name: str
-    head: int
     plural: bool = False
     number: int = 1
     adjectives: tuple[str, ...] = ()
     before: tuple[str, ...] = ()  # the words since the thing before
+    worn: tuple[str, ...] = ()  # what it wears or has
 
 
 @dataclass(frozen=True)
 class SceneReader:
-    """Reads sentences about the things that a model knows; `things` has the plural of each name, or an empty text."""
+    """Reads sentences about the things that a model knows."""
 
-    things: Mapping[str, str]
+    known: KnownWords
 
     @cached_property
     def names(self) -> dict[tuple[str, ...], tuple[str, bool]]:
         """Every name as its words -> the name in the singular, and whether these words are its plural."""
-        many = {tuple(TOKEN.findall(plural)): (name, True) for name, plural in self.things.items() if plural}
-        found = many | {tuple(TOKEN.findall(name)): (name, False) for name in self.things}
-        return {words: name for words, name in found.items() if not ASKING.issuperset(words)}
+        things = self.known.things
+        many = {tuple(TOKEN.findall(plural)): (name, True) for name, plural in things.items() if plural}
+        found = many | {tuple(TOKEN.findall(name)): (name, False) for name in things}
+        return {
+            words: name for words, name in found.items() if not ASKING.issuperset(words) and words[0] not in ARTICLES
+        }
 
     @cached_property
     def longest(self) -> int:
         return max(map(len, self.names), default=0)
 
     def read(self, text: str) -> list[Part] | None:
-        """The parts of a scene; None where the text is about one thing that fills the picture."""
+        """The things that a text asks for, each in the model's words; None where the model reads the text as it is."""
+        if any(mark in text for mark in MARKED):
+            return None
         rest, background = taken(BACKGROUND, text.lower())
         rest, style = taken(STYLE, rest)
+        rest, style = (rest, style) if style else taken(OTHER_STYLE, rest)
         suffix = (f", {style} style" if style else "") + (
-            f" on {with_article(background)} background" if background else ""
+            f" on {with_article(COLOUR_WORDS[background])} background" if background else ""
         )
         tokens = TOKEN.findall(rest)
-        mentions = joined(tokens, list(self.mentions(tokens)))
+        mentions = joined(list(self.mentions(tokens))) or joined(list(self.nearest_mentions(tokens)))
         if not mentions:
             return None
-        parts = [(self.words_for(tokens, mention) + suffix, mention) for mention in mentions]
+        mentions = [coloured_behind(mention, tokens) for mention in mentions]
+        parts = [(self.words_for(mention) + suffix, mention) for mention in mentions]
         if len(parts) == 1 and parts[0][1].number == 1:
-            place = self.single_place(rest, mentions[0])
-            return None if place is None else [Part(parts[0][0], place)]
+            return self.single(text, rest, *parts[0])
         crowned = tuple(tokens[mentions[-1].end :][:2]) == ("on", "top")
         return laid_out(parts, "under" if crowned else relation_of(mentions[-1].before))
+
+    def single(self, text: str, rest: str, words: str, mention: Mention) -> list[Part] | None:
+        """One thing, which fills the picture unless the sentence has a place or a size for it."""
+        place = single_place(rest, mention)
+        return None if place == WHOLE and words == text else [Part(words, place)]
 
     def mentions(self, tokens: Sequence[str]) -> Iterator[Mention]:
         """The names in a sentence, the longest ones first taken."""
@@ -138,41 +117,63 @@ class SceneReader:
             for size in range(min(self.longest, len(tokens) - at), 0, -1):
                 found = self.names.get(tuple(tokens[at : at + size]))
                 if found:
-                    yield Mention(last, at + size, found[0], at, found[1], before=tuple(tokens[last:at]))
+                    yield Mention(last, at + size, *found, before=tuple(tokens[last:at]))
                     last = at = at + size
                     break
             else:
-                name = self.singular_of(tokens[at]) if at and tokens[at - 1] in NUMBERS else None
+                counted = bool(at) and tokens[at - 1] in NUMBERS
+                name = (self.singular_of(tokens[at]) if counted else None) or self.meant_by(tokens[at])
                 if name:
-                    yield Mention(last, at + 1, name, at, True, before=tuple(tokens[last:at]))
+                    yield Mention(last, at + 1, name, counted, before=tuple(tokens[last:at]))
                     last = at + 1
                 at += 1
+
+    def nearest_mentions(self, tokens: Sequence[str]) -> Iterator[Mention]:
+        """For a sentence that names nothing known: what comes nearest in meaning to its last word that has such."""
+        for at in reversed(range(len(tokens))):
+            near = [name for name in self.known.near.get(tokens[at], ()) if name in self.known.things]
+            if near and tokens[at] not in HOLDING:
+                yield Mention(0, at + 1, near[0], before=tuple(tokens[:at]))
+                return
+
+    def meant_by(self, word: str) -> str | None:
+        """The name that a word is a slip of the pen for."""
+        return None if word in HOLDING or word in COLOUR_WORDS else self.known.meant_by(word)
 
     def singular_of(self, word: str) -> str | None:
         """The name whose plural a word after a number may be, by the endings of the further languages."""
         stems = [word, word[:-1], word[:-2], *(word[:-1] + ending for ending in "aeo")]
         stems = [stem for stem in stems if len(stem) > 2]
-        return next((stem for stem in [*stems, *(s.translate(UMLAUTS) for s in stems)] if stem in self.things), None)
+        stems += [stem.translate(UMLAUTS) for stem in stems]
+        return next((stem for stem in stems if stem in self.known.things), None)
 
-    def words_for(self, tokens: Sequence[str], mention: Mention) -> str:
-        """One of the things a mention names, with what is said of it."""
-        told = " ".join(tokens[mention.head : mention.end])
-        plural = self.things[mention.name]
-        if mention.plural and plural:  # what follows the name belongs to it: "cats wearing crowns"
-            told = told.replace(plural, mention.name, 1)
-        elif mention.plural:
-            told = mention.name
-        phrase = " ".join([*(word for word in mention.adjectives if word not in SMALL), told])
-        return with_article(phrase) if plural and phrase[0].isalpha() else phrase
+    def words_for(self, mention: Mention) -> str:
+        """One of the things a mention names, in the words that the model was taught most."""
+        name = self.usual(mention.name)
+        told = [COLOUR_WORDS.get(word, word) for word in mention.adjectives if self.tells(word)]
+        worn = [DRAWN_WORN[thing] for thing in map(self.usual, mention.worn) if thing in DRAWN_WORN]
+        phrase = " ".join([*told, name, *worn])
+        return with_article(phrase) if self.known.things.get(name) and phrase[0].isalpha() else phrase
 
-    @staticmethod
-    def single_place(text: str, mention: Mention) -> Place | None:
-        """Where one thing stands that does not fill the picture."""
-        told = PLACES.search(text)
-        if told:
-            down, across, alone = told.groups()
-            return placed(across or alone, {"upper": "top", "lower": "bottom"}.get(down, down))
-        return placed(None, None, small=True) if SMALL & set(mention.adjectives) else None
+    def usual(self, name: str) -> str:
+        return self.known.usual.get(name, name)
+
+    def tells(self, word: str) -> bool:
+        """Whether an adjective changes the picture: colours and moods do, and words of nobody's language may have
+        been taught by somebody (the word of a LoRA)."""
+        if word in COLOUR_WORDS:
+            return COLOUR_WORDS[word] != "white"
+        plain = word in self.known.words or word in self.known.near or word in SMALL
+        return word in MOODS or not plain
+
+
+def single_place(text: str, mention: Mention) -> Place:
+    """Where one thing stands, and how large."""
+    told = PLACES.search(text)
+    if told:
+        down, across, alone = told.groups()
+        return placed(across or alone, {"upper": "top", "lower": "bottom"}.get(down, down))
+    return placed(None, None, small=True) if SMALL & set(mention.adjectives) else WHOLE
 
 
 def taken(pattern: re.Pattern[str], text: str) -> tuple[str, str]:
@@ -183,27 +184,39 @@ def taken(pattern: re.Pattern[str], text: str) -> tuple[str, str]:
     return text[: found.start()] + text[found.end() :], next(word for word in found.groups() if word)
 
 
-def joined(tokens: Sequence[str], found: Sequence[Mention]) -> list[Mention]:
+def joined(found: Sequence[Mention]) -> list[Mention]:
     """Mentions with numbers and adjectives; names that stand beside each other, or are worn, are one thing."""
     whole: list[Mention] = []
     for mention in found:
         words = set(mention.before)
         counted = bool(words & (ARTICLES | NUMBERS.keys()))
         separate = is_sign(mention.name) or counted or ("with" not in words and bool(words & JOINTS))
-        worn = WORN_WORD in words or (bool({"with", "in"} & words) and (mention.name in WORN or mention.plural))
-        if whole and (worn or not separate):
-            whole[-1] = merged(whole[-1], mention, worn or "with" in words)
+        worn = bool(WEARING & words) or (bool({"with", "in"} & words) and (mention.name in WORN or mention.plural))
+        if whole and worn:
+            whole[-1] = replace(whole[-1], end=mention.end, worn=(*whole[-1].worn, mention.name))
+        elif whole and not separate:
+            whole[-1] = compound(whole[-1], mention)
         else:
             whole.append(described(mention))
     return whole
 
 
-def merged(first: Mention, second: Mention, worn: bool) -> Mention:
-    """Two names as one thing: "rocket ship" is a ship, "cat wearing a crown" and "face with heart eyes" the first."""
-    if worn:
+def compound(first: Mention, second: Mention) -> Mention:
+    """Two names beside each other: "rocket ship" is a ship, "orange cat" a cat in orange, "face with heart eyes" the
+    first."""
+    if "with" in second.before:
         return replace(first, end=second.end)
-    return replace(second, start=first.start, head=first.head, number=first.number, adjectives=first.adjectives,
-                   before=first.before)  # fmt: skip
+    colours = tuple(word for word in first.name.split() if word in COLOUR_WORDS)
+    own = described(second)
+    return replace(own, start=first.start, number=max(first.number, own.number), before=first.before,
+                   adjectives=(*first.adjectives, *colours, *own.adjectives))  # fmt: skip
+
+
+def coloured_behind(mention: Mention, tokens: Sequence[str]) -> Mention:
+    """The mention with a colour that stands behind its name: "une voiture bleue", "a cat in blue"."""
+    behind = [word for word in tokens[mention.end : mention.end + 2] if word not in (",", "in")][:1]
+    colours = tuple(word for word in behind if word in COLOUR_WORDS)
+    return replace(mention, adjectives=(*mention.adjectives, *colours))
 
 
 def described(mention: Mention) -> Mention:
@@ -212,7 +225,7 @@ def described(mention: Mention) -> Mention:
     number = next((NUMBERS[word] for word in reversed(words) if word in NUMBERS), 2 if mention.plural else 1)
     if not (mention.plural or set(words) & NUMBERS.keys() - VAGUE):
         number = 1  # "a pair of glasses", "some fries": one thing
-    breaks = [at for at, word in enumerate(words) if word in ARTICLES | JOINTS | ASKING or word in NUMBERS]
+    breaks = [at for at, word in enumerate(words) if word in HOLDING]
     own = words[breaks[-1] + 1 :] if breaks else words
     return replace(mention, number=number, adjectives=tuple(word for word in own if word.isalpha()))
 

@@ -13,6 +13,7 @@ from torch.nn.functional import interpolate
 from ...blocks import BlockView, ComponentSpec, InputParam, ModularPipelineBlocks, OutputParam
 from ...guiders import Condition
 from ...tokenizers import CLIPTokenizer
+from ...tokenizers.known_words import KnownWords
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.parts import Components
@@ -55,13 +56,12 @@ class ReadScene(ModularPipelineBlocks):
     outputs = [SCENES]
 
     def __call__(self, components: Components, state: BlockView) -> None:
-        words = getattr(components.tokenizer, "known_words", None)
-        things = words.things if words else {}
+        known = getattr(components.tokenizer, "known_words", None) or KnownWords(frozenset())
         state.scenes = None
         if state.prompt is None or not state.read_scenes or any(state[name] is not None for name in STEERED):
             return
         prompts = [state.prompt] if isinstance(state.prompt, str) else state.prompt
-        reader = SceneReader(things)
+        reader = SceneReader(known)
         read = [reader.read(prompt) for prompt in prompts]
         if any(parts is not None for parts in read):
             scenes = [parts or [Part(prompt, WHOLE)] for prompt, parts in zip(prompts, read, strict=True)]

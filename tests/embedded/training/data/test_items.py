@@ -117,11 +117,12 @@ def test_a_natural_colour_is_sometimes_said_and_never_a_wrong_one(table):
 
 def test_select_and_render(table, built):
     rgba, _ = load_pictures(built)
-    items = table.select(core=True, styles=("noto",), kinds=("both",), mirrored=True)
+    items = table.select(core=True, styles=("noto",), kinds=("base",), mirrored=True)
     assert items
-    assert all(i.core and i.style == "noto" and i.kind == "both" and i.mirror for i in items)
+    assert all(i.core and i.style == "noto" and i.kind == "base" and i.mirror for i in items)
     item = items[0]
     assert (table.render(item, rgba) == compose(rgba[item.picture], item.colour, item.background, True)).all()
+    assert not any(i.mirror for i in table.items if i.kind != "base")
 
 
 def test_the_table_is_the_same_byte_for_byte(built, tmp_path):

@@ -85,7 +85,9 @@ def with_held_out(concept: Concept, naturals: set[str]) -> Concept:
 
 
 def items_of(picture: Picture, concept: Concept) -> Iterator[Item]:
-    """The picture itself, its mirror image, and its share of recolours and backgrounds, drawn by its own seed."""
+    """The picture itself, its mirror image, and its share of recolours and backgrounds, drawn by its own seed.
+
+    Recolours and backgrounds are never mirrored: the same thing would face the other way for no word of its caption."""
     rng = random.Random(f"{concept.code} {picture.style}")
     counts = REST_COUNTS if concept.tier == 3 else MAIN_COUNTS if picture.style in MAIN_STYLES else OTHER_COUNTS
     used = {picture.natural, concept.own_colour}
@@ -100,14 +102,13 @@ def items_of(picture: Picture, concept: Concept) -> Iterator[Item]:
     if concept.mirror:
         yield replace(base, mirror=True)
     for colour in colours[: counts["colour"]]:
-        yield make_item(picture, concept, colour=colour, mirror=concept.mirror and rng.random() < 0.5)
+        yield make_item(picture, concept, colour=colour)
     for background in backgrounds[: counts["background"]]:
-        mirror = concept.mirror and rng.random() < 0.5
-        yield replace(base, background=background, kind="background", mirror=mirror)
+        yield replace(base, background=background, kind="background")
     for number in range(counts["both"] if colours else 0):
         colour = colours[-1 - number]
         background = next(name for name in reversed(backgrounds) if name != colour)
-        yield make_item(picture, concept, colour, background, mirror=concept.mirror and rng.random() < 0.5)
+        yield make_item(picture, concept, colour, background)
 
 
 def held_out_of(picture: Picture, concept: Concept) -> Iterator[Item]:

@@ -1,0 +1,100 @@
+"""The text encoder that sketches: before its first step, on the way, and in the UNet's training."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from lockstep.embedded.training.diffusion import train_diffusion
+from lockstep.embedded.training.settings import DiffusionSettings, SketchSettings
+from lockstep.embedded.training.sketch import SketchTraining, train_sketch
+from lockstep.embedded.training.sketch_head import SketchHead
+from lockstep.embedded.training.sketch_start import in_fields, principal_components, write_sketches
+from lockstep.errors import ConfigError
+from lockstep.training.checkpoint import load_checkpoint
+from lockstep.training.loop import Run
+from lockstep.training.settings import build_settings
+
+TEXT_ENCODER = {
+    "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
+    "max_position_embeddings": 40,
+}  # fmt: skip
+SETTINGS = {
+    "seed": 1, "steps": 3, "batch_size": 4, "plain_captions": 1.0, "stranger_share": 0.0,
+    "text_encoder": TEXT_ENCODER,
+    "optimizer": {"learning_rate": 1e-4, "weight_decay": 0.0},
+    "mixture": {"styles": {"flat": 0.5, "3d": 0.5}, "kinds": {"base": 1.0}, "mirrored": 0.0, "beyond_core": 0.3},
+    "cadence": {"evaluate_steps": 100},
+    "evaluation": {"loss_items": 4, "prompts": ["a dog", "a cat, flat style"]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def settings():
+    return build_settings(SketchSettings, SETTINGS, "here")
+
+
+def test_components_hold_latents_that_lie_in_a_plane():
+    torch.manual_seed(0)
+    latents = (torch.randn(9, 4) @ torch.randn(4, 2 * 12) + 3).unflatten(1, (2, 12))
+    codes, components, mean = principal_components(latents, torch.rand(9) + 0.5, rank=4)
+    torch.testing.assert_close(torch.einsum("cr,rsv->csv", codes, components) + mean, latents, rtol=1e-4, atol=1e-4)
+
+
+def test_fields_are_laid_out_as_the_head_reads_them():
+    latents = torch.randn(2, 4, 16, 16)
+    head = SketchHead(64, fields=4)
+    torch.nn.init.eye_(head.out.weight)
+    torch.nn.init.zeros_(head.out.bias)
+    squares = in_fields(latents, 4).unflatten(1, (16, 64))
+    with torch.no_grad():
+        assert head(torch.cat([torch.zeros(2, 24, 64), squares], dim=1)).equal(latents)
+
+
+def test_things_are_sketched_in_each_style_before_the_first_step(work, settings):
+    training = SketchTraining(work, settings, Run(work / "runs/begun"), work / "teacher")
+    torch.manual_seed(0)
+    names, styles, latents = ["dog", "cat", "star", "boat"], ["3d", "flat"], 0.8 * torch.randn(4, 2, 4, 16, 16)
+    modules, tokenizer = training.trainee.modules, training.data.tokenizer
+    write_sketches(modules["text_encoder"], modules["sketch"], tokenizer, names, latents, torch.ones(4), styles)
+    with torch.no_grad():
+        for number, words in enumerate(("a {}", "a {}, flat style")):
+            drawn = training.sketch(modules, [words.format(name) for name in names])
+            assert (drawn - latents[:, number]).square().mean() < 0.03
+        nothing = training.sketch(modules, [""])
+    assert (nothing[0] - latents[:, 0].mean(0)).square().mean() < 0.05  # what they have in common
+
+
+def test_sizes_that_cannot_hold_sketches_are_refused(work, settings):
+    narrow = dataclasses.replace(settings, text_encoder={**TEXT_ENCODER, "num_attention_heads": 4})
+    with pytest.raises(ConfigError, match="want 8 heads, 1024 units"):
+        SketchTraining(work, narrow, Run(work / "runs/narrow"), work / "teacher")
+    narrow = dataclasses.replace(settings, text_encoder={**TEXT_ENCODER, "hidden_size": 256})
+    with pytest.raises(ConfigError, match="width of 256 has no room"):
+        SketchTraining(work, narrow, Run(work / "runs/narrow"), work / "teacher")
+
+
+def test_the_unet_goes_on_with_words_that_stay(work, settings):
+    train_sketch(work, settings, run_name="sketched", teacher_folder=work / "teacher")
+    assert (work / "runs/sketched/sheets/0000003.png").is_file()
+    unet = {
+        "sample_size": 16, "in_channels": 4,
+        "block_out_channels": [16, 16], "layers_per_block": 1, "cross_attention_dim": 384,
+        "attention_head_dim": 2, "norm_num_groups": 8,
+        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+        "addition_embed_type": "text", "addition_embed_type_num_heads": 2,
+    }  # fmt: skip
+    names = ("text_encoder", "mixture", "optimizer", "cadence", "batch_size")
+    further = {"unet": unet, "frozen_words": True, **{name: SETTINGS[name] for name in names}}
+    train_diffusion(
+        work, build_settings(DiffusionSettings, further, "here"), run_name="drawn", teacher_folder=work / "teacher",
+        sketch="sketched", steps=2,
+    )  # fmt: skip
+    sketched, drawn = (
+        load_checkpoint(work / "runs" / name / "checkpoint.safetensors")[0] for name in ("sketched", "drawn")
+    )
+    words = [name for name in drawn if name.startswith("weights.text_encoder.")]
+    assert words
+    assert all(drawn[name].equal(sketched[name.replace("weights.", "average.")]) for name in words)
+    assert not drawn["weights.unet.conv_in.weight"].equal(drawn["average.unet.conv_in.weight"])
