@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,9 @@ for _ in range({rounds}):
     pipe("a cat", num_inference_steps=steps, height=512, width=512, seed=0, output_type="np")
     seconds.append(time.perf_counter() - started)
 weights = sum(p.nbytes for part in (pipe.unet, pipe.vae, pipe.text_encoder) for p in part.parameters())
-print(json.dumps({{"weights": weights, "ready": ready, "peak": pipe.peak_memory(), "seconds": seconds}}))
+lines = dict(line.split(":") for line in open("/proc/self/smaps_rollup").read().splitlines()[1:])
+own = int(lines["Anonymous"].split()[0]) * 1024  # in no file: what neither others share nor the system can take back
+print(json.dumps({{"weights": weights, "ready": ready, "peak": pipe.peak_memory(), "own": own, "seconds": seconds}}))
 """
 DECODE = """
 import json, time, torch
@@ -56,7 +59,7 @@ with torch.no_grad():
         started = time.perf_counter()
         vae.decode(z)
         seconds.append(time.perf_counter() - started)
-print(json.dumps({{"weights": weights, "ready": ready, "peak": memory.peak(), "seconds": seconds}}))
+print(json.dumps({{"weights": weights, "ready": ready, "peak": memory.peak(), "own": 0, "seconds": seconds}}))
 """
 DECODERS = {
     "diffusers": ("diffusers", ""),
@@ -65,9 +68,10 @@ DECODERS = {
 }
 
 
-def measured(code: str) -> dict[str, Any]:
-    """What a process of its own prints."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+def measured(code: str, folder: str) -> dict[str, Any]:
+    """What a process of its own prints; what it keeps on disk is kept beside the weights."""
+    words, kept = [sys.executable, "-W", "ignore", "-c", code], {**os.environ, "LOCKSTEP_ENGINES": f"{folder}/engines"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=kept)
     if done.returncode:
         return {"refused": done.stderr.strip().splitlines()[-1]}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -99,16 +103,17 @@ def main() -> None:
                 level, bound = (side, None) if side in ("off", "exact") else ("exact", side)
                 code = PICTURE.format(level=level, bound=bound, steps=options.steps, folder=folder, rounds=rounds)
                 codes[side if bound is None else f"exact, max_memory {bound}"] = code
-        table = Table("side", "weights (GB)", "ready (GB)", "peak (GB)", "peak - 1.15 weights (GB)", "best (s)", "all")
+        sizes = ("weights", "ready", "peak", "peak - 1.15 weights", "own at the end")
+        table = Table("side", *(f"{size} (GB)" for size in sizes), "best (s)", "all")
         for name, code in codes.items():
-            found = measured(code)
+            found = measured(code, folder)
             if "refused" in found:
                 table.add_row(name, found["refused"])
                 continue
-            weights, ready, peak = (found[key] / 1e9 for key in ("weights", "ready", "peak"))
+            weights, ready, peak, own = (found[key] / 1e9 for key in ("weights", "ready", "peak", "own"))
             seconds = found["seconds"]
             table.add_row(
-                name, f"{weights:.2f}", f"{ready:.2f}", f"{peak:.2f}", f"{peak - 1.15 * weights:.2f}",
+                name, f"{weights:.2f}", f"{ready:.2f}", f"{peak:.2f}", f"{peak - 1.15 * weights:.2f}", f"{own:.2f}",
                 f"{min(seconds):.2f}", " ".join(f"{value:.1f}" for value in seconds),
             )  # fmt: skip
         console.print(table)

@@ -1,5 +1,6 @@
 """`dispatch_attention_fn`: every backend beside the definition, what each refuses, and who chooses it."""
 
+import importlib
 import threading
 
 import pytest
@@ -383,3 +384,14 @@ def test_a_compiled_function_follows_the_context_manager():
     with attention_replaced_by(lambda call: call.value):
         assert torch.equal(compiled(query, key, value), value)
     assert_close(compiled(query, key, value), wanted, 1e-6)
+
+
+def test_without_kernels_our_own_backends_are_not_offered(monkeypatch):
+    from lockstep.attention import backends
+
+    library = importlib.import_module("lockstep.kernels.library")
+    monkeypatch.setattr(library, "_found", (None, "LOCKSTEP_KERNELS is off"))
+    monkeypatch.setattr(backends, "_USABLE", set())
+    assert not {"lockstep", "lockstep_bf16"} & set(available_backends())
+    with pytest.raises(BackendError, match="there are no kernels of our own here: LOCKSTEP_KERNELS is off"):
+        get_backend("lockstep")

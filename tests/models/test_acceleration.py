@@ -1,5 +1,6 @@
 """Accelerated models compute what they did, by other kernels; names, files, gradients and adapters stay as they are."""
 
+import contextlib
 import copy
 
 import pytest
@@ -206,3 +207,32 @@ def test_pages_that_were_written_to_stay_in_memory(tmp_path):
 def test_frugal_is_for_our_own_kernels(vae):
     with pytest.raises(InputError, match="frugal"):
         vae.accelerate(frugal=True, engine="inductor")
+
+
+def test_half_precision_is_told_to_be_torchs(unet):
+    found = unet.to(torch.bfloat16).accelerate().acceleration
+    assert found.layers == 0
+    assert str(found) == "exact: torch computes all layers, our own kernels take fp32 on the processor"
+    assert unet.float().accelerate().acceleration.layers > 50
+
+
+def test_an_example_that_cannot_be_called_is_refused(unet):
+    with pytest.raises(InputError, match="'example' wants a function"):
+        unet.accelerate("high", example="x")
+
+
+def test_who_watches_a_part_of_a_transformer_sees_it_without_the_residual(unet):
+    attention = unet.down_blocks[0].attentions[0].transformer_blocks[0].attn1
+    seen = []
+    with torch.no_grad(), torch_hook(attention, seen):
+        before = predict(unet)
+        after = predict(unet.accelerate())
+    assert distance(after, before) < 5e-6
+    assert distance(seen[1], seen[0]) < 5e-6
+
+
+@contextlib.contextmanager
+def torch_hook(module, seen):
+    handle = module.register_forward_hook(lambda module, given, result: seen.append(result))
+    yield
+    handle.remove()

@@ -141,3 +141,8 @@ def test_a_model_without_blocks_that_repeat_cannot_be_streamed():
 
     with pytest.raises(UnsupportedError, match="as a whole"):
         Streamed(torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.device("cpu"))
+
+
+def test_a_device_that_is_none_is_refused(flux):
+    with pytest.raises(InputError, match="'xx' is no device"):
+        flux.stream_blocks("xx")

@@ -33,7 +33,7 @@ class Echo:
         def run(tensors):
             self.ran += 1
             with torch.no_grad():
-                return plain_result(graph, tensors) * self.factor
+                return graph(*tensors) * self.factor
 
         return run
 
@@ -53,17 +53,6 @@ def echo(monkeypatch):
         return one
 
     return make
-
-
-def plain_result(graph, tensors):
-    """What the graph computes by the class that the model had before; an engine of others has a copy of the graph."""
-    model = graph.model
-    before = type(model)
-    model.__class__ = model._drive.plain
-    try:
-        return graph(*tensors)
-    finally:
-        model.__class__ = before
 
 
 def distance(a, b):
@@ -157,3 +146,21 @@ def test_an_engine_that_crashes_takes_only_its_trial_along(tmp_path):
         engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), crash)
     assert not list(tmp_path.iterdir())
     assert engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), "").read_text() == "x"
+
+
+def test_a_cache_that_cannot_be_made_is_told(unet, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(engines.CACHE, str(tmp_path / "file" / "engines"))
+    with pytest.raises(BackendError, match=r"cannot be made \(Not a directory\). Set LOCKSTEP_ENGINES"):
+        engines._made(engines.cache_folder() / "graph", "model", lambda path: None, "")
+    with pytest.raises(BackendError, match="cannot be made"):
+        tuning.tune(unet, "exact", example_call(unet), None)
+
+
+def test_a_damaged_memory_of_tuning_is_measured_again(unet, echo, monkeypatch):
+    echo()
+    monkeypatch.setattr(tuning, "ENGINES", {"echo": engines.ENGINES["echo"]})
+    tuning.tune(unet, "exact", example_call(unet), None)
+    place = tuning._place(unet, "exact", None)
+    place.write_text("{")
+    assert {one.engine for one in tuning.tune(unet, "exact", example_call(unet), None).tried} == {"own", "echo"}

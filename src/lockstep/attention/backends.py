@@ -39,6 +39,7 @@ class AttentionBackend:
     takes_causal_rectangle: bool = True  # causal with more keys than queries, or fewer
     also: Callable[[AttentionCall], str | None] | None = None  # a further reason to refuse a call
     run_with_lse: WithLse | None = None  # what a ring over several ranks merges by
+    lacks: Callable[[], str | None] | None = None  # a further reason why this machine cannot run it
 
     def missing(self) -> str | None:
         """Why this backend cannot run on this machine at all, or None."""
@@ -46,7 +47,7 @@ class AttentionBackend:
             return f"the package {self.needs_package!r} is not installed"
         if self.device_types == CUDA and not torch.cuda.is_available():
             return "it needs a CUDA device and this machine has none"
-        return None
+        return self.lacks() if self.lacks is not None else None
 
     def unsuited(self, call: AttentionCall) -> str | None:
         """Why this backend cannot do this call, or None."""
@@ -151,11 +152,15 @@ register_backend(
         kernels.run_own,
         "our own kernel for the processor where it fits, torch's elsewhere",
         run_with_lse=kernels.native_with_lse,
+        lacks=kernels.why_not_own,
     )
 )
 register_backend(
     AttentionBackend(
-        kernels.OWN_BF16, kernels.run_own_in_bf16, "the same with products in bf16, where the processor has them"
+        kernels.OWN_BF16,
+        kernels.run_own_in_bf16,
+        "the same with products in bf16, where the processor has them",
+        lacks=kernels.why_not_own_bf16,
     )
 )
 register_backend(

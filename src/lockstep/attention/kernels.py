@@ -81,6 +81,17 @@ def run_native(call: AttentionCall) -> Tensor:
     return mixed.transpose(1, 2)
 
 
+def why_not_own() -> str | None:
+    """Why our own kernel cannot compute anything here, or None."""
+    reason = own.why_not()
+    return None if reason is None else f"there are no kernels of our own here: {reason}"
+
+
+def why_not_own_bf16() -> str | None:
+    """The same for products in bf16."""
+    return why_not_own() or (None if own.found().bf16 else "the kernels here do not multiply bf16")
+
+
 def run_own(call: AttentionCall, bf16: bool = False) -> Tensor:
     """Our own kernel where it can compute this, torch's elsewhere; its products in bf16, where asked for."""
     query, key, value = (

@@ -86,7 +86,7 @@ def bench(
     with err.status("measuring") as status:
         tell: Callable[[str], object] = lambda text: status.update(text)  # noqa: E731
         if axes:
-            grown = _grown(axes, model, part, size, batch, rounds, tell)
+            grown = _grown(axes, model, part, size, batch, rounds, _names(only), tell)
             picture, tables = drawing.lines(grown, machine) if plot else None, [one.as_json() for one in grown]
         else:
             title, sides = _sides(model, part, size, batch, steps, compiled)
@@ -146,9 +146,9 @@ def _subject(model: str, part: str | None, size: int | None, batch: int) -> Subj
 
 def _chosen(sides: list[Way], only: str | None) -> list[Way]:
     """Those that were asked for."""
-    if only is None:
+    names = _names(only)
+    if names is None:
         return sides
-    names = [name.strip() for name in only.split(";") if name.strip()]
     known = [side.name for side in sides]
     for name in names:
         if name not in known:
@@ -156,21 +156,27 @@ def _chosen(sides: list[Way], only: str | None) -> list[Way]:
     return [side for side in sides if side.name in names]
 
 
+def _names(only: str | None) -> list[str] | None:
+    return None if only is None else [name.strip() for name in only.split(";") if name.strip()]
+
+
 def _grown(
     axes: list[tuple[str, tuple[int, ...]]], model: str, part: str | None, size: int | None, batch: int, rounds: int,
-    tell: Callable[[str], object],
+    only: list[str] | None, tell: Callable[[str], object],
 ) -> list[Growth]:  # fmt: skip
     """Each axis, by the levels of our own."""
-    from ..measure.growth import of_model, of_run
+    from ..measure.growth import by_level, of_model, of_run
 
-    subject = None
-    grown = []
+    grown, of_models = [], [what for what, _ in axes if what != "steps"]
+    if of_models:
+        tell("preparing the levels")
+        subject = _subject(model, part, size, batch)
+        models = by_level(subject, only)
     for what, values in axes:
         if what == "steps":
-            grown.append(of_run(_loader(model), RUN, values, rounds, tell))
+            grown.append(of_run(_loader(model), only, RUN, values, rounds, tell))
         else:
-            subject = subject or _subject(model, part, size, batch)
-            grown.append(of_model(subject, what, values, rounds, tell))
+            grown.append(of_model(subject, models, what, values, rounds, tell))
     return grown
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +67,11 @@ class Library:
     def run(self, name: str, *arguments: Any, bf16: bool = False) -> None:
         """Call a function; `bf16` is the one that multiplies in bf16."""
         self._functions[f"{name}_bf16" if bf16 else name](*arguments)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """One name for its code: what was prepared for it is for no other."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:24]
 
     def padded(self, columns: int) -> int:
         """Columns filled up to whole panels."""

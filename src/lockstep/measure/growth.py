@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -46,7 +47,11 @@ def grown(
     rounds: int,
     tell: Callable[[str], object] = lambda text: None,
 ) -> Growth:
-    """Every level at every value, in turn; `run_at(level, value)` makes a run."""
+    """Every level at every value, in turn; `run_at(level, value)` makes a run.
+
+    The first call of each tells the memory, with every freed buffer given back, which takes some more time; the best of
+    all calls counts, so one round is one call a point.
+    """
     growth, threads = Growth(what, tuple(values)), torch.get_num_threads()
     for value in values:
         if what == "threads":
@@ -54,11 +59,11 @@ def grown(
         try:
             runs = {level: run_at(level, value) for level in levels}
             found = {level: Measured(level) for level in levels}
-            for turn in range(rounds + 1):
+            for turn in range(rounds):
                 for level, run in runs.items():
                     tell(f"{what} {value}: {level}")
                     if turn == 0:
-                        found[level].peak_mib = memory_of(run)[1]
+                        found[level].peak_mib = memory_of(functools.partial(time_once, found[level], run))[1]
                     else:
                         time_once(found[level], run)
         finally:
@@ -83,19 +88,35 @@ def axis_of(text: str) -> tuple[str, tuple[int, ...]]:
     return name, values
 
 
-def by_level(subject: Subject) -> dict[str, Any]:
-    """A model for each level that can be here."""
-    models = {"lockstep": subject.again()}
-    if accelerated.why_not() is None:
-        models["exact"] = subject.again().accelerate(EXACT)
-    if accelerated.why_not_high() is None:
-        models["high"] = subject.again().accelerate(HIGH)
+def by_level(subject: Subject, only: Sequence[str] | None) -> dict[str, Any]:
+    """A model for each level that can be here and was asked for."""
+    missing = {"lockstep": None, EXACT: accelerated.why_not(), HIGH: accelerated.why_not_high()}
+    wanted = chosen_levels([level for level, reason in missing.items() if reason is None], only)
+    models = {level: subject.again() for level in wanted}
+    for level, model in models.items():
+        if level != "lockstep":
+            model.accelerate(level)
     return models
 
 
-def of_model(subject: Subject, what: str, values: Sequence[int], rounds: int, tell: Callable[[str], object]) -> Growth:
+def chosen_levels(here: Sequence[str], only: Sequence[str] | None) -> list[str]:
+    """Those of the levels that were asked for, by their own names or by those of the sides (`lockstep, exact`)."""
+    names = None if only is None else [name.removeprefix("lockstep, ") for name in only]
+    for name in names or ():
+        if name not in here:
+            raise UnknownNameError("level that can be measured here", name, here)
+    return [level for level in here if names is None or level in names]
+
+
+def of_model(
+    subject: Subject,
+    models: dict[str, Any],
+    what: str,
+    values: Sequence[int],
+    rounds: int,
+    tell: Callable[[str], object],
+) -> Growth:
     """How a call of a model grows with its size, its batch or the threads."""
-    models = by_level(subject)
 
     def run_at(level: str, value: int) -> Run:
         size, batch = (value if what == name else getattr(subject, name) for name in ("size", "batch"))
@@ -105,10 +126,16 @@ def of_model(subject: Subject, what: str, values: Sequence[int], rounds: int, te
 
 
 def of_run(
-    load: Callable[[], Any], call: dict[str, Any], values: Sequence[int], rounds: int, tell: Callable[[str], object]
+    load: Callable[[], Any],
+    only: Sequence[str] | None,
+    call: dict[str, Any],
+    values: Sequence[int],
+    rounds: int,
+    tell: Callable[[str], object],
 ) -> Growth:
     """How a whole run grows with its steps."""
-    levels = ["lockstep", *(level for level in (EXACT, "fast") if accelerated.why_not() is None)]
+    here = ["lockstep", *(level for level in (EXACT, "fast") if accelerated.why_not() is None)]
+    levels = chosen_levels(here, only)
     pipes = {level: load() for level in levels}
     for level, pipe in pipes.items():
         pipe.set_progress_bar_config(disable=True)

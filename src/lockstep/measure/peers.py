@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..errors import LockstepError
+from ..files import read_json
 from ..models.accelerated import EXACT, HIGH
 from ..models.engines import ENGINES, weights_digest
 from ..models.graphs import recording
@@ -62,6 +66,46 @@ def their_picture(folder: Path, call: dict[str, Any]) -> Run:
         return torch.as_tensor(pipe(**words, generator=torch.Generator().manual_seed(seed), output_type="pt").images)
 
     return run
+
+
+SD_CPP = "stable_diffusion_cpp"
+SD_CPP_TRIAL = f"""
+import sys, {SD_CPP}
+model = {SD_CPP}.StableDiffusion(model_path=sys.argv[1], n_threads=int(sys.argv[2]), verbose=False)
+model.generate_image(prompt="a", width=64, height=64, sample_steps=1)
+"""
+
+
+def sd_cpp_picture(folder: Path, call: dict[str, Any]) -> Run:
+    """A whole run of stable-diffusion.cpp on the same folder; noise and guidance are its own.
+
+    A model that it does not know ends its process, so it is tried in one of its own first.
+    """
+    if importlib.util.find_spec(SD_CPP) is None:
+        raise Absent(f"{SD_CPP} is not installed (pip install stable-diffusion-cpp-python, which compiles it)")
+    threads, size = torch.get_num_threads(), picture_size(folder)
+    words = [sys.executable, "-c", SD_CPP_TRIAL, str(folder), str(threads)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        raise Absent("stable-diffusion.cpp cannot load it, or compute a step")
+    library = importlib.import_module(SD_CPP)
+    model = library.StableDiffusion(model_path=str(folder), n_threads=threads, vae_decode_only=True, verbose=False)
+    given = {"prompt": call["prompt"], "seed": call["seed"], "sample_steps": call["num_inference_steps"]}
+
+    def run() -> torch.Tensor:
+        made = model.generate_image(**given, width=size, height=size)[0]
+        pixels = torch.frombuffer(bytearray(made.convert("RGB").tobytes()), dtype=torch.uint8)
+        return pixels.view(1, made.height, made.width, 3).permute(0, 3, 1, 2) / 255
+
+    return run
+
+
+def picture_size(folder: Path) -> int:
+    """Rows and columns that a latent diffusion model of this folder makes unless one says otherwise."""
+    try:
+        unet, vae = (read_json(folder / part / "config.json") for part in ("unet", "vae"))
+        return int(unet["sample_size"]) * 2 ** (len(vae["block_out_channels"]) - 1)
+    except (LockstepError, KeyError, TypeError, ValueError) as problem:
+        raise Absent("stable-diffusion.cpp is measured with folders of Stable Diffusion alone") from problem
 
 
 def by_engine(subject: Subject, name: str, level: str) -> Run:

@@ -108,11 +108,12 @@ def measured(
     return Table(title, against or name, name, tuple(found))
 
 
-def time_once(one: Measured, run: Run) -> None:
+def time_once(one: Measured, run: Run) -> Tensor:
     """One more call of a side."""
     started = time.perf_counter()
-    run()
+    result = run()
     one.seconds.append(time.perf_counter() - started)
+    return result
 
 
 def memory_of(run: Run) -> tuple[Tensor, float]:

@@ -10,7 +10,7 @@ import torch
 
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH
-from .peers import their_picture
+from .peers import sd_cpp_picture, their_picture
 from .runs import Absent, Run, Way
 from .subjects import Subject
 
@@ -32,7 +32,7 @@ def _at(subject: Subject, level: str, missing: str | None) -> Run:
 
 
 def picture_sides(load: Callable[[], Any], folder: Callable[[], Path], call: dict[str, Any]) -> list[Way]:
-    """A whole run of a pipeline, words to pixels, at every level, and by diffusers where it can load the folder."""
+    """A whole run of a pipeline, words to pixels, at every level, and by peers that can load the folder."""
 
     def at(level: str | None, missing: str | None = None) -> Run:
         if missing is not None:
@@ -49,4 +49,5 @@ def picture_sides(load: Callable[[], Any], folder: Callable[[], Path], call: dic
         Way("lockstep, high", lambda: at(HIGH, accelerated.why_not_high())),
         Way("lockstep, fast", lambda: at("fast")),
         Way("diffusers", lambda: their_picture(folder(), call)),
+        Way("stable-diffusion.cpp", lambda: sd_cpp_picture(folder(), call)),
     ]

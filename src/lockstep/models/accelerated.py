@@ -87,6 +87,8 @@ class Accelerated(nn.Module):
             raise UnknownNameError("level of acceleration", level, LEVELS)
         if level != HIGH and bound is not None:
             raise InputError(f"'bound' of a model is for the level {HIGH!r}, which {level!r} is not.")
+        if example is not None and not callable(example):
+            raise InputError(f"'example' wants a function that calls the model it is given, got {example!r}.")
         if frugal and engine != OWN_ENGINE:
             raise InputError(f"'frugal' is about our own kernels; the engine {engine!r} has the memory that it takes.")
         most = None if bound is None else checked_bound(bound)
@@ -128,13 +130,15 @@ class Accelerated(nn.Module):
 
         The next block is copied while one computes, where the device can do both.
         """
+        from .modeling import resolve_device
         from .streamed import Streamed
 
+        target = None if device is None else resolve_device(device)
         if self._streamed is not None:
             self._streamed.stop()
             self._streamed = None
-        if device is not None:
-            self._streamed = Streamed(self, torch.device(device))
+        if target is not None:
+            self._streamed = Streamed(self, target)
         return self
 
     def _example(self, example: Callable[[Any], Tensor] | None) -> Callable[[Any], Tensor]:

@@ -13,7 +13,7 @@ from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
 from ..errors import UnsupportedError
 from ..kernels import operators
-from . import bf16_layers, fast_layers, fast_token_layers, remembered
+from . import bf16_layers, fast_layers, fast_token_layers, fast_unet_blocks, kept_weights, remembered
 from .autoencoders import parts
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
@@ -21,9 +21,11 @@ from .bf16_layers import BOUND, Choice
 from .examples import Call
 from .frugal import make_frugal
 from .layers import GEGLU, ResnetBlock2D, TanhGELU
+from .remembered import Trial
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
 from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
+from .unets.unet_2d_blocks import BasicTransformerBlock, Transformer2DModel
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: fast_layers.FastLinear,
@@ -41,6 +43,8 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     TanhGELU: fast_token_layers.FastTanhGELU,
     FluxSingleTransformerBlock: fast_token_layers.FastFluxSingleTransformerBlock,
     WanTransformerBlock: fast_token_layers.FastWanTransformerBlock,
+    BasicTransformerBlock: fast_unet_blocks.FastBasicTransformerBlock,
+    Transformer2DModel: fast_unet_blocks.FastTransformer2DModel,
 }
 LARGEST = 5e-6  # relative L2 to fp64 that a layer may have; ours have up to 3e-6, torch's up to 2e-6
 PIXELS = 10  # rows and columns of the map that a convolution is tried on: two and a half tiles
@@ -63,6 +67,8 @@ class Acceleration:
         return self.level if self.bf16 is None else f"{self.level}={self.bf16.bound:g}"
 
     def __str__(self) -> str:
+        if not self.layers:
+            return f"{self.level}: torch computes all layers, our own kernels take fp32 on the processor"
         left = f"; left to torch: {', '.join(self.left)}" if self.left else ""
         errors = f"error of a layer at most {self.error:.1e}, of torch's {self.torch_error:.1e}"
         return f"{self.level}: {self.layers} layers by our own kernels ({errors}){left}{self._about_bf16()}"
@@ -97,20 +103,35 @@ def make_fast(
     if reason is not None:
         raise UnsupportedError(f"There are no kernels of our own here: {reason}.")
     make_plain(model)
-    errors = _tried(model)
-    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
-    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
-    changed = _change_classes(model, left)
+    trial = remembered.tried(model, lambda: _trial(model))
+    changed = _change_classes(model, trial.left)
     choice = _choice(model, call, bound, remember) if level == "high" and call is not None else None
     if frugal:
         make_frugal(model)
-    for module in () if frugal else model.modules():
-        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources())):
-            module.prepared()
+    else:
+        _prepare(model)
+    return Acceleration(level, changed, trial.error, trial.torch_error, trial.left, choice)
+
+
+def _prepare(model: nn.Module) -> None:
+    """Every layer's weights as the kernels read them: from the disk, where a large model's are kept, or made now."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources()))
+    }
+    if not kept_weights.adopt(model, layers):
+        for layer in layers.values():
+            layer.prepared()
+
+
+def _trial(model: nn.Module) -> Trial:
+    """How exact the layers are, and which have to stay with torch."""
+    errors = _tried(model)
+    inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
+    left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     kept = [found for kind, found in errors.items() if kind not in inexact]
-    worst = max((own for own, _ in kept), default=0.0)
-    torchs = max((torchs for _, torchs in kept), default=0.0)
-    return Acceleration(level, changed, worst, torchs, left, choice)
+    return Trial(max((own for own, _ in kept), default=0.0), max((torchs for _, torchs in kept), default=0.0), left)
 
 
 def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:
@@ -131,10 +152,15 @@ def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
             module.__class__ = fast
             if name in left:
                 module.by_torch = True
-            changed += name not in left
+            changed += name not in left and _computed(module)
         elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
             module.set_attention_backend(OWN)
     return changed
+
+
+def _computed(module: nn.Module) -> bool:
+    """Do our kernels take the weights of a layer, or of what is in it?"""
+    return operators.takes(next((one.detach() for one in module.parameters()), None))
 
 
 def make_plain(model: nn.Module) -> None:

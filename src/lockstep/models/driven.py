@@ -17,7 +17,8 @@ from .accelerated import EXACT
 from .bf16_layers import BOUND
 from .engines import Engine, Runner, weights_digest
 from .examples import Call
-from .graphs import GivenCall, entrance, recording
+from .graphs import GivenCall, entrance, recording, unwatched
+from .origin import weights_state
 
 Tensor = torch.Tensor
 FLOOR = 1e-5  # relative L2 to torch that a graph may have at "exact"
@@ -56,12 +57,12 @@ class Drive:
     def _made(self, model: nn.Module, call: GivenCall) -> Runner | None:
         model.__class__ = self.plain  # what is traced is the model itself
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unwatched(model):
                 exact = getattr(model, entrance(model))(*call.given, **call.named, return_dict=False)[0]
                 run = self.engine.run(model, call, self.level, self.weights)
+                error = float((run(call.tensors) - exact).norm() / exact.norm().clamp_min(1e-30))
         finally:
             model.__class__ = driven_class(self.plain)
-        error = float((run(call.tensors) - exact).norm() / exact.norm().clamp_min(1e-30))
         if not error <= self.bound:
             say_once(
                 f"{self.engine.name} computes {self.plain.__name__} with a relative L2 of {error:.1e} to torch, more "
@@ -70,11 +71,6 @@ class Drive:
             return None
         self.error = max(self.error, error)
         return run
-
-
-def _state(model: nn.Module) -> tuple[Any, ...]:
-    """Other weights, or the same changed in place, have another state."""
-    return tuple((one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters())
 
 
 def _fits(model: nn.Module, call: GivenCall, devices: tuple[str, ...]) -> bool:
@@ -91,7 +87,7 @@ def _by_engine(method: str) -> Callable[..., Any]:
         drive: Drive = self._drive
         call, runner = GivenCall(given, named), None
         if _fits(self, call, drive.engine.devices):
-            if drive.state == _state(self):
+            if drive.state == weights_state(self):
                 runner = drive.graph(self, call)
             else:
                 say_once(
@@ -127,7 +123,7 @@ def drive(model: nn.Module, engine: Engine, level: str, call: Call, bound: float
         raise UnsupportedError(f"{type(model).__name__} gives more than one tensor, which an engine cannot.")
     most = FLOOR if level == EXACT else BOUND if bound is None else bound
     plain = type(model)
-    made = Drive(engine, level, most, plain, type(result), weights_digest(model), _state(model))
+    made = Drive(engine, level, most, plain, type(result), weights_digest(model), weights_state(model))
     model.__dict__["_drive"] = made
     try:
         exact = made.graph(model, given) is not None

@@ -72,6 +72,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE) or Path(home) / "lockstep" / "engines")
 
 
+def make_cache_folder() -> None:
+    """Make it, or say why it cannot be."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        reason = f"{folder} cannot be made ({problem.strerror})"
+        raise BackendError(f"What engines make is kept on disk, but {reason}. Set {CACHE} to another folder.") from None
+
+
 def weights_digest(model: nn.Module) -> str:
     """One name for a model's weights."""
     digest = hashlib.blake2b(digest_size=16)
@@ -88,7 +98,7 @@ def _made(folder: Path, name: str, make: Callable[[Path], None], trial: str, *wo
     """
     tried = f"tried-{'-'.join(words) or 'it'}"
     if not (folder / name).exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_cache_folder()
         with atomic_folder(folder) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a tracer warns of every check of an input
             make(temporary / name)
@@ -170,7 +180,7 @@ def _inductor(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Ru
     compiled = torch.compile(graph, dynamic=False, mode="reduce-overhead" if on_cuda else None)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
-        with torch.no_grad():
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # who watches would have it compiled once more
             if not on_cuda:
                 return compiled(*tensors)
             torch.compiler.cudagraph_mark_step_begin()

@@ -21,6 +21,7 @@ from .layers import GEGLU, ResnetBlock2D
 Tensor = torch.Tensor
 
 STORED = 420_000  # in times out channels up to which a convolution's transformed weights are kept: 4 x their size
+STORED_NARROW, NARROW = 1_300_000, 640  # the same for results of so few channels, whose maps are large
 STORED_POINTS = "winograd, stored"  # how a convolution was prepared whose transformed weights are kept
 LARGE = 4 << 20  # numbers of one image's map above which it is convolved in bands
 STORED_BF16 = 4 * STORED  # half as large each, and to make them costs twice as much of a convolution in bf16
@@ -56,14 +57,21 @@ class Prepared(Fast):
         kept = self._prepared
         if torch.compiler.is_compiling() and kept is not None:
             return kept[1]
-        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
-        state = (self.in_bf16, *versions)
+        state = self._state()
         if kept is None or kept[0] != state:
             with torch.no_grad():
                 kept = self._prepared = state, self.prepare()
             for one in self.sources() if self.frugal else ():
                 memory.page_out(one)
         return kept[1]
+
+    def _state(self) -> tuple[Any, ...]:
+        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
+        return (self.in_bf16, *versions)
+
+    def take(self, prepared: Any) -> None:
+        """Have this as what `prepare` would give for the weights as they are now."""
+        self._prepared = self._state(), prepared
 
     def forget(self) -> None:
         """Drop what was prepared; the next call prepares it again."""
@@ -115,7 +123,8 @@ class FastConvolution(Prepared, nn.Conv2d):
     @property
     def stored(self) -> bool:
         """Are its transformed weights kept, instead of being made while it computes?"""
-        return self.keeps and self.in_channels * self.out_channels <= (STORED_BF16 if self.in_bf16 else STORED)
+        most = STORED_BF16 if self.in_bf16 else STORED_NARROW if self.out_channels <= NARROW else STORED
+        return self.keeps and self.in_channels * self.out_channels <= most
 
     def size(self) -> int:
         return super().size() * (4 if self.kind() == "winograd" and self.stored else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,12 +60,28 @@ def recording(model: nn.Module) -> Iterator[list[tuple[GivenCall, Any]]]:
         del model.__dict__[name]
 
 
+@contextlib.contextmanager
+def unwatched(model: nn.Module) -> Iterator[None]:
+    """A model without the hooks and modes of those who watch it: a graph is of what the model computes, not of them."""
+    kinds = "_forward_hooks", "_forward_pre_hooks"
+    kept = [(module, kind, getattr(module, kind)) for module in model.modules() for kind in kinds]
+    try:
+        for module, kind, hooks in kept:
+            setattr(module, kind, type(hooks)())
+        with torch._C.DisableTorchFunction():
+            yield
+    finally:
+        for module, kind, hooks in kept:
+            setattr(module, kind, hooks)
+
+
 class CallGraph(nn.Module):
     """A model as a function of the tensors of a call."""
 
     def __init__(self, model: nn.Module, call: GivenCall) -> None:
         super().__init__()
-        self.model, self.method = model, entrance(model)
+        # as it is now: the model itself becomes of the class that an engine computes
+        self.model, self.method = copy.copy(model), entrance(model)
         self.given = [None if isinstance(one, Tensor) else one for one in call.given]
         self.places = [place for place, one in enumerate(call.given) if isinstance(one, Tensor)]
         self.names = [key for key, one in call.named.items() if isinstance(one, Tensor)]

@@ -42,6 +42,7 @@ from .layerwise_casting import SKIPPED, cast_layerwise
 from .lora_layers import LoraLayersMixin
 from .options import LOADING_ARGUMENTS, chosen_device, chosen_files, take_known_elsewhere
 from .options import check_always as check_always
+from .origin import Origin, origin_of
 from .weights import (
     DTYPES,
     MadeTensor,
@@ -93,6 +94,7 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
     _keep_in_fp32_modules: ClassVar[None] = None
     _computes_in: torch.dtype | None = None  # where weights are kept in another dtype
     sequence_plan: ClassVar[SequencePlan | None] = None  # how its tokens are shared out among ranks
+    origin: Origin | None = None  # which files' values the weights are, for as long as nobody changes them
     loaded_from: Path | None = None  # the folder or single file, where there was one
 
     @classmethod
@@ -238,6 +240,7 @@ class ModelMixin(Accelerated, AttentionSwitches, LoraLayersMixin, ConfigMixin, C
         dtypes = {name: self._dtype_of(name, stored[name], dtype) for name in expected}
         ordered = {name: stored[name] for name in expected}
         self.load_state_dict(dict(read_tensors(ordered, dtypes, device)), assign=True)
+        self.origin = origin_of(self, ordered)
         return self
 
     def _dtype_of(self, name: str, stored: StoredTensor, wanted: torch.dtype | None) -> torch.dtype:

@@ -14,7 +14,7 @@ import torch
 from .. import __version__
 from ..errors import LockstepError
 from ..files import atomic
-from .engines import ENGINES, cache_folder, weights_digest
+from .engines import ENGINES, cache_folder, make_cache_folder, weights_digest
 from .examples import Call
 
 OWN = "own"
@@ -50,9 +50,10 @@ class Tuned:
 def tune(model: Any, level: str, call: Call, bound: float | None, again: bool = False) -> Tuned:
     """Measure every engine in turn, or remember; the model is left as torch computes it."""
     place = _place(model, level, bound)
-    if place.exists() and not again:
-        kept = json.loads(place.read_text())
-        return Tuned(kept["engine"], tuple(Tried(**one) for one in kept["tried"]))
+    kept = None if again else _read(place)
+    if kept is not None:
+        return kept
+    make_cache_folder()  # before minutes of measuring that could not be remembered
     model.accelerate("off")
     with torch.no_grad():
         exact = call(model)
@@ -60,10 +61,18 @@ def tune(model: Any, level: str, call: Call, bound: float | None, again: bool = 
     model.accelerate("off")
     able = [one for one in tried if one.seconds is not None]
     found = Tuned(min(able, key=lambda one: one.seconds or 0.0).engine if able else OWN, tried)
-    place.parent.mkdir(parents=True, exist_ok=True)
     with atomic(place) as temporary:
         temporary.write_text(json.dumps(asdict(found), indent=1))
     return found
+
+
+def _read(place: Path) -> Tuned | None:
+    """What was found before; None where nothing was, or what is there cannot be read."""
+    try:
+        kept = json.loads(place.read_text())
+        return Tuned(kept["engine"], tuple(Tried(**one) for one in kept["tried"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _try(model: Any, engine: str, level: str, call: Call, bound: float | None, exact: torch.Tensor) -> Tried:

@@ -15,12 +15,14 @@ from ..notes import say_once
 
 # for what a call takes on top, until one was seen: at 512 x 512 pixels the decoder of SD 1.5 takes 0.9 GB, its UNet 0.2
 ROOM, ROOM_OF_PIXELS = 5 * 10**8, 10**9
+OF_WEIGHTS = 4  # times its weights: a small model makes small pictures
 MARGIN = 1.05  # memory that threads, libraries and the allocator take without being asked
 
 
 def room_of(model: Accelerated) -> int:
     """What a call of a model may take on top; an autoencoder has maps of the size of the picture."""
-    return ROOM_OF_PIXELS if hasattr(model, "decode") else ROOM
+    most = ROOM_OF_PIXELS if hasattr(model, "decode") else ROOM
+    return min(most, OF_WEIGHTS * sum(weight.nbytes for weight in model.parameters()))
 
 
 class Bounded:

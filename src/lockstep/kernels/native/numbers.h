@@ -63,9 +63,16 @@ struct BF16 {
 };
 #endif
 
-// Rows copied side by side, in units: rows a multiple of 4 KiB apart would share lines of the cache.
+// Do rows that are `step` floats apart share few lines of the first cache, whose sets repeat every 4 KiB?
+static bool well_apart(Size step) {
+  const Size beyond = step * (Size)sizeof(float) % 4096;
+  return beyond >= 512 && beyond <= 3584 && beyond != 2048;
+}
+
+// Rows in units, side by side or where they are: copied, unless they are floats and none get into each other's way.
 template <class Numbers>
 static Rows gathered(const float* x, Size step, Size count, Size depth) {
+  if (Numbers::PACKED == 1 && well_apart(step)) return {x, step};
   static thread_local Scratch own;
   const Size apart = (Numbers::units(depth) + 15) / 16 * 16 + 16;
   float* to = own.get(count * apart);

@@ -19,6 +19,7 @@ struct Convolution {
 };
 
 constexpr int POINTS = 36;
+constexpr Size AHEAD = 4 * LANES;  // floats of each plane that are fetched before they are read: too many planes for the processor to see by itself
 constexpr Size APART = 48;        // floats between two planes: planes a multiple of 4 KiB apart would share lines of the cache
 constexpr Size STORED_TILES = 96, STORED_OUT = 320, MADE_TILES = 64, MADE_IN = 4096 / PANEL;  // what is made stays in the second cache
 
@@ -132,6 +133,8 @@ static void untransform_tile(const Convolution& conv, Size tile, const float* po
   for (Size k = 0; k < count; k += LANES) {
     const Vector bias = conv.bias ? load(conv.bias + image * conv.bias_step + first + k) : Vector{};
     Vector d[6], o[4], rows[24];
+#pragma GCC unroll 36
+    for (int p = 0; p < POINTS; p++) __builtin_prefetch(points + p * step + k + AHEAD);
     for (int j = 0; j < 6; j++) {
 #pragma GCC unroll 6
       for (int i = 0; i < 6; i++) d[i] = load(points + (i * 6 + j) * step + k);
