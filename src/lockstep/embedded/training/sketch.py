@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ... import files
+from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers.known_words import KnownWords
 from ...training.loop import Run, train
 from ...training.noise import generator_of
@@ -50,7 +51,7 @@ class SketchTraining:
             self.begin(text_encoder, head)
         self.trainee = Trainee({"text_encoder": text_encoder, "sketch": head}, settings.optimizer)
 
-    def begin(self, text_encoder: nn.Module, head: SketchHead) -> None:
+    def begin(self, text_encoder: CLIPTextModel, head: SketchHead) -> None:
         """The words as principal components of the pictures."""
         data, shares = self.data, self.settings.mixture.styles
         styles = sorted(shares, key=lambda style: (style != DEFAULT_STYLE, -shares[style]))

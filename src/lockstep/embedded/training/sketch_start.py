@@ -26,6 +26,7 @@ from torch import Tensor, nn
 import tokenizers
 
 from ...errors import ConfigError
+from ...models.text_encoders.clip import CLIPTextModel
 from .data import DEFAULT_STYLE, Item, ItemTable
 from .data.colours import COLOURS
 from .sketch_head import SketchHead
@@ -109,7 +110,7 @@ def style_table(table: ItemTable, rows: Mapping[int, Tensor], styles: Sequence[s
 
 @torch.no_grad()
 def write_sketches(
-    text_encoder: nn.Module,
+    text_encoder: CLIPTextModel,
     head: SketchHead,
     tokenizer: tokenizers.Tokenizer,
     names: Sequence[str],
@@ -119,10 +120,10 @@ def write_sketches(
 ) -> None:
     """Make the text encoder sketch the named things; `latents` [things, styles, channels, side, side], the default
     style first."""
-    config: Any = text_encoder.config
+    config = text_encoder.config
     fields = head.fields
     places = Places(config.hidden_size, fields**2)
-    layers = list(text_encoder.text_model.encoder.layers)  # type: ignore[union-attr, operator]
+    layers: Any = text_encoder.text_model.encoder.layers
     units, wanted = config.intermediate_size, fields**2 * VALUES
     if config.num_attention_heads != 8 or units != wanted or len(layers) < len(styles) or styles[0] != DEFAULT_STYLE:
         raise ConfigError(
@@ -158,7 +159,7 @@ def in_fields(latents: Tensor, fields: int) -> Tensor:
 
 
 def embed(
-    text_encoder: nn.Module,
+    text_encoder: CLIPTextModel,
     tokenizer: tokenizers.Tokenizer,
     names: Sequence[str],
     codes: Tensor,
@@ -168,8 +169,8 @@ def embed(
 ) -> None:
     """Words begin as codes: the mean over the words of a name is the code of the thing, as nearly as words that several
     names share let it be."""
-    table = text_encoder.text_model.embeddings  # type: ignore[union-attr]
-    tokens, positions = table.token_embedding.weight, table.position_embedding.weight  # type: ignore[union-attr]
+    table = text_encoder.text_model.embeddings
+    tokens, positions = table.token_embedding.weight, table.position_embedding.weight
     used = [tokenizer.encode(" ".join(words_of(name)), add_special_tokens=False).ids for name in names]
     column = {token: k for k, token in enumerate(sorted({token for ids in used for token in ids}))}
     shares = torch.zeros(len(names), len(column), dtype=torch.float64)
@@ -181,17 +182,17 @@ def embed(
     right = torch.cat([codes.double() * sure, torch.zeros(len(column), codes.shape[1], dtype=torch.float64)])
     solved = torch.linalg.lstsq(left, right).solution.to(tokens)
     for vectors in (tokens, positions):
-        vectors[:, places.code : places.style(len(styles))] = 0  # type: ignore[index]
+        vectors[:, places.code : places.style(len(styles))] = 0
     for token, k in column.items():
-        tokens[token, : places.code] = solved[k]  # type: ignore[index]
-        tokens[token, places.names] = 1.0  # type: ignore[index]
+        tokens[token, : places.code] = solved[k]
+        tokens[token, places.names] = 1.0
     for number, style in enumerate(styles[1:]):
         for token in tokenizer.encode(style, add_special_tokens=False).ids:
-            tokens[token, places.style(number)] = 1.0  # type: ignore[index]
+            tokens[token, places.style(number)] = 1.0
     count = places.flags.stop - places.flags.start
-    positions[-count:, : places.code] = 0  # type: ignore[index]
-    positions[-count:, places.flags] = torch.eye(count)  # type: ignore[index]
-    positions[:, places.large] = torch.tensor([LARGE, -LARGE, LARGE, -LARGE])  # type: ignore[index]
+    positions[-count:, : places.code] = 0
+    positions[-count:, places.flags] = torch.eye(count)
+    positions[:, places.large] = torch.tensor([LARGE, -LARGE, LARGE, -LARGE])
 
 
 def look(attention: Any, places: Places, styles: int) -> None:
