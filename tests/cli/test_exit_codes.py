@@ -59,6 +59,7 @@ FAILURES = [
     (["train", "emoji", "tokenizer"], ExitCode.NOT_LOADED),
     (["train", "emoji", "latents", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "autoencoder", *TEACHER], ExitCode.NOT_LOADED),
+    (["train", "emoji", "sketch", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "diffusion", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "sheet", "sheet.png", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "export", "model"], ExitCode.NOT_LOADED),

@@ -33,12 +33,10 @@ def kept_state(comparison: Comparison, record: Callable[..., None], stop: str | 
 def _is_guided(own: Comparison) -> bool:
     """Whether what a model gave comes again, and what is made of it before the scheduler's step does not."""
     first = own.first
-    if (
-        first is None
-        or not first.key.path.startswith("@")
-        or (first.key.path.endswith(".step") and not first.key.is_input)
-    ):
+    if first is None or not first.key.path.startswith("@"):
         return False
+    if not first.key.is_input and (first.key.path.endswith(".step") or first.key.path.startswith("@scheduler")):
+        return False  # the scheduler's own
     given = [node.key for node in own.nodes if node.order < first.order and node.key.step == first.key.step]
     return any(not key.path.startswith("@") and "." not in key.path and key.slot.startswith("out") for key in given)
 

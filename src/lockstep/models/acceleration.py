@@ -21,7 +21,7 @@ from .bf16_layers import BOUND, Choice
 from .examples import Call
 from .frugal import make_frugal
 from .layers import GEGLU, ResnetBlock2D, TanhGELU
-from .remembered import Trial
+from .remembered import LayerTrial
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
 from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
@@ -125,13 +125,15 @@ def _prepare(model: nn.Module) -> None:
             layer.prepared()
 
 
-def _trial(model: nn.Module) -> Trial:
+def _trial(model: nn.Module) -> LayerTrial:
     """How exact the layers are, and which have to stay with torch."""
     errors = _tried(model)
     inexact = {kind for kind, (own, torchs) in errors.items() if not own <= max(LARGEST, 2 * torchs)}
     left = tuple(name for name, module in model.named_modules() if _kind(module) in inexact)
     kept = [found for kind, found in errors.items() if kind not in inexact]
-    return Trial(max((own for own, _ in kept), default=0.0), max((torchs for _, torchs in kept), default=0.0), left)
+    return LayerTrial(
+        max((own for own, _ in kept), default=0.0), max((torchs for _, torchs in kept), default=0.0), left
+    )
 
 
 def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:

@@ -24,7 +24,7 @@ LARGE = 50_000_000  # parameters of a model whose choice is remembered; smaller 
 
 
 @dataclass(frozen=True)
-class Trial:
+class LayerTrial:
     """How exact the layers of a model were found to be."""
 
     error: float  # the largest relative L2 of a layer to the same in fp64
@@ -32,7 +32,7 @@ class Trial:
     left: tuple[str, ...]  # layers that stay with torch, because their error was larger
 
 
-def tried(model: nn.Module, measure: Callable[[], Trial]) -> Trial:
+def tried(model: nn.Module, measure: Callable[[], LayerTrial]) -> LayerTrial:
     """What was found for these weights and kernels, or is now; remembered for weights of a file alone, whose name is
     there without reading them."""
     if is_small(model) or unchanged(model) is None:
@@ -40,7 +40,7 @@ def tried(model: nn.Module, measure: Callable[[], Trial]) -> Trial:
     place = cache_folder() / f"trial-{_key(model)}.json"
     kept = _read(place)
     try:
-        return Trial(float(kept["error"]), float(kept["torch_error"]), tuple(kept["left"]))
+        return LayerTrial(float(kept["error"]), float(kept["torch_error"]), tuple(kept["left"]))
     except (KeyError, TypeError, ValueError):
         found_now = measure()
         _write(place, asdict(found_now))

@@ -96,12 +96,13 @@ def test_a_run_and_its_export_upon_the_released_model(widened, released, wording
         WordingTraining(widened, wording_settings, Run(tmp_path / "run"), tmp_path)
 
 
-def test_a_run_goes_on_from_a_released_model_and_is_exported_upon_it(widened, released, settings, tmp_path):
+def test_a_run_goes_on_from_a_released_model_and_is_exported_upon_it(widened, released, settings, tmp_path, as_toml):
     import lockstep
 
     trained = train_diffusion(
-        widened, settings, run_name="further", teacher_folder=widened / "teacher", steps=2, start_from=str(released)
-    )
+        widened, settings, run_name="further", teacher_folder=widened / "teacher", steps=2, start_from=str(released),
+        settings_text=as_toml(settings),
+    )  # fmt: skip
     tensors, before = load_checkpoint(trained)[0], lockstep.DiffusionPipeline.from_pretrained(released)
     target = export_upon(widened, tmp_path / "again", released, run_name="further", dtype="float32")
     pipe = lockstep.DiffusionPipeline.from_pretrained(target)
