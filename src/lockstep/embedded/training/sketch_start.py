@@ -10,8 +10,8 @@ What turns codes into sketches is the same for all things, and is written into t
   is far below zero, where its bend gives nothing, unless field and style are its own; there it is far above zero,
   where the bend is straight.
 
-Two large numbers that cancel out lie beside it all, so that a norm divides every text by the same. What is left for
-the training: colours, grounds, what is worn, the last layer, and everything that a plane cannot hold.
+Large numbers that cancel out in pairs lie beside it all, so that a norm divides every text by the same. What is left
+for the training: colours, grounds, what is worn, the last layer, and everything that a plane cannot hold.
 """
 
 from __future__ import annotations
