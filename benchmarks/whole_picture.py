@@ -28,8 +28,9 @@ from lockstep import DiffusionPipeline
 from lockstep.kernels import keep_freed_memory
 keep_freed_memory()
 pipe = DiffusionPipeline.from_pretrained({folder!r}, dtype="float32")
-if {side!r} != "off":
-    pipe.accelerate({side!r})
+level, _, bound = {side!r}.partition(":")
+if level != "off":
+    pipe.accelerate(level, **(dict(bound=float(bound)) if bound else dict()))
 def run(steps):
     return pipe("a cat", num_inference_steps=steps, height=512, width=512, seed=0)
 """
@@ -77,7 +78,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where the weights are kept; a temporary folder if not given")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--sides", default="diffusers,exact,fast", help="of diffusers, off, exact, high, fast")
+    parser.add_argument(
+        "--sides", default="diffusers,exact,fast", help="of diffusers, off, exact, high, fast, fast:BOUND"
+    )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()

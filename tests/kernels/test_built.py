@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lockstep import kernels
-from lockstep.kernels import built
+from lockstep.kernels import built, trial
+from lockstep.kernels.library import Library
 
 own = kernels.library()
 pytestmark = pytest.mark.skipif(own is None, reason="no kernels were compiled here")
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = {
     "winograd.h": ("(81.f / 64) + (d[4] - d[2]", "(81.f / 63) + (d[4] - d[2]", "convolution"),
     "attention.h": ("1.f) / run.total[v]", "1.01f) / run.total[v]", "attention"),
+    "patches.h": ("(y >= 0 && y < p.height", "(y > 0 && y < p.height", "patches"),
 }
 
 
@@ -28,9 +30,10 @@ class Spoilt(built.Tried):
         self.kernel, self.place = kernel, place
 
     def run(self, name, kinds, *arguments):
-        super().run(name, kinds, *arguments)
+        answer = super().run(name, kinds, *arguments)
         if name == self.kernel:
             arguments[self.place][7] += 0.01
+        return answer
 
 
 def test_what_was_compiled_here_is_right():
@@ -40,16 +43,29 @@ def test_what_was_compiled_here_is_right():
 @pytest.mark.parametrize(
     ("kernel", "place", "named"),
     [
-        ("pack_linear", 1, "linear"),
+        ("pack_linear", 1, "linear patches"),
         ("linear", 4, "linear"),
         ("pack_convolution", 1, "convolution"),
         ("convolution", 4, "convolution"),
         ("group_norm", 3, "group_norm"),
         ("attention", 4, "attention"),
+        ("patches", 3, "patches"),
+        ("join", 2, "join"),
     ],
 )
 def test_one_wrong_number_is_seen(kernel, place, named):
-    assert built.wrong(built.results(Spoilt(str(own.path), kernel, place))) == [named]
+    assert built.wrong(built.results(Spoilt(str(own.path), kernel, place))) == named.split()
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_a_comparison_that_always_says_the_same_is_seen(answer, monkeypatch):
+    right = built.Tried.run
+    said = lambda self, name, *rest: answer if name == "same" else right(self, name, *rest)  # noqa: E731
+    monkeypatch.setattr(built.Tried, "run", said)
+    assert built.wrong(built.results(built.Tried(str(own.path)))) == ["same"]
+    planted = Library(own.path)
+    planted._functions["same"] = lambda *given: answer
+    assert any("same" in one for one in trial.wrong_results(planted))
 
 
 @pytest.mark.slow

@@ -272,3 +272,35 @@ def test_convolutions_in_bands_are_those_of_the_whole_map(stored, size):
     doubled = F.interpolate(x, scale_factor=2.0)
     whole = operators.convolution(doubled, packed, bias[0], None, 32, stored)
     assert torch.equal(operators.doubled_convolution(x, packed, bias[0], 32, stored), whole)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"), [(3, 2, 1), (3, 2, 0), (3, 1, 1), (4, 4, 0), (1, 2, 0), (5, 1, 2)]
+)
+@pytest.mark.parametrize(("into", "out"), [(4, 48), (37, 33), (320, 16)])
+def test_convolutions_of_patches(size, stride, padding, into, out):
+    x, weight, bias = torch.randn(2, into, 11, 8), torch.randn(out, into, size, size), torch.randn(out)
+    packed = calls.pack_patches(kernels.library(), weight)
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), stride=stride, padding=padding)
+    result = operators.patches(x, packed, bias, out, size, stride, padding)
+    assert result.shape == exact.shape
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    assert_close(result, exact)
+    shape = operators.patches(x.to("meta"), packed.to("meta"), None, out, size, stride, padding).shape
+    assert shape == exact.shape
+
+
+@pytest.mark.parametrize("channels", [(1, 1), (32, 7), (640, 320)])
+def test_channels_of_two_maps_are_joined(channels):
+    left, right = (torch.randn(2, count, 5, 9) for count in channels)
+    joined = torch.cat([left, right], dim=1)
+    assert torch.equal(operators.join(left, right), joined)
+    assert operators.join(left.to("meta"), right.to("meta")).shape == joined.shape
+
+
+def test_the_last_bit_of_two_tensors_is_compared():
+    one = torch.randn(3, 1001)
+    other = one.clone()
+    assert calls.same(kernels.library(), one, other)
+    other[2, 1000] = torch.nextafter(one[2, 1000], torch.tensor(9.0))
+    assert not calls.same(kernels.library(), one, other)

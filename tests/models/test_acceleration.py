@@ -2,13 +2,16 @@
 
 import contextlib
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from lockstep import AutoencoderKL, UNet2DConditionModel, kernels, memory
 from lockstep.errors import InputError, UnknownNameError, UnsupportedError
+from lockstep.kernels import operators
 from lockstep.models import acceleration, fast_layers, frugal
+from lockstep.models.unets.unet_2d_blocks import Attention
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 
@@ -236,3 +239,90 @@ def torch_hook(module, seen):
     handle = module.register_forward_hook(lambda module, given, result: seen.append(result))
     yield
     handle.remove()
+
+
+def cross_attentions(unet):
+    return [module for module in unet.modules() if isinstance(module, Attention) and module.is_cross_attention]
+
+
+def told(unet, text):
+    sample = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(1))
+    return unet(sample, torch.tensor([5, 700]), text).sample
+
+
+@torch.no_grad()
+def test_keys_and_values_of_a_text_are_computed_once_and_again_for_another(unet, monkeypatch):
+    unet.accelerate()
+    projections = {id(layer) for one in cross_attentions(unet) for layer in (one.to_k, one.to_v)}
+    computed, forward = [], fast_layers.FastLinear.forward
+    counted = lambda self, *given: (id(self) in projections and computed.append(self), forward(self, *given))[1]  # noqa: E731
+    monkeypatch.setattr(fast_layers.FastLinear, "forward", counted)
+    text = torch.randn(2, 7, 24)
+    first = told(unet, text)
+    assert len(computed) == len(projections) > 0
+    assert torch.equal(told(unet, text.clone()), first)
+    assert len(computed) == len(projections)
+    text[1, 6, 23] += 1e-3  # the same tensor, another text
+    second = told(unet, text)
+    assert len(computed) == 2 * len(projections)
+    assert not torch.equal(second, first)
+    assert torch.equal(second, told(copy.deepcopy(unet).accelerate("off").accelerate(), text))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("part", ["to_k", "to_v"])
+def test_a_kept_text_notices_other_weights_watchers_and_the_end_of_acceleration(unet, part):
+    unet.accelerate()
+    text = torch.randn(2, 7, 24)
+    told(unet, text)
+    layer = getattr(cross_attentions(unet)[0], part)
+    layer.weight.mul_(2)
+    after = told(unet, text)
+    exact = told(copy.deepcopy(unet).accelerate("off"), text)
+    assert distance(after, exact) < 5e-6
+    seen = []
+    with torch_hook(layer, seen):
+        told(unet, text)
+    assert len(seen) == 1
+    frugal.let_go(unet)
+    assert all(one._text is None for one in cross_attentions(unet))
+    unet.accelerate("off")
+    assert not any("_text" in module.__dict__ for module in unet.modules())
+
+
+@torch.no_grad()
+def test_threads_with_texts_of_their_own_get_their_own_results(unet):
+    unet.accelerate()
+    texts = [torch.randn(2, 7, 24) for _ in range(3)]
+    exact = [told(unet, text) for text in texts]
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda place: torch.no_grad()(told)(unet, texts[place % 3]), range(24)))
+    assert all(torch.equal(result, exact[place % 3]) for place, result in enumerate(results))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("copies", [2, 3])
+def test_samples_that_come_again_are_computed_once_until_the_text_is_read(unet, copies, monkeypatch):
+    latents, text = torch.randn(2, 4, 16, 16), torch.randn(2 * copies, 7, 24)
+    unet.accelerate()
+    alone = [unet(latents, 5, text[2 * place : 2 * place + 2]).sample for place in range(copies)]
+    batches, attend = [], operators.attention
+    noted = lambda query, *rest: (batches.append(len(query)), attend(query, *rest))[1]  # noqa: E731
+    monkeypatch.setattr(operators, "attention", noted)
+    together = unet(torch.cat([latents] * copies), 5, text).sample
+    assert torch.equal(together, torch.cat(alone))
+    assert batches[0] == 2
+    assert set(batches[1:]) == {2 * copies}
+    seen = []
+    with torch_hook(unet.down_blocks[0].attentions[0].transformer_blocks[0].attn1.to_q, seen):
+        assert torch.equal(unet(torch.cat([latents] * copies), 5, text).sample, together)
+    assert len(seen[0]) == 2 * copies
+
+
+@torch.no_grad()
+def test_strides_and_sizes_that_torch_refuses_are_refused():
+    conv = torch.nn.Conv2d(4, 32, 3, stride=2)
+    conv.__class__ = fast_layers.FastConvolution
+    assert conv.kind() == "patches"
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        conv(torch.randn(1, 4, 2, 2))

@@ -1,5 +1,7 @@
 """Prepared weights on disk: written once, mapped from then on, never taken where they are not the model's."""
 
+import json
+
 import pytest
 import torch
 
@@ -82,6 +84,54 @@ def test_a_damaged_file_is_noticed_and_made_again(folder, preparations, harm):
     assert torch.equal(predict(loaded(folder).accelerate()), predict(unet))
     assert len(preparations) > before
     assert kept(folder) == [place]
+    assert place.read_bytes() == right
+
+
+def rewritten(right, change):
+    """A file whose end says something else of its places."""
+    end = kept_weights.END
+    length, magic = end.unpack(right[-end.size :])
+    told = json.loads(right[-end.size - length : -end.size])
+    told = change(told) or told
+    text = json.dumps(told).encode()
+    return right[: -end.size - length] + text + end.pack(len(text), magic)
+
+
+def of_a_layer(change):
+    """The same change of the last tensor of the last layer."""
+
+    def changed(told):
+        change(told[list(told)[-1]][-1])
+
+    return changed
+
+
+PLACES = {
+    "behind the end": of_a_layer(lambda one: one.__setitem__(0, 1 << 40)),
+    "before the beginning": of_a_layer(lambda one: one.__setitem__(0, -64)),
+    "somewhere else": of_a_layer(lambda one: one.__setitem__(0, one[0] - 64)),
+    "too long": of_a_layer(lambda one: one[2][0].__setitem__(0, 1 << 40)),
+    "too long for any number": of_a_layer(lambda one: one[2][0].__setitem__(0, 1 << 80)),
+    "steps outside": of_a_layer(lambda one: one[2][1].__setitem__(0, 1 << 30)),
+    "a word for a number": of_a_layer(lambda one: one.__setitem__(0, "x")),
+    "another dtype": of_a_layer(lambda one: one.__setitem__(1, "int3")),
+    "a number too many": of_a_layer(lambda one: one.append(1)),
+    "a layer is missing": lambda told: told.pop(list(told)[-1]) and None,
+    "nothing of a layer": lambda told: told[list(told)[-1]].clear(),
+    "a list": lambda told: list(told),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_wrong_places_are_told_in_words_and_made_again(folder, places, monkeypatch):
+    unet = loaded(folder).accelerate()
+    (place,) = kept(folder)
+    right, said = place.read_bytes(), []
+    place.unlink()
+    place.write_bytes(rewritten(right, PLACES[places]))
+    monkeypatch.setattr(kept_weights, "say_once", said.append)
+    assert torch.equal(predict(loaded(folder).accelerate()), predict(unet))
+    assert any("are damaged" in line and "prepared again" in line for line in said)
     assert place.read_bytes() == right
 
 

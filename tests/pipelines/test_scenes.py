@@ -10,7 +10,8 @@ import torch
 import lockstep
 from lockstep import Checkpoint
 from lockstep.pipelines.stable_diffusion.scene_places import MOST, WHOLE, Place, in_rows
-from lockstep.pipelines.stable_diffusion.scene_reading import Part, SceneReader
+from lockstep.pipelines.stable_diffusion.scene_reading import SceneReader
+from lockstep.pipelines.stable_diffusion.scene_worn import Fit, Part
 from lockstep.pipelines.stable_diffusion.scenes import put_together
 from lockstep.tokenizers.known_words import KnownWords
 
@@ -39,8 +40,6 @@ ONE_THING = {
     "bow and arrow": "a bow and arrow",
     "a pair of glasses": "glasses",
     "a rocket ship": "a ship",
-    "a cat wearing a crown": "a cat wearing a crown",
-    "a grumpy cat with a crown": "a cat wearing a crown",
     "cake with candles": "a cake",
     "I would like a cup of coffee": "a cup of coffee",
     "some fries": "fries",
@@ -51,7 +50,6 @@ ONE_THING = {
     "a happy fluffy puppy that looks nice": "a dog",
     "eine rote Katze": "a red cat",
     "an orange cat": "an orange cat",
-    "a sad dog": "a sad dog",
     "a violet elefant": "a purple elephant",
     "an apple in blueprint style": "an apple, blueprint style",
     "a sks dog": "a sks dog",
@@ -72,8 +70,11 @@ SEVERAL = {
     "a dog and a cat in flat style": ["a dog, flat style", "a cat, flat style"],
     "ein Hund und eine Katze": ["a dog", "a cat"],
     "🐶🐱": ["a dog", "a cat"],
-    "a cat wearing a crown and a dog": ["a cat wearing a crown", "a dog"],
-    "two cats wearing crowns": ["a cat wearing a crown"] * 2,
+    "a cat wearing a crown": ["a cat", "a crown"],
+    "a grumpy cat with a crown, flat style": ["a cat, flat style", "a crown, flat style"],
+    "a sad dog": ["a dog", "a water drop"],
+    "a cat wearing a crown and a dog": ["a cat", "a crown", "a dog"],
+    "two cats wearing crowns": ["a cat", "a crown"] * 2,
     "apples": ["an apple", "an apple"],
     "a hundred stars": ["a star"] * MOST,
     "a tiny elephant": ["an elephant"],
@@ -216,3 +217,24 @@ def test_scenes_are_stopped_carried_on_and_previewed(pipe):
     straight = pipe("a dog and a cat", seed=1, num_inference_steps=2).images[0]
     assert np.array_equal(np.asarray(again), np.asarray(straight))
     assert pipe.preview(before.data["latents"])[0].size == (256, 128)
+
+
+def test_what_is_worn_is_put_where_it_belongs():
+    """A red square with a hat as wide as half of it over its upper edge, and a blue one with nothing."""
+    things = torch.ones(3, 3, 64, 64)
+    for thing, colour in zip(things, ([1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]), strict=True):
+        thing[:, 16:48, 16:48] = torch.tensor(colour)[:, None, None]
+    head, bare = (Part("", Place(left, 0.25, 0.5, 0.75, "bottom")) for left in (0.0, 0.5))
+    picture = put_together(things, [head, Part("", WHOLE, Fit("a hat", 0.5, ((0.5, 0.0),))), bare])
+    red, green, blue = (picture[k] > picture[[c for c in range(3) if c != k]].amax(0) + 0.5 for k in range(3))
+    assert green.any(0).sum() == pytest.approx(red.any(0).sum() / 2, abs=1)
+    rows, columns = (torch.nonzero(green.any(side)).flatten().float() for side in (1, 0))
+    assert rows.mean() == pytest.approx(float(64 - red[:, 4].sum() - 0.5), abs=1.5)
+    assert columns.mean() == pytest.approx(15.5, abs=1.5)
+    assert blue.any(1).sum() == pytest.approx(28, abs=1)
+
+
+def test_a_head_leaves_room_for_a_hat_alone(reader):
+    hat, glasses = (reader.read(text) for text in ("a cat wearing a crown", "a cat wearing sunglasses"))
+    assert hat[0].place.top > 0 == glasses[0].place.top
+    assert [part.fit is None for part in hat] == [True, False]

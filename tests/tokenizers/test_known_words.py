@@ -63,6 +63,11 @@ def test_a_slip_of_the_pen_is_the_name_that_is_meant():
     assert KnownWords(frozenset()).meant_by("elefant") is None
 
 
+@pytest.mark.parametrize("word", ["elehpant", "elephhant", "elphant", "elephent"])
+def test_one_letter_exchanged_doubled_missed_or_wrong_is_a_slip(word):
+    assert KNOWN.meant_by(word) == "elephant"
+
+
 def test_usual_names_are_kept_in_the_file(tmp_path):
     KnownWords(frozenset(["dog"]), usual={"puppy": "dog"}).save(tmp_path)
     assert KnownWords.read(tmp_path).usual == {"puppy": "dog"}

@@ -31,7 +31,8 @@ INSTRUCTIONS = {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "LOCKSTEP_KERNELS": "avx2",
-    }
+    },
+    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "LOCKSTEP_KERNELS": "avx512"},  # without bf16
 }
 RUN = {"prompt": "a red heart", "seed": 0}
 FACTS = ("processor", "cores", "threads", "instructions", "native bf16", "kernels", "torch", "lockstep")
@@ -64,7 +65,9 @@ def bench(
     ] = None,
     instructions: Annotated[
         str | None,
-        typer.Option(help="avx2: all sides without better instructions, in imitation of a processor that has none."),
+        typer.Option(
+            help="avx2, or avx512 (without bf16): what no side may go beyond, as if the processor had no more."
+        ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it to this PNG, too.")] = None,
     json: Json = False,

@@ -31,10 +31,10 @@ class Tried:
     def noise(self, count: int) -> Any:
         return floats([self.random.gauss(0, 1) for _ in range(count)])
 
-    def run(self, name: str, kinds: list[Any], *arguments: Any) -> None:
-        function: Callable[..., None] = getattr(self.library, f"lockstep_{name}")
-        function.argtypes, function.restype = kinds, None  # type: ignore[attr-defined]
-        function(*arguments)
+    def run(self, name: str, kinds: list[Any], *arguments: Any) -> int:
+        function: Callable[..., int] = getattr(self.library, f"lockstep_{name}")
+        function.argtypes = kinds  # type: ignore[attr-defined]
+        return function(*arguments)  # means something only for those that answer
 
     def padded(self, columns: int) -> int:
         return -(-columns // (2 * self.lanes)) * 2 * self.lanes
@@ -51,6 +51,8 @@ def results(tried: Tried) -> Iterator[Result]:
     yield from _convolution(tried)
     yield from _group_norm(tried)
     yield from _attention(tried)
+    yield from _patches(tried)
+    yield from _maps(tried)
 
 
 def _linear(tried: Tried) -> Iterator[Result]:
@@ -120,6 +122,43 @@ def _attention(tried: Tried) -> Iterator[Result]:
         ]
         exact += [sum(w * v[j * width + d] for j, w in enumerate(weights)) / sum(weights) for d in range(width)]
     yield "attention", y, exact
+
+
+def _patches(tried: Tried) -> Iterator[Result]:
+    high, wide, into, out = 7, 6, 5, 19
+    x, weight, bias = tried.noise(high * wide * into), tried.noise(out * 9 * into), tried.noise(out)
+    packed, y = tried.noise(tried.padded(out) * 9 * into), floats([0.0] * 4 * 3 * out)
+    tried.run("pack_linear", [POINTER, POINTER, SIZE, SIZE, FLAG], weight, packed, out, 9 * into, 1)
+    kinds = [*[POINTER] * 4, *[SIZE] * 8, FLAG]
+    tried.run("patches", kinds, x, packed, bias, y, 1, high, wide, into, out, 3, 2, 1, 1)
+    exact = []
+    for row in range(-1, high - 1, 2):
+        for column in range(-1, wide - 1, 2):
+            near = [
+                (((row + i) * wide + column + j) * into, (3 * i + j) * into)
+                for i in range(3)
+                for j in range(3)
+                if 0 <= row + i < high and 0 <= column + j < wide
+            ]
+            for o in range(out):
+                terms = (x[at + c] * weight[o * 9 * into + tap + c] for at, tap in near for c in range(into))
+                exact.append(bias[o] + sum(terms))
+    yield "patches", y, exact
+
+
+def _maps(tried: Tried) -> Iterator[Result]:
+    pixels, lefts, rights = 6, 5, 19
+    left, right = tried.noise(pixels * lefts), tried.noise(pixels * rights)
+    y, exact = floats([0.0] * pixels * (lefts + rights)), []
+    tried.run("join", [*[POINTER] * 3, *[SIZE] * 3, FLAG], left, right, y, pixels, lefts, rights, 1)
+    for pixel in range(pixels):
+        exact += left[pixel * lefts : (pixel + 1) * lefts] + right[pixel * rights : (pixel + 1) * rights]
+    yield "join", y, exact
+
+    count = len(right)
+    others = [floats([value + (at == place) for at, value in enumerate(right)]) for place in (0, count - 1, count)]
+    answers = [float(tried.run("same", [POINTER, POINTER, SIZE], right, other, count)) for other in others]
+    yield "same", answers, [0.0, 0.0, 1.0]
 
 
 def wrong(found: Iterator[Result]) -> list[str]:

@@ -134,13 +134,47 @@ def normed_convolution(
 def doubled_convolution(
     library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool
 ) -> Tensor:
-    """The 3x3 convolution of x with each pixel taken twice, in rows and in columns, in bands."""
+    """The 3x3 convolution of x with each pixel taken twice, in rows and in columns."""
     x = channels_last(x)
     batch, into, height, width = x.shape
     y = torch.empty((batch, out, 2 * height, 2 * width), memory_format=torch.channels_last)
     sizes = (batch, 2 * height, 2 * width, into, out, stored, torch.get_num_threads())
     library.run("doubled_convolution", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
     return y
+
+
+def pack_patches(library: Library, weight: Tensor, bf16: bool = False) -> Tensor:
+    """A weight (out, in, rows, columns) as that of a linear layer whose inputs are pixels, one behind the other."""
+    return pack_linear(library, weight.permute(0, 2, 3, 1).flatten(1), bf16)
+
+
+def patches(
+    library: Library, x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int
+) -> Tensor:
+    """A convolution of any (square) size, stride and padding."""
+    x = channels_last(x)
+    batch, into, height, width = x.shape
+    left = [(side + 2 * padding - size) // stride + 1 for side in (height, width)]
+    y = torch.empty((batch, out, *left), memory_format=torch.channels_last)
+    sizes = (batch, height, width, into, out, size, stride, padding, torch.get_num_threads())
+    library.run("patches", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
+    return y
+
+
+def join(library: Library, left: Tensor, right: Tensor) -> Tensor:
+    """The channels of two feature maps side by side."""
+    left, right = channels_last(left), channels_last(right)
+    batch, lefts, height, width = left.shape
+    rights = right.shape[1]
+    y = torch.empty((batch, lefts + rights, height, width), memory_format=torch.channels_last)
+    sizes = (batch * height * width, lefts, rights, torch.get_num_threads())
+    library.run("join", *map(address, (left, right, y)), *sizes)
+    return y
+
+
+def same(library: Library, one: Tensor, other: Tensor) -> bool:
+    """Have two tensors, each without gaps and in the same order, the same bits?"""
+    return bool(library.run("same", address(one), address(other), one.numel()))
 
 
 def group_norm(

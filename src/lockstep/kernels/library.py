@@ -33,6 +33,7 @@ PRODUCTS = {  # for floats, and under the same name with _bf16 for bf16
     "convolution": [*[POINTER] * 5, *[SIZE] * 6, FLAG, FLAG],
     "normed_convolution": [*[POINTER] * 7, *[SIZE] * 7, NUMBER, FLAG, FLAG],
     "doubled_convolution": [*[POINTER] * 4, *[SIZE] * 5, FLAG, FLAG],
+    "patches": [*[POINTER] * 4, *[SIZE] * 8, FLAG],
     "attention": [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG],
 }
 ARGUMENTS = {
@@ -40,7 +41,10 @@ ARGUMENTS = {
     "group_norm": [*[POINTER] * 4, *[SIZE] * 5, NUMBER, FLAG, FLAG],
     "row_norm": [*[POINTER] * 4, *[SIZE] * 4, NUMBER, FLAG, FLAG],
     "turn": [*[POINTER] * 4, *[SIZE] * 5, FLAG],
+    "join": [*[POINTER] * 3, *[SIZE] * 3, FLAG],
+    "same": [POINTER, POINTER, SIZE],
 }
+ANSWERS = {"same": FLAG}  # of those that say something, instead of writing it
 
 
 class Library:
@@ -59,14 +63,14 @@ class Library:
         if self.bf16:
             self._functions |= {f"{name}_bf16": self._function(f"{name}_bf16", PRODUCTS[name]) for name in PRODUCTS}
 
-    def _function(self, name: str, arguments: list[Any]) -> Callable[..., None]:
+    def _function(self, name: str, arguments: list[Any]) -> Callable[..., Any]:
         function = getattr(self._loaded, f"lockstep_{name}")
-        function.argtypes, function.restype = arguments, None
+        function.argtypes, function.restype = arguments, ANSWERS.get(name)
         return function
 
-    def run(self, name: str, *arguments: Any, bf16: bool = False) -> None:
+    def run(self, name: str, *arguments: Any, bf16: bool = False) -> Any:
         """Call a function; `bf16` is the one that multiplies in bf16."""
-        self._functions[f"{name}_bf16" if bf16 else name](*arguments)
+        return self._functions[f"{name}_bf16" if bf16 else name](*arguments)
 
     @functools.cached_property
     def digest(self) -> str:

@@ -103,6 +103,26 @@ def _doubled_convolution_shape(x: Tensor, packed: Tensor, bias: Tensor | None, o
     return x.new_empty((x.shape[0], out, *size)).contiguous(memory_format=torch.channels_last)
 
 
+def _patches(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int) -> Tensor:
+    return calls.patches(found(), x, packed, bias, out, size, stride, padding)
+
+
+def _patches_shape(
+    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int
+) -> Tensor:
+    left = [(side + 2 * padding - size) // stride + 1 for side in x.shape[2:]]
+    return x.new_empty((x.shape[0], out, *left)).contiguous(memory_format=torch.channels_last)
+
+
+def _join(left: Tensor, right: Tensor) -> Tensor:
+    return calls.join(found(), left, right)
+
+
+def _join_shape(left: Tensor, right: Tensor) -> Tensor:
+    size = (left.shape[0], left.shape[1] + right.shape[1], *left.shape[2:])
+    return left.new_empty(size).contiguous(memory_format=torch.channels_last)
+
+
 def _group_norm(x: Tensor, groups: int, weight: Tensor, bias: Tensor, eps: float, silu: bool) -> Tensor:
     return calls.group_norm(found(), x, groups, weight, bias, eps, silu)
 
@@ -145,6 +165,8 @@ for _name, _run, _shape in (
     ("convolution", _convolution, _convolution_shape),
     ("normed_convolution", _normed_convolution, _normed_convolution_shape),
     ("doubled_convolution", _doubled_convolution, _doubled_convolution_shape),
+    ("patches", _patches, _patches_shape),
+    ("join", _join, _join_shape),
     ("group_norm", _group_norm, _group_norm_shape),
     ("row_norm", _row_norm, _row_norm_shape),
     ("turn", _turn, _turn_shape),
@@ -159,6 +181,8 @@ geglu = torch.ops.lockstep.geglu.default
 convolution = torch.ops.lockstep.convolution.default
 normed_convolution = torch.ops.lockstep.normed_convolution.default
 doubled_convolution = torch.ops.lockstep.doubled_convolution.default
+patches = torch.ops.lockstep.patches.default
+join = torch.ops.lockstep.join.default
 group_norm = torch.ops.lockstep.group_norm.default
 row_norm = torch.ops.lockstep.row_norm.default
 turn = torch.ops.lockstep.turn.default

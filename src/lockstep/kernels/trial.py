@@ -49,6 +49,14 @@ def _problems(library: Library) -> Iterator[Problem]:
     norm = F.group_norm(x.double(), 4, eps=1e-5) * weight[:, :, None, None] + bias[:, :, None, None]
     yield "group_norm", calls.group_norm(library, x, 4, weight, bias, 1e-5, silu=False), norm, LARGEST
 
+    x, other = noise(2, 5, 3, 4), noise(2, 7, 3, 4)
+    yield "join", calls.join(library, x, other), torch.cat([x, other], dim=1).double(), 0.0
+
+    changed = x.clone()
+    changed[-1, -1, -1, -1] += 1
+    answers = [float(calls.same(library, x, one)) for one in (x.clone(), changed)]
+    yield "same", torch.tensor(answers), torch.tensor([1.0, 0.0]).double(), 0.0
+
     for x, centred in ((noise(2, 5, 80) + 30, True), (noise(2, 5, 80), False)):
         exact = x.double() - x.double().mean(-1, keepdim=True) if centred else x.double()
         exact = exact / (exact.square().mean(-1, keepdim=True) + 1e-5).sqrt()
@@ -101,3 +109,8 @@ def _products(library: Library, noise: Noise, bf16: bool) -> Iterator[Problem]:
     scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * 0.3 + bias[:, None, None]
     exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
     yield "attention", calls.attention(library, query, key, value, bias, 0.3, bf16), exact, rough
+
+    x, weight, bias = factor(2, 21, 9, 7), factor(45, 21, 3, 3), noise(45)
+    exact = F.conv2d(x.double(), weight.double(), bias.double(), stride=2, padding=1)
+    result = calls.patches(library, x, calls.pack_patches(library, weight, bf16), bias, 45, 3, 2, 1)
+    yield "patches", result, exact, LARGEST

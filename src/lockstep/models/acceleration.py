@@ -20,12 +20,12 @@ from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
 from .bf16_layers import BOUND, Choice
 from .examples import Call
 from .frugal import make_frugal
-from .layers import GEGLU, ResnetBlock2D, TanhGELU
+from .layers import GEGLU, ResnetBlock2D, TanhGELU, Upsample2D
 from .remembered import LayerTrial
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero
 from .transformers.transformer_flux import FluxSingleTransformerBlock
 from .transformers.transformer_wan import FP32LayerNorm, WanTransformerBlock
-from .unets.unet_2d_blocks import BasicTransformerBlock, Transformer2DModel
+from .unets.unet_2d_blocks import Attention, BasicTransformerBlock, CrossAttnUpBlock2D, Transformer2DModel, UpBlock2D
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: fast_layers.FastLinear,
@@ -43,6 +43,10 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     TanhGELU: fast_token_layers.FastTanhGELU,
     FluxSingleTransformerBlock: fast_token_layers.FastFluxSingleTransformerBlock,
     WanTransformerBlock: fast_token_layers.FastWanTransformerBlock,
+    Upsample2D: fast_layers.FastUpsample2D,
+    UpBlock2D: fast_unet_blocks.FastUpBlock2D,
+    CrossAttnUpBlock2D: fast_unet_blocks.FastCrossAttnUpBlock2D,
+    Attention: fast_unet_blocks.FastAttention,
     BasicTransformerBlock: fast_unet_blocks.FastBasicTransformerBlock,
     Transformer2DModel: fast_unet_blocks.FastTransformer2DModel,
 }
@@ -155,7 +159,7 @@ def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
             if name in left:
                 module.by_torch = True
             changed += name not in left and _computed(module)
-        elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
+        if isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") is None:
             module.set_attention_backend(OWN)
     return changed
 
@@ -171,9 +175,9 @@ def make_plain(model: nn.Module) -> None:
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
             module.__class__ = plain
-            for made in ("_prepared", "by_torch", "in_bf16", "frugal", "keeps"):
+            for made in ("_prepared", "_text", "by_torch", "in_bf16", "frugal", "keeps"):
                 module.__dict__.pop(made, None)
-        elif isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
+        if isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
             OWN,
             OWN_BF16,
         ):
@@ -213,7 +217,8 @@ def _example(module: nn.Module) -> torch.Tensor | None:
     if isinstance(module, nn.Linear):
         return torch.randn(16, module.in_features, generator=random)
     if isinstance(module, nn.Conv2d):
-        return torch.randn(1, module.in_channels, PIXELS, PIXELS, generator=random)
+        pixels = (max(PIXELS, size) for size in module.kernel_size)
+        return torch.randn(1, module.in_channels, *pixels, generator=random)
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         return torch.randn(16, *module.normalized_shape, generator=random)
     assert isinstance(module, nn.GroupNorm)

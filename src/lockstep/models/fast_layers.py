@@ -16,7 +16,7 @@ from .. import memory
 from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
-from .layers import GEGLU, ResnetBlock2D
+from .layers import GEGLU, ResnetBlock2D, Upsample2D
 
 Tensor = torch.Tensor
 
@@ -105,17 +105,23 @@ class FastLinear(Prepared, nn.Linear):
 
 
 class FastConvolution(Prepared, nn.Conv2d):
-    """A convolution: 3x3 by Winograd's way, 1x1 as a linear layer, else torch's; a bias an image, a residual."""
+    """A convolution: 3x3 by Winograd's way, else as a linear layer of pixels or patches; a bias an image, a residual.
+
+    Torch has those that dilate or are in groups, and those of few results.
+    """
 
     keeps = True  # may transformed weights be kept, where they are small enough?
 
     def kind(self) -> str:
         """Which of our kernels computes it, if one does."""
-        plain = self.groups == 1 and self.stride == (1, 1) == self.dilation and self.padding_mode == "zeros"
-        lanes = found().lanes
-        if plain and self.kernel_size == (3, 3) and self.padding == (1, 1):
-            return "" if self.in_channels % lanes or self.out_channels % lanes else "winograd"
-        return "linear" if plain and self.kernel_size == (1, 1) and self.padding == (0, 0) else ""
+        plain = self.groups == 1 and self.dilation == (1, 1) and self.padding_mode == "zeros"
+        lanes, sizes = found().lanes, (self.kernel_size, self.stride, self.padding)
+        if plain and sizes == ((3, 3), (1, 1), (1, 1)) and self.in_channels % lanes == self.out_channels % lanes == 0:
+            return "winograd"
+        if plain and sizes == ((1, 1), (1, 1), (0, 0)):
+            return "linear"
+        square = all(len(set(size)) == 1 and isinstance(size[0], int) for size in sizes)  # a padding may be a word
+        return "patches" if plain and square and self.out_channels >= lanes else ""
 
     def sources(self) -> tuple[Tensor, ...]:
         return (self.weight,)
@@ -136,6 +142,8 @@ class FastConvolution(Prepared, nn.Conv2d):
             return STORED_POINTS if self.stored else kind, packed
         if kind == "linear":
             return kind, calls.pack_linear(found(), self.weight.flatten(1), self.in_bf16)
+        if kind == "patches":
+            return kind, calls.pack_patches(found(), self.weight, self.in_bf16)
         return kind, calls.channels_last(self.weight)
 
     def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
@@ -150,6 +158,11 @@ class FastConvolution(Prepared, nn.Conv2d):
             last = None if residual is None else calls.channels_last(residual).permute(0, 2, 3, 1)
             result = operators.linear(pixels, weight, self.bias, last, self.out_channels).permute(0, 3, 1, 2)
             return added(result, image_bias, None)
+        if kind == "patches" and min(input.shape[2:]) + 2 * int(self.padding[0]) >= self.kernel_size[0]:
+            sizes = self.out_channels, self.kernel_size[0], self.stride[0], int(self.padding[0])
+            return added(operators.patches(input, weight, self.bias, *sizes), image_bias, residual)
+        if kind == "patches":  # torch refuses it in words
+            return added(super().forward(input), image_bias, residual)
         return added(self._conv_forward(calls.channels_last(input), weight, self.bias), image_bias, residual)
 
 
@@ -179,6 +192,28 @@ def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) ->
     if image_bias is not None:
         result = result + image_bias[:, :, None, None]
     return result if residual is None else result + residual
+
+
+def again(*tensors: Tensor) -> int:
+    """How often the samples of a batch come again, in the same order: both branches of a guidance begin alike."""
+    batch = tensors[0].shape[0]
+    if torch.compiler.is_compiling() or not all(operators.takes(one) and dense(one) for one in tensors):
+        return 1
+
+    def repeat(every: int) -> bool:
+        return all(len(one) == batch and calls.same(found(), one[:-every], one[every:]) for one in tensors)
+
+    return next((batch // every for every in range(1, batch) if batch % every == 0 and repeat(every)), 1)
+
+
+def dense(tensor: Tensor) -> bool:
+    """Do its samples lie one behind the other, without gaps?"""
+    return tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+
+
+def unseen(module: nn.Module) -> bool:
+    """Does nobody watch a module, or anything in it?"""
+    return not any(watched(one) for one in module.modules())
 
 
 class FastGroupNorm(Fast, nn.GroupNorm):
@@ -228,6 +263,19 @@ class FastResnetBlock2D(ResnetBlock2D):
         plain = isinstance(self.nonlinearity, nn.SiLU) and self.output_scale_factor == 1.0 and not self.training
         if not plain:
             return super().forward(hidden_states, temb)
+        times = again(hidden_states, temb) if temb is not None and self.itself() else 1
+        if times == 1 or temb is None:
+            return self.computed(hidden_states, temb)
+        count = len(hidden_states) // times
+        return torch.cat([self.computed(hidden_states[:count], temb[:count])] * times)
+
+    def itself(self) -> bool:
+        """Is it made of our own layers alone, so that a sample's result is the same in any batch?"""
+        layers = self.conv1, self.conv2, self.conv_shortcut or self.conv1
+        return all(type(layer) is FastConvolution for layer in layers) and unseen(self)
+
+    def computed(self, hidden_states: Tensor, temb: Tensor | None) -> Tensor:
+        """As published, with as few maps written as can be."""
         shortcut = hidden_states if self.conv_shortcut is None else self.conv_shortcut(hidden_states)
         time = None
         if self.time_emb_proj is not None and temb is not None:
@@ -255,13 +303,30 @@ class FastAutoencoderResnet(AutoencoderResnet):
         return self.conv2(self.norm2(self.conv1(self.norm1(hidden, silu=True)), silu=True), None, shortcut)
 
 
+def doubles(conv: Any, map: Tensor) -> bool:
+    """Can this convolution read a map as one of twice the size, without anybody who watches it noticing?"""
+    fits = isinstance(conv, FastConvolution) and conv.takes(map, conv.weight) and conv.kind() == "winograd"
+    return fits and not watched(conv)
+
+
+def doubled(conv: Any, map: Tensor) -> Tensor:
+    """The convolution of a map of twice the size, which is never made."""
+    kind, packed = conv.prepared()
+    return operators.doubled_convolution(map, packed, conv.bias, conv.out_channels, kind == STORED_POINTS)
+
+
 class FastAutoencoderUpsample(AutoencoderUpsample):
-    """Twice the size, and a convolution; a large map is doubled in bands."""
+    """Twice the size, and a convolution, at once."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        conv: Any = self.conv
-        fits = 4 * hidden[0].numel() > LARGE and conv.takes(hidden, conv.weight) and conv.kind() == "winograd"
-        if not fits or watched(conv):
-            return super().forward(hidden)
-        kind, packed = conv.prepared()
-        return operators.doubled_convolution(hidden, packed, conv.bias, conv.out_channels, kind == STORED_POINTS)
+        return doubled(self.conv, hidden) if doubles(self.conv, hidden) else super().forward(hidden)
+
+
+class FastUpsample2D(Upsample2D):
+    """The same in the UNet, unless another size than twice is asked for."""
+
+    def forward(self, hidden_states: Tensor, output_size: tuple[int, int] | None = None) -> Tensor:
+        twice = (2 * hidden_states.shape[2], 2 * hidden_states.shape[3])
+        if tuple(output_size or twice) != twice or not doubles(self.conv, hidden_states):
+            return super().forward(hidden_states, output_size)
+        return doubled(self.conv, hidden_states)

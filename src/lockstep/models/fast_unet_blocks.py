@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
 from torch import nn
 
-from .fast_layers import FastConvolution, FastLinear, watched
+from ..kernels import calls, found, operators
+from .fast_layers import Fast, FastConvolution, FastLinear, again, unseen, watched
 from .layers import FeedForward
 from .modeling import checkpointed
 from .unets.unet_2d_blocks import (
     Attention,
     AttnProcessor,
     BasicTransformerBlock,
+    CrossAttnUpBlock2D,
     TextArguments,
     Transformer2DModel,
+    UpBlock2D,
 )
 
 Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text's keys and values, and what they were made of."""
+
+    state: tuple[Any, ...]  # of the projections
+    source: Tensor
+    key: Tensor
+    value: Tensor
+
+
+class FastAttention(Attention):
+    """Attention that keeps the keys and values of a text until another one comes: every step of a run has the same."""
+
+    _text: Text | None = None  # replaced as a whole, so that threads do not mix two texts
+
+    def project(self, hidden_states: Tensor, encoder_hidden_states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        source = encoder_hidden_states
+        if source is None or self.norm_cross is not None or not self._keeps(source):
+            return super().project(hidden_states, source)
+        kept, state = self._text, (torch.is_inference_mode_enabled(), _state(self.to_k), _state(self.to_v))
+        alike = kept is not None and kept.state == state and kept.source.shape == source.shape
+        if kept is None or not alike or not calls.same(found(), kept.source, source.contiguous()):
+            kept = Text(state, source.contiguous().clone(), self.to_k(source), self.to_v(source))
+            self._text = kept
+        return self.to_q(hidden_states), kept.key, kept.value
+
+    def _keeps(self, source: Tensor) -> bool:
+        if self.fused_projections or torch.compiler.is_compiling():
+            return False
+        layers = self.to_k, self.to_v
+        return all(
+            isinstance(layer, FastLinear)
+            and type(layer) is FastLinear  # no adapter around it
+            and not watched(layer)
+            and layer.takes(source, layer.weight, layer.bias)
+            for layer in layers
+        )
+
+    def forget(self) -> None:
+        """Drop what was kept of a text."""
+        self._text = None
+
+
+def _state(layer: nn.Linear) -> tuple[Any, ...]:
+    assert isinstance(layer, FastLinear)
+    bias: Tensor | None = layer.bias
+    return (*layer._state(), None if bias is None else (bias.data_ptr(), 0 if bias.is_inference() else bias._version))
 
 
 def adds(residual: Tensor, last: nn.Module, *around: nn.Module) -> bool:
@@ -56,12 +109,26 @@ class FastBasicTransformerBlock(BasicTransformerBlock):
         if cross_attention_kwargs:
             masks = attention_mask, encoder_attention_mask
             return super().forward(hidden_states, encoder_hidden_states, *masks, cross_attention_kwargs)
-        first_source = encoder_hidden_states if self.only_cross_attention else None
-        normed = self.norm1(hidden_states)
-        hidden_states = attended(self.attn1, normed, first_source, attention_mask, hidden_states)
+        if self.only_cross_attention:
+            normed = self.norm1(hidden_states)
+            hidden_states = attended(self.attn1, normed, encoder_hidden_states, attention_mask, hidden_states)
+        else:
+            hidden_states = self.self_attended(hidden_states, attention_mask)
         normed = self.norm2(hidden_states)
         hidden_states = attended(self.attn2, normed, encoder_hidden_states, encoder_attention_mask, hidden_states)
         return fed_forward(self.ff, self.norm3(hidden_states), hidden_states)
+
+    def self_attended(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """The first attention and its residual; of samples that come again, once."""
+        attn: Any = self.attn1
+        own = type(attn.processor) is AttnProcessor and all(
+            type(one) is FastLinear for one in (attn.to_q, attn.to_k, attn.to_v, attn.to_out[0])
+        )
+        seen = mask is not None or not own or not unseen(self.norm1) or not unseen(attn)
+        times = 1 if seen else again(hidden)
+        first = hidden if times == 1 else hidden[: len(hidden) // times]
+        result = attended(attn, self.norm1(first), None, mask, first)
+        return result if times == 1 else torch.cat([result] * times)
 
 
 class FastTransformer2DModel(Transformer2DModel):
@@ -82,3 +149,17 @@ class FastTransformer2DModel(Transformer2DModel):
             tokens = self.proj_out(tokens, residual.flatten(2).transpose(1, 2))
             return tokens.transpose(1, 2).unflatten(2, size)
         return self.proj_out(tokens.transpose(1, 2).unflatten(2, size), None, residual)
+
+
+class FastUpBlock2D(Fast, UpBlock2D):
+    """A block of the way up, whose skips are joined by a kernel."""
+
+    def joined(self, hidden_states: Tensor, skip: Tensor) -> Tensor:
+        alike = hidden_states.shape[0] == skip.shape[0] and hidden_states.shape[2:] == skip.shape[2:]
+        if not alike or not self.takes(hidden_states, skip):
+            return super().joined(hidden_states, skip)
+        return operators.join(hidden_states, skip)
+
+
+class FastCrossAttnUpBlock2D(FastUpBlock2D, CrossAttnUpBlock2D):
+    """The same with a text transformer after each resnet."""

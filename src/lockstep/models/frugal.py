@@ -12,6 +12,7 @@ from torch import nn
 
 from .. import memory
 from .fast_layers import FastConvolution, Prepared
+from .fast_unet_blocks import FastAttention
 
 
 def layers_of(model: nn.Module) -> Iterator[Prepared]:
@@ -30,8 +31,9 @@ def make_frugal(model: nn.Module) -> None:
 
 def let_go(model: nn.Module) -> None:
     """Drop what was prepared, and let weights that a file holds leave memory; the next call brings both back."""
-    for layer in layers_of(model):
-        layer.forget()
+    for layer in model.modules():
+        if isinstance(layer, (Prepared, FastAttention)):
+            layer.forget()
     for weight in model.parameters():
         memory.page_out(weight)
 

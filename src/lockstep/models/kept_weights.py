@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import struct
@@ -148,7 +149,12 @@ def _take(place: Path, layers: Mapping[str, Prepared]) -> None:
     told = _read_end(place, size)
     storage = torch.UntypedStorage.from_file(str(place), False, size)
     for name, layer in layers.items():
-        parts = [one if isinstance(one, str) else _tensor(storage, *one) for one in told[name]]
+        try:
+            parts = [one if isinstance(one, str) else _tensor(storage, *one) for one in told[name]]
+        except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as problem:
+            raise Damaged(f"what it says of {name} is not what was written") from problem
+        if not parts:
+            raise Damaged(f"nothing is there of {name}")
         layer.take(tuple(parts) if len(parts) > 1 else parts[0])
         for weight in layer.sources():
             memory.page_out(weight)
@@ -172,6 +178,10 @@ def _read_end(place: Path, size: int) -> dict[str, list[Any]]:
 def _tensor(storage: Any, start: int, dtype: str, layout: list[list[int]], bits: int) -> Tensor:
     kind = DTYPES[dtype]
     shape, stride = layout
+    last = sum((length - 1) * step for length, step in zip(shape, stride, strict=True))
+    whole = start % LINE == 0 and min(shape) > 0 and min(stride) >= 0 and last == math.prod(shape) - 1  # no gaps
+    if not whole or start < 0 or start + (last + 1) * kind.itemsize > storage.nbytes():
+        raise ValueError("a place outside of the file")
     tensor = torch.empty(0, dtype=kind).set_(storage, start // kind.itemsize, shape, stride)
     if _sum(_flat(tensor)) != bits:
         raise Damaged("the sum of a layer is another one")

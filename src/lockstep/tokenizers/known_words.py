@@ -17,6 +17,7 @@ FILE_NAME = "known_words.json"
 WORD = re.compile(r"[^\W\d_]{2,}")  # letters of any language; single ones ("a", "3d") say nothing
 SHOWN = 3
 LEAST_LIKENESS = 0.4  # of spellings, below which a suggestion is a guess
+LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßáàâãçéèêíìîñóòôõúùû"
 SAME_WORD = 0.6  # of spellings, from which on an unknown word is a slip of the pen
 
 
@@ -77,6 +78,10 @@ class KnownWords:
         """The name that an unknown word is a slip of the pen for."""
         if word in self.words or word in self.near or len(word) < 4 or not self.names:
             return None
+        exchanged, others = slips_of(word)
+        for slip in (*exchanged, *(slip for slip in others if len(word) > 4 and slip[0] == word[0])):
+            if slip in self.names and len(slip) > 3:
+                return slip
         share, known = self.spelled_like(word)[0]
         return known if share >= SAME_WORD and known[0] == word[0] else None
 
@@ -102,6 +107,18 @@ def likeness_of(a: str, b: str) -> float:
     """The share of common pairs and triples of letters, ends included (Dice's coefficient)."""
     first, second = grams(a), grams(b)
     return 2 * len(first & second) / (len(first) + len(second))
+
+
+def slips_of(word: str) -> tuple[list[str], list[str]]:
+    """What a word may be a slip of the pen for: two neighbouring letters exchanged; one doubled, missed or wrong."""
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    exchanged = [a + b[1] + b[0] + b[2:] for a, b in cuts if len(b) > 1 and b[0] != b[1]]
+    doubled = [a + b[1:] for a, b in cuts if a and b and a[-1] == b[0]]
+    single = [a + a[-1] + b for a, b in cuts if a]
+    fewer = [a + b[1:] for a, b in cuts if b]
+    more = [a + letter + b for a, b in cuts for letter in LETTERS]
+    wrong = [a + letter + b[1:] for a, b in cuts if b for letter in LETTERS]
+    return exchanged, [*doubled, *single, *more, *fewer, *wrong]
 
 
 def grams(word: str) -> set[str]:

@@ -136,7 +136,7 @@ TINY = {
     },
     "text_encoder": {
         "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-        "max_position_embeddings": 40,
+        "max_position_embeddings": 88,
     },
     "scheduler": {
         "beta_schedule": "squaredcos_cap_v2", "rescale_betas_zero_snr": True, "timestep_spacing": "trailing",

@@ -9,7 +9,7 @@ from helpers import relative_l2
 from lockstep.embedded.training.autoencoder import train_autoencoder
 from lockstep.embedded.training.diffusion import train_diffusion
 from lockstep.embedded.training.export import export, in_half
-from lockstep.embedded.training.tokenizer import encode_batch, load_tokenizer
+from lockstep.embedded.training.tokenizer import MAX_LENGTH, encode_batch, load_tokenizer
 from lockstep.errors import InputError, NonFiniteError, NotFoundError
 from lockstep.training.sampling import sample_latents
 
@@ -85,7 +85,7 @@ def test_diffusers_decodes_the_same_pictures(exported, reference):
 def test_diffusers_tokenizes_alike(exported, reference):
     tokenizer = load_tokenizer(exported / "tokenizer")
     for text in ["a Dog", "two   unknownwordish things, flat style", ""]:
-        theirs = reference.tokenizer(text, padding="max_length", truncation=True, max_length=40).input_ids
+        theirs = reference.tokenizer(text, padding="max_length", truncation=True, max_length=MAX_LENGTH).input_ids
         assert encode_batch(tokenizer, [text])[0].tolist() == theirs
 
 

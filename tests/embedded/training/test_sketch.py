@@ -9,15 +9,17 @@ from lockstep.embedded.training.diffusion import train_diffusion
 from lockstep.embedded.training.settings import DiffusionSettings, SketchSettings
 from lockstep.embedded.training.sketch import SketchTraining, train_sketch
 from lockstep.embedded.training.sketch_head import SketchHead
+from lockstep.embedded.training.sketch_reading import write_reading
 from lockstep.embedded.training.sketch_start import in_fields, principal_components, write_sketches
 from lockstep.errors import ConfigError
+from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
 from lockstep.training.checkpoint import load_checkpoint
 from lockstep.training.loop import Run
 from lockstep.training.settings import build_settings
 
 TEXT_ENCODER = {
     "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
-    "max_position_embeddings": 40,
+    "max_position_embeddings": 88,
 }  # fmt: skip
 SETTINGS = {
     "seed": 1, "steps": 3, "batch_size": 4, "plain_captions": 1.0, "stranger_share": 0.0,
@@ -37,7 +39,7 @@ def settings():
 def test_components_hold_latents_that_lie_in_a_plane():
     torch.manual_seed(0)
     latents = (torch.randn(9, 4) @ torch.randn(4, 2 * 12) + 3).unflatten(1, (2, 12))
-    codes, components, mean = principal_components(latents, torch.rand(9) + 0.5, rank=4)
+    codes, components, mean = principal_components(latents, torch.rand(9) + 0.5, torch.tensor([0.7, 0.3]), rank=4)
     torch.testing.assert_close(torch.einsum("cr,rsv->csv", codes, components) + mean, latents, rtol=1e-4, atol=1e-4)
 
 
@@ -56,7 +58,9 @@ def test_things_are_sketched_in_each_style_before_the_first_step(work, settings)
     torch.manual_seed(0)
     names, styles, latents = ["dog", "cat", "star", "boat"], ["3d", "flat"], 0.8 * torch.randn(4, 2, 4, 16, 16)
     modules, tokenizer = training.trainee.modules, training.data.tokenizer
-    write_sketches(modules["text_encoder"], modules["sketch"], tokenizer, names, latents, torch.ones(4), styles)
+    write_sketches(
+        modules["text_encoder"], modules["sketch"], tokenizer, names, latents, torch.ones(4), dict.fromkeys(styles, 0.5)
+    )
     with torch.no_grad():
         for number, words in enumerate(("a {}", "a {}, flat style")):
             drawn = training.sketch(modules, [words.format(name) for name in names])
@@ -87,14 +91,63 @@ def test_the_unet_goes_on_with_words_that_stay(work, settings):
     }  # fmt: skip
     names = ("text_encoder", "mixture", "optimizer", "cadence", "batch_size")
     further = {"unet": unet, "frozen_words": True, **{name: SETTINGS[name] for name in names}}
+    further = build_settings(DiffusionSettings, further, "here")
+    train_diffusion(work, further, run_name="drawn", teacher_folder=work / "teacher", sketch="sketched", steps=2)
+    drawn = stored(work, "drawn")
+    assert_words(drawn, stored(work, "sketched"))
+    assert not drawn["weights.unet.conv_in.weight"].equal(drawn["average.unet.conv_in.weight"])
+
+    train_sketch(work, settings, run_name="sketched longer", teacher_folder=work / "teacher", steps=1)
     train_diffusion(
-        work, build_settings(DiffusionSettings, further, "here"), run_name="drawn", teacher_folder=work / "teacher",
-        sketch="sketched", steps=2,
+        work, further, run_name="drawn on", teacher_folder=work / "teacher",
+        start_from="drawn", sketch="sketched longer", steps=3,
     )  # fmt: skip
-    sketched, drawn = (
-        load_checkpoint(work / "runs" / name / "checkpoint.safetensors")[0] for name in ("sketched", "drawn")
-    )
+    after = stored(work, "drawn on")
+    assert_words(after, stored(work, "sketched longer"))
+    looks = [name for name in after if name.startswith("weights.unet.") and "attn2" in name]
+    assert looks
+    assert all((after[name] - drawn[name]).abs().max() < 0.01 for name in looks)
+
+
+def stored(work, run):
+    return load_checkpoint(work / "runs" / run / "checkpoint.safetensors")[0]
+
+
+def assert_words(drawn, sketched):
     words = [name for name in drawn if name.startswith("weights.text_encoder.")]
     assert words
     assert all(drawn[name].equal(sketched[name.replace("weights.", "average.")]) for name in words)
-    assert not drawn["weights.unet.conv_in.weight"].equal(drawn["average.unet.conv_in.weight"])
+
+
+def test_a_unet_looks_at_its_own_field_before_the_first_step():
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(
+        sample_size=8, in_channels=4, out_channels=4, block_out_channels=(64, 64), layers_per_block=1,
+        cross_attention_dim=48, attention_head_dim=2, norm_num_groups=8,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+    )  # fmt: skip
+    head, latents, times = SketchHead(48, fields=4, shape=(4, 8, 8)), torch.randn(24, 4, 8, 8), torch.full((24,), 900)
+    hidden = torch.cat([0.05 * torch.randn(24, 6, 48), torch.eye(16, 48).repeat(24, 1, 1)], dim=1)
+
+    def draw():
+        unet(latents, times, encoder_hidden_states=hidden)
+
+    layer = unet.mid_block.attentions[0].transformer_blocks[0].attn2
+    before = looked_at_own(layer, draw, hidden)
+    write_reading(unet, head, draw, hidden)
+    after = looked_at_own(layer, draw, hidden)
+    assert before < 0.1 < 0.4 < after
+    read = layer.to_v.weight[:16] @ hidden[0].T
+    torch.testing.assert_close(read, head.out.weight @ hidden[0].T)
+
+
+@torch.no_grad()
+def looked_at_own(layer, draw, hidden):
+    """How much of its attention the first head has for the field that it stands in, on a map as large as the sketch."""
+    seen = []
+    handle = layer.to_q.register_forward_hook(lambda _, __, out: seen.append(out))
+    draw()
+    handle.remove()
+    width = seen[0].shape[-1] // layer.heads
+    scores = seen[0][..., :width] @ layer.to_k(hidden)[..., :width].mT / width**0.5
+    return scores.softmax(-1)[:, :, -16:].diagonal(dim1=1, dim2=2).mean().item()

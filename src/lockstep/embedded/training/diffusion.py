@@ -3,11 +3,12 @@ along."""
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ from .data import DEFAULT_STYLE, Item, ItemTable, load_items
 from .data.scenes import KINDS, SceneDrawer
 from .drawing import caption_random, draw_rows, drawing_weights
 from .evaluation import conditional_losses, retrieval_ranks, top_k
-from .latents import Normal, load_teacher, open_store
+from .latents import SHAPE, Normal, load_teacher, open_store
 from .settings import DiffusionSettings, Mixture, TextSettings
+from .sketch_head import SketchHead
+from .sketch_reading import write_reading
 from .tokenizer import encode_batch, load_tokenizer, token_vectors
 from .vocabulary import adopt_embedding, read_meanings
 
@@ -227,6 +230,19 @@ class DiffusionTraining:
             output = self.forward(modules["unet"], noisy, timesteps, hidden)
         return F.mse_loss(output.float(), self.scheduler.get_velocity(latents, noise, timesteps))
 
+    @torch.no_grad()
+    def examples(self, count: int = 6) -> tuple[Callable[[], Tensor], Tensor]:
+        """What runs the UNet on a few batches of noisy latents, and the hidden states of their captions."""
+        draws = [generator_of(self.settings.seed, step) for step in range(count)]
+        batches = [self.data.batch_at(step, draw) for step, draw in enumerate(draws)]
+        latents = torch.cat([latents for latents, _ in batches])
+        captions = [caption for _, captions in batches for caption in captions]
+        hidden = self.trainee.modules["text_encoder"](self.data.tokens(captions), return_dict=False)[0]
+        steps = self.scheduler.config.num_train_timesteps
+        timesteps = draw_timesteps(len(latents), steps, self.settings.noise_power, draws[0])
+        noisy = self.scheduler.add_noise(latents, torch.randn(latents.shape, generator=draws[0]), timesteps)
+        return lambda: denoise(self.trainee.modules["unet"], noisy, timesteps, hidden), hidden
+
     def evaluate(self, reporter: Reporter) -> dict[str, float]:
         """Losses with right and wrong captions, retrieval in latent space, and a sheet of fixed prompts."""
         started, settings = time.monotonic(), self.settings.evaluation
@@ -305,11 +321,14 @@ def train_diffusion(
         if not run.folder.exists():
             shutil.copytree(work / "runs" / start_from / "tokenizer", run.folder / "tokenizer")
     training = DiffusionTraining(work, settings, run, teacher_folder)
+    is_new = not run.checkpoint.is_file()
     if not run.resume(training.trainee, source):
         if start_from is not None:
             adopt_release(training, Path(start_from), words=sketch is None)
         if sketch is not None:
             adopt_sketch(training, work / "runs" / sketch / "checkpoint.safetensors")
+    elif is_new and sketch is not None:  # the UNet of another run finds the fields already
+        adopt_words(training, load_checkpoint(work / "runs" / sketch / "checkpoint.safetensors")[0])
     if decay_steps:
         run.begin_decay(training.trainee.step, decay_steps)
     describe(training, settings_text)
@@ -346,8 +365,20 @@ def load_fitting(module: nn.Module, stored: Mapping[str, Tensor]) -> None:
 
 
 def adopt_sketch(training: DiffusionTraining, checkpoint: Path) -> None:
-    """Begin with a text encoder that has learned to sketch."""
+    """Begin with a text encoder that has learned to sketch, and a UNet that finds its fields."""
     tensors, _ = load_checkpoint(checkpoint)
+    averaged = averaged_tensors(tensors, "sketch")
+    values, width = averaged["out.weight"].shape
+    head = SketchHead(width, fields=int((math.prod(SHAPE) // values) ** 0.5))
+    head.load_state_dict(averaged)
+    adopt_words(training, tensors)
+    unet, averaged_unet = (modules["unet"] for modules in (training.trainee.modules, training.trainee.averaged))
+    write_reading(unet, head, *training.examples())
+    averaged_unet.load_state_dict(unet.state_dict())
+
+
+def adopt_words(training: DiffusionTraining, tensors: Mapping[str, Tensor]) -> None:
+    """Go on with the text encoder of a sketch's checkpoint."""
     for modules in (training.trainee.modules, training.trainee.averaged):
         modules["text_encoder"].load_state_dict(averaged_tensors(tensors, "text_encoder"))
 

@@ -50,7 +50,7 @@ class TextSettings(TrainingSettings):
     bfloat16: bool = False  # native bf16 is no promise of speed: time 20 steps of both before a run
     word_vectors: float = 0.1
     plain_captions: float = 0.0  # of captions: as canonical as the reader of sentences makes them
-    fields: int = 4  # a side of the sketch: so many squared places of the text, the last ones, tell a field each
+    fields: int = 8  # a side of the sketch: so many squared places of the text, the last ones, tell a field each
     text_encoder: dict[str, Any] = field(default_factory=dict)
     mixture: Mixture = field(default_factory=Mixture)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)

@@ -60,7 +60,9 @@ class SketchTraining:
         concepts = [data.table.concepts[code] for code in codes]
         weights = torch.tensor([TIER_WEIGHTS[concept.tier] for concept in concepts])
         names = [concept.name for concept in concepts]
-        write_sketches(text_encoder, head, data.tokenizer, names, latents, weights, styles)
+        write_sketches(
+            text_encoder, head, data.tokenizer, names, latents, weights, {style: shares[style] for style in styles}
+        )
 
     def sketch(self, modules: nn.ModuleDict, captions: Sequence[str]) -> Tensor:
         with autocast(self.settings.bfloat16):

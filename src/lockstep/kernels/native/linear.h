@@ -22,7 +22,7 @@ static void pack_panels(const float* weights, float* packed, Size columns, Size 
 }
 
 struct Linear {
-  const float *x, *packed, *bias, *residual;
+  const float *packed, *bias, *residual;
   float* y;
   Size rows, columns, depth;
   bool gelu;  // bend the sum (before the residual) by the approximation of GELU
@@ -99,16 +99,22 @@ static void share_blocks(Size rows, Size columns, Size units, int threads, const
   });
 }
 
-template <class Numbers>
-static void linear(const Linear& l, int threads) {
+// `rows_of(first, count, input, inputs)` are so many rows of the left side, and of each these inputs.
+template <class Numbers, class RowsOf>
+static void linear(const Linear& l, int threads, const RowsOf& rows_of) {
   const Size units = Numbers::units(l.depth), part = std::max<Size>(1, units_at_once(units));
   share_blocks(l.rows, panels(l.columns), units, threads, [&](Size first, Size last, Size from, Size to) {
     for (Size start = 0; start < units; start += part) {
       const Size input = start * Numbers::PACKED, inputs = std::min(part * Numbers::PACKED, l.depth - input);
-      const Rows x = gathered<Numbers>(l.x + first * l.depth + input, l.depth, last - first, inputs);
+      const Rows x = rows_of(first, last - first, input, inputs);
       for (Size panel = from; panel < to; panel++) linear_panel<Numbers>(l, x, first, last, panel, start, std::min(part, units - start), units);
     }
   });
+}
+
+template <class Numbers>
+static void linear(const Linear& l, const float* x, int threads) {
+  linear<Numbers>(l, threads, [&](Size first, Size count, Size input, Size inputs) { return gathered<Numbers>(x + first * l.depth + input, l.depth, count, inputs); });
 }
 
 // y = (x V' + a) gelu(x G' + b): a panel has LANES columns of V and the same ones of G, and `bias` likewise.

@@ -171,3 +171,14 @@ static void turn(const Turn& t, int threads) {
     }
   });
 }
+
+// The channels of two maps side by side.
+static void join(const float* left, const float* right, float* y, Size pixels, Size lefts, Size rights, int threads) {
+  const Size all = lefts + rights, block = std::max<Size>(1, 16384 / all);
+  pool().share(parts(pixels, block), threads, [&](Size item) {
+    for (Size p = item * block; p < std::min(pixels, (item + 1) * block); p++) {
+      memcpy(y + p * all, left + p * lefts, sizeof(float) * lefts);
+      memcpy(y + p * all + lefts, right + p * rights, sizeof(float) * rights);
+    }
+  });
+}

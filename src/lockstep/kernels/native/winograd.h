@@ -13,6 +13,7 @@ struct Convolution {
   Size images, height, width, in, out;
   Size bias_step;  // between the biases of two images: 0, or `out` where a time embedding is added
   Size above = 0, below = 0;  // rows of the input that lie before and behind these
+  int doubled = 0;            // 1: each pixel of the input is taken twice, in rows and in columns
   Size tiles_down() const { return (height + 3) / 4; }
   Size tiles_across() const { return (width + 3) / 4; }
   Size tiles() const { return images * tiles_down() * tiles_across(); }
@@ -106,7 +107,7 @@ static void transform_tile(const Convolution& conv, Size tile, float* points, Si
     for (int j = 0; j < 6; j++) {
       const Size y = top + i, x = left + j;
       const bool inside = y >= -conv.above && y < conv.height + conv.below && x >= 0 && x < conv.width;
-      pixel[i * 6 + j] = inside ? conv.x + ((image * conv.height + y) * conv.width + x) * conv.in : nullptr;
+      pixel[i * 6 + j] = inside ? conv.x + (((image * conv.height + y) >> conv.doubled) * (conv.width >> conv.doubled) + (x >> conv.doubled)) * conv.in : nullptr;
     }
   for (Size c = 0; c < conv.in; c += LANES) {
     Vector d[6], o[6], rows[POINTS];

@@ -360,10 +360,14 @@ class UpBlock2D(nn.Module):
         **text: Any,
     ) -> Tensor:
         for layer, (resnet, skip) in enumerate(zip(self.resnets, reversed(skips), strict=True)):
-            hidden_states = checkpointed(self, resnet, torch.cat([hidden_states, skip], dim=1), temb)
+            hidden_states = checkpointed(self, resnet, self.joined(hidden_states, skip), temb)
             if self.attentions is not None:
                 hidden_states = self.attentions[layer](hidden_states, **text)
         return hidden_states if self.upsamplers is None else self.upsamplers[0](hidden_states, upsample_size)
+
+    def joined(self, hidden_states: Tensor, skip: Tensor) -> Tensor:
+        """The channels of both, side by side."""
+        return torch.cat([hidden_states, skip], dim=1)
 
 
 class CrossAttnUpBlock2D(UpBlock2D):

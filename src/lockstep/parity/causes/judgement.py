@@ -14,6 +14,7 @@ from .probe import SPECIFIC, Trial
 from .whole_run import Closing
 
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
+WORSE = 1.5  # times as far off as before: no other fault that was there all along
 LEAST_PROVING = 4  # fewer numbers than this are met by anything that can be chosen
 _STORIES = ("slice_lanes",)  # one of several ways in which a value may have come about
 _MOVES = ("norm_placement", "order_exchanged")
@@ -91,6 +92,7 @@ def _judged_edit(search: Any, edit: Edit, comparison: Comparison) -> Judgement |
         if closing.closes and _is_right(trial):  # names that are moved about may hide a value that is still wrong
             return Judgement(trial, closing, True)
         further = closing.reach > before and trial.accepted and _leaves(edit.owner, closing)
+        further = further and not _spoils(closing, comparison)
         if found is None or (further and found.closing is not None and closing.reach > found.closing.reach):
             found = Judgement(trial, closing, further) if trial.accepted else found
     return found
@@ -211,10 +213,20 @@ def _moves_on(trial: Trial, closing: Closing, comparison: Comparison) -> bool:
     first, before = closing.first, comparison.first
     if first is None or before is None or closing.reach <= before.order or not (trial.whole and trial.exact):
         return False
-    if trial.fitted or trial.goal.size < LEAST_PROVING:
+    if trial.fitted or trial.goal.size < LEAST_PROVING or _spoils(closing, comparison):
         return False
     part = trial.part
     return not (first.key.path == part or first.key.path.startswith((f"{part}.", f"{part}/")))
+
+
+def _spoils(closing: Closing, comparison: Comparison) -> bool:
+    """True if what begins behind it was right before, or less wrong: what puts one value right and another wrong is no
+    cause."""
+    first = closing.first
+    before = comparison.node(str(first.key)) if first is not None else None
+    if first is None or before is None or first.key.is_operation or first.error is None or before.error is None:
+        return False
+    return not before.bad or first.error > WORSE * before.error
 
 
 def _different(trials: list[Trial]) -> list[Trial]:

@@ -19,6 +19,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .call_pairs import ALIKE, CallPairs
 from .draws import same_draws
+from .result_names import METHODS, last_given, slot_names
 from .same_values import same_values
 from .weights import WeightMatch, match_weights
 
@@ -32,9 +33,7 @@ ALIASES: list[tuple[tuple[str, str], tuple[str, str]]] = [
     (("vae", "out.image"), ("vae.decode", "out")),
     (("vae", "in.latents"), ("vae.decode", "in.z")),
 ]
-METHODS = ("encode", "decode")
 ALIKE_VALUES = "alike"  # how a pair was found that only its numbers tell
-RESULT = "@result"
 ROLES = ("conv", "linear", "norm", "embedding", "dropout", "attention")
 _SELECTION = re.compile(r"(.*)\[(\d*):(\d*)\]$")
 
@@ -290,7 +289,7 @@ class _Work:
 
     def by_result(self) -> None:
         """What a run gave in the end, where the two sides name it otherwise: a function around the model, a method."""
-        mine, theirs = _last_given(self.a), _last_given(self.b)
+        mine, theirs = last_given(self.a), last_given(self.b)
         partner = self.partner_path(mine[0].key.path) if mine else None
         if not mine or not theirs or (partner is not None and partner[0] == theirs[0].key.path):
             return
@@ -322,7 +321,7 @@ class _Work:
         found = self.b.get(Key(left.key.step, path, left.key.slot, call))
         if found is not None and found.seq in self.left_b:
             return self._in_another_place(left, found) or found
-        aliases = [self.b.get(Key(left.key.step, path, slot, call)) for slot in _slot_names(left.key.slot)]
+        aliases = [self.b.get(Key(left.key.step, path, slot, call)) for slot in slot_names(left.key.slot)]
         known = [entry for entry in aliases if entry is not None and entry.seq in self.left_b]
         if not known:
             return None
@@ -354,7 +353,7 @@ class _Work:
             if name not in table:
                 continue
             path, slot = table[name]
-            for candidate in _slot_names(slot):
+            for candidate in slot_names(slot):
                 right = self.b.get(Key(left.key.step, path, candidate, left.key.call))
                 if right is not None and right.seq in self.left_b:
                     self.take(left, right, "alias")
@@ -372,10 +371,20 @@ class _Work:
             call = self._calls.partner(left.key, partner[0])
             candidates = free[(left.key.step, partner[0], call, left.key.is_input)] if call is not None else []
             fitting = [right for right in candidates if right.shape == left.shape and self._may_be(left, right)]
+            fitting = self._not_another(left, fitting)
             fitting = fitting or [right for right in candidates if len(candidates) == 1 and _arranged(left, right)]
             if fitting:
                 candidates.remove(fitting[0])
                 self.take(left, fitting[0], "order")
+
+    def _not_another(self, left: Entry, fitting: list[Entry]) -> list[Entry]:
+        """Of results in other wrappings the one that is meant, and none that is another result of the same call."""
+        if left.key.is_input or not fitting:
+            return fitting
+        others = [e for e in self.left_a.values() if e.key.node == left.key.node and e.shape == left.shape]
+        others = [e for e in others if e is not left and not e.key.is_input]
+        near = [right for right in fitting if self._near(left, right)]
+        return near or [right for right in fitting if not any(self._near(other, right) for other in others)]
 
     def _may_be(self, left: Entry, right: Entry) -> bool:
         """Integers under two names are one value only if they are equal."""
@@ -440,36 +449,12 @@ class _Work:
         return Alignment(self.pairs, *left, self.modules, matches, self._calls)
 
 
-def _last_given(trace: Trace) -> list[Entry]:
-    """The result of a run: what was returned by it, or else by the last call of a whole model."""
-    given = [e for e in trace.entries if e.key.slot.startswith("out") and not e.key.is_operation]
-    ends = [e for e in given if e.key.path == RESULT]
-    ends = ends or [e for e in given if not e.key.path.startswith("@") and _is_whole(e.key.path)]
-    if any(e.key.path == "@pipeline" for e in trace.entries):
-        return []  # a pipeline's is named alike on both sides
-    return [e for e in ends if e.key.node == ends[-1].key.node]
-
-
-def _is_whole(path: str) -> bool:
-    root, _, method = path.partition(".")
-    return bool(root) and method in ("", *METHODS)
-
-
 def _selection(text: str) -> tuple[str, tuple[int | None, int | None] | None]:
     match = _SELECTION.match(text)
     if not match:
         return text, None
     begin, end = (int(group) if group else None for group in match.groups()[1:])
     return match.group(1), (begin, end)
-
-
-def _slot_names(slot: str) -> list[str]:
-    """`out` and `out.0` are the same thing for a module that returns one tensor, wrapped or not."""
-    if slot == "out":
-        return ["out", "out.0", "out.sample"]
-    if slot in ("out.0", "out.sample"):
-        return [slot, "out", "out.0", "out.sample"]
-    return [slot]
 
 
 def _parent(path: str) -> str:

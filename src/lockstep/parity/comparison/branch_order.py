@@ -13,6 +13,7 @@ from ..trace.names import NO_STEP
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch, sketch_error
 from .align import Pair
+from .loop_mix import mix_in_loop
 
 SAME = 1e-2  # error up to which two values are the same for this question
 NEXT = 1e-4  # error up to which the state of the next step is the same
@@ -49,12 +50,7 @@ def exchanged_batches(a: Trace, b: Trace, pairs: Iterable[Pair], known: bool = F
     found = {batch for batch, values in by_batch.items() if _is_exchanged(a, b, values)}
     if known or not found:
         return found
-    answers = [
-        _guidance_agrees(a, b, by_batch[batch], steps[batch[0]])
-        if steps[batch[0]]
-        else _next_state_agrees(a, b, by_batch, batch)
-        for batch in found
-    ]
+    answers = [_agrees(a, b, by_batch, batch, steps[batch[0]]) for batch in found]
     return found if any(answers) and False not in answers else set()
 
 
@@ -75,6 +71,17 @@ def errors_of_both(a: Trace, b: Trace, pair: Pair) -> tuple[float, float]:
     values, norm = b.array(pair.b), a.stats(pair.a).l2
     plain, other = (sketch_error(a.sketch(pair.a), sketch(one), norm) for one in (values, turned(values)))
     return plain, other
+
+
+def _agrees(a: Trace, b: Trace, by_batch: dict[Batch, list[Pair]], batch: Batch, steps: list[Pair]) -> bool | None:
+    """Whether the guidance takes the branches in the order that they have; None where nothing tells."""
+    if steps:
+        return _guidance_agrees(a, b, by_batch[batch], steps)
+    other = by_batch[batch][0].b.key
+    mine, theirs = mix_in_loop(a, batch), mix_in_loop(b, (other.step, other.path))
+    if mine is not None and theirs is not None:  # whatever else is wrong with the step
+        return float(np.abs(theirs - mine[::-1]).max()) < float(np.abs(theirs - mine).max())
+    return _next_state_agrees(a, b, by_batch, batch)
 
 
 def _guidance_agrees(a: Trace, b: Trace, pairs: list[Pair], steps: list[Pair]) -> bool | None:

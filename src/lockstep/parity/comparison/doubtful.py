@@ -8,6 +8,7 @@ from ..trace.reader import Entry, Trace
 from ..trace.sketch import sketch_error
 from .align import ALIKE_VALUES, Pair
 from .handed_in import prepared_outside
+from .result_names import is_result_of_whole
 from .results import NodeResult, Status
 
 GUESSED = ("weights", "order", "sequence")  # pairs that no name and no map says
@@ -24,6 +25,7 @@ def doubtful(
     dropped = _contradicted(a, pairs, nodes) | _of_a_part(a, b, pairs, nodes) | _other_results(a, b, pairs, nodes)
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if node.bad and pair.how == ALIKE_VALUES}
     dropped |= _mistaken(a, b, pairs, nodes) | prepared_outside(a, pairs, nodes)
+    dropped -= {pair.a.seq for pair in pairs if is_result_of_whole(pair.a.key) and is_result_of_whole(pair.b.key)}
     formed = {id(node) for node in forms}
     dropped |= {pair.a.seq for pair, node in zip(pairs, nodes, strict=True) if id(node) in formed}
     if not forms:

@@ -25,6 +25,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from ..trace.sketch import sketch_error
 from .file import Floor
+from .wide_tables import tables_in_float64
 
 DEFAULT_RUNS = ("fp64", "ulp", "ulp")
 KERNELS = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
@@ -124,6 +125,7 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
             lambda: _setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
             lambda: _changed_inputs(parts, lambda x: x.double() if x.is_floating_point() else x),
             _Upcast,
+            lambda: tables_in_float64(parts.schedulers.values()),
         ]
         variation.draw = _recorded_draws(trace)
     elif kind == "ulp":

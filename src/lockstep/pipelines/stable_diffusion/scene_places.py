@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 MOST = 9  # things that a picture has room for
 ROWS = {1: (1,), 2: (2,), 3: (1, 2), 4: (2, 2), 5: (3, 2), 6: (3, 3), 7: (2, 3, 2), 8: (3, 2, 3), 9: (3, 3, 3)}
 MARGIN = 0.02  # of a place that stays free on each side
 SMALLER = 0.55
+TALLER = 1.2  # a tall thing may be than its place is wide
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,23 @@ def one_row(count: int, top: float, height: float, width: float, touches: str = 
     return [Place(left + width * k, top, width, height, touches) for k in range(count)]  # type: ignore[arg-type]
 
 
-def above(upper: int, lower: int) -> list[Place]:
-    """What is above stands on what is below, which is the larger."""
-    edge = 0.44
+def above(upper: int, lower: int, edge: float = 0.44) -> list[Place]:
+    """What is above stands on what is below; the edge between them says which is the larger."""
     return [
         *one_row(upper, 0.0, edge, min(edge, 1 / upper), "bottom"),
-        *one_row(lower, edge, 1 - edge, min(0.8 if lower == 1 else 1 - edge, 1 / lower), "top"),
+        *one_row(lower, edge, 1 - edge, min(0.8 if lower == 1 and edge < 0.5 else 1 - edge, 1 / lower), "top"),
+    ]
+
+
+def on_one_ground(shares: Sequence[float]) -> list[Place]:
+    """Places beside each other, the largest as large as fits, the others as their shares of it."""
+    largest = 1 / sum(shares)
+    ground = 0.5 + largest * TALLER / 2
+    lefts = accumulate((largest * share for share in shares), initial=0.0)
+    sides = [(largest * share, largest * share * (TALLER if share == 1 else 1)) for share in shares]
+    return [
+        Place(left, ground - height, width, height, "bottom")
+        for left, (width, height) in zip(lefts, sides, strict=False)
     ]
 
 

@@ -4,35 +4,49 @@ from __future__ import annotations
 
 import re
 
+from . import scene_languages as further
 from .scene_places import MOST
 
 NUMBERS = {
+    **{word: number for number, words in further.NUMBERS.items() for word in words.split()},
     **{word: number for number, words in enumerate(
-        (("two", "couple", "pair", "both", "zwei", "deux", "dos", "due", "dois", "duas"),
-         ("three", "few", "some", "trio", "drei", "trois", "tres", "tre", "três"),
-         ("four", "vier", "quatre", "cuatro", "quattro", "quatro"),
-         ("five", "many", "several", "lots", "lot", "fünf", "cinq", "cinco", "cinque"),
-         ("six", "sechs", "seis", "sei"), ("seven",), ("eight",), ("nine", "dozen")), start=2)
+        (("two", "couple", "pair", "both", "twin", "twins"), ("three", "few", "some", "trio", "row"),
+         ("four", "family"), ("five", "many", "several", "lots", "lot", "group", "bunch", "herd", "flock", "pack",
+         "swarm", "crowd", "gang", "handful", "plenty", "tons"), ("six",), ("seven",), ("eight",), ("nine", "dozen")),
+        start=2)
        for word in words},
     **{str(number): min(number, MOST) for number in range(2, 100)},
     **dict.fromkeys(("ten", "eleven", "twelve", "twenty", "hundred"), MOST),
 }  # fmt: skip
-VAGUE = frozenset(("couple", "pair", "both", "few", "some", "trio", "many", "several", "lots", "lot", "dozen"))
-ARTICLES = frozenset(
+MANY = 5
+GROUPS = frozenset(("school", "pride", "murder", "team"))  # also a thing, or a word of its own, without "of"
+VAGUE = frozenset(
     (
-        "a", "an", "the", "one", "another", "his", "her", "its", "their", "my", "our", "ein", "eine", "einen", "der",
-        "die", "das", "un", "une", "le", "la", "una", "el", "il", "lo", "uma", "um",
+        "couple", "pair", "both", "few", "some", "trio", "many", "several", "lots", "lot", "dozen", "twin", "twins",
+        "group", "bunch", "herd", "flock", "pack", "swarm", "crowd", "gang", "handful", "plenty", "tons", "family",
+        "row", "paar",
     )
 )  # fmt: skip
-JOINTS = frozenset(
+ARTICLES = further.ARTICLES | frozenset(
+    ("a", "an", "the", "one", "another", "his", "her", "its", "their", "my", "our", "your", "this", "that's", "1")
+)
+ONE = frozenset(("a", "an", "one", "1", "ein", "eine", "einen", "einem", "un", "une", "una", "uno", "um", "uma"))
+JOINTS = further.JOINTS | frozenset(
     (
         "and", "&", "+", ",", "with", "plus", "on", "in", "by", "over", "above", "under", "below", "near", "beside",
-        "inside", "und", "et", "y", "e", "mit", "auf", "avec", "sur", "con", "sobre", "com", "em",
+        "inside", "beneath", "underneath", "upon", "behind", "next", "between", "/", "vs", "versus", "or", "chasing",
+        "holding", "eating", "playing", "catching", "riding", "hugging", "kissing",
+        "carrying", "watching", "driving", "meets", "meeting",
+        "fighting", "biting", "drinking", "reading", "pulling", "pushing", "kicking", "throwing", "climbing", "beside",
+        "then", ";", ".",
     )
 )  # fmt: skip
-OVER = ("on top of", "on", "above", "over", "riding", "upon", "auf", "sur", "sobre")
-UNDER = ("under", "below", "beneath", "underneath")
-WITHIN = ("in", "inside")
+WITH = further.WITH | {"with"}
+OF = further.OF | {"of"}
+ABOUT_IT = frozenset(("that", "which", "who", "is", "are", "looks"))  # what follows says something of the thing before
+OVER = ("on top of", "on", "above", "over", "riding", "upon", *further.OVER)
+UNDER = ("under", "below", "beneath", "underneath", *further.UNDER)
+WITHIN = ("in", "inside", "dans", "en", "em", "nel", "nella")
 RIGHT_OF = ("to the right of", "right of")
 WEARING = frozenset(("wearing", "wears"))
 WORN = frozenset(
@@ -42,57 +56,78 @@ WORN = frozenset(
     )
 )  # fmt: skip
 # What heads were drawn with, and the model's words for it.
-DRAWN_WORN = {
-    **{name: f"wearing a {name}" for name in ("crown", "top hat", "graduation cap")},
-    **dict.fromkeys(("hat", "cap"), "wearing a top hat"),
-    **dict.fromkeys(("glasses", "eyeglasses"), "wearing glasses"),
-    "sunglasses": "wearing sunglasses",
-    "tears": "with tears",
-    "heart": "with a heart",
-}
-SMALL = frozenset(("tiny", "small", "little", "mini", "teeny"))
-# Moods that were drawn; other adjectives than these and colours change nothing in a picture of one thing.
-MOODS = frozenset(("sad", "crying", "unhappy", "loving", "sleeping", "sleepy", "tired"))
-# Words that ask, and say nothing of the picture.
-ASKING = frozenset(
+SMALL = frozenset(
+    ("tiny", "small", "little", "mini", "teeny", "smaller", "smallest", "miniature", "wee", *further.SMALL)
+)
+LARGE = frozenset(
     (
+        "big", "large", "huge", "giant", "enormous", "gigantic", "massive", "bigger", "biggest", "larger", "largest",
+        *further.LARGE,
+    )
+)  # fmt: skip
+# Moods that were drawn; other adjectives than these and colours change nothing in a picture of one thing.
+# Words that stand for a face of any mood, and what says the mood in other words than a face's name does.
+FACES = further.FACES | {"face", "smiley", "emoji", "emoticon", "smilie", "somebody", "someone"}
+FACE_MOODS = {
+    **{word: mood for mood, words in further.MOODS.items() for word in words.split()},
+    **dict.fromkeys(("cry", "cries", "weeps", "tears", "sobs", "bawling"), "crying"),
+    **dict.fromkeys(("laughs", "laugh"), "laughing"),
+    **dict.fromkeys(("sleepy", "sleeps", "tired", "asleep"), "sleeping"),
+    **dict.fromkeys(("surprised", "amazed", "astonished"), "shocked"),
+    **dict.fromkeys(("winks", "wink"), "winking"),
+    **dict.fromkeys(("screams", "scream"), "screaming"),
+}
+# Words that ask, and say nothing of the picture.
+ASKING = further.ASKING | frozenset(
+    (
+        "something", "anything", "somebody", "someone", "need", "wish", "have", "get", "i'd", "we", "thanks", "thank",
+        "how", "what", "about", "does", "do", "look", "ok", "hey", "pic", "sketch", "illustration", "cartoon", "for",
+        "as", "let", "it", "some", "want", "wants", "really", "dear", "kindly", "no", "not", "without", "but", "from",
         "draw", "paint", "make", "show", "give", "create", "generate", "me", "us", "please", "i", "want", "would",
         "like", "to", "see", "can", "could", "you", "hi", "hello", "just", "picture", "image", "photo", "drawing",
         "icon", "emoji", "of", "there", "is", "are", "next", "together", "side", "left", "right", "top", "front",
-        "looking", "at", "sitting", "standing", "holding", "eating", "chasing", "playing", "flying", "behind",
+        "looking", "at", "sitting", "standing", "flying",
     )
 )  # fmt: skip
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "gray", "black", "white", "turquoise")
 FURTHER_COLOURS = {
-    "red": "crimson scarlet maroon ruby rot rote roter rotes roten rouge rouges rojo roja rojos rojas rosso rossa "
-    "vermelho vermelha",
-    "orange": "naranja arancione laranja orangene oranger",
-    "yellow": "golden gold gelb gelbe gelber gelbes gelben jaune amarillo amarilla giallo gialla amarelo amarela",
-    "green": "lime emerald olive grün grüne grüner grünes grünen vert verte verde",
-    "blue": "navy azure cobalt blau blaue blauer blaues blauen bleu bleue azul blu azzurro",
-    "purple": "violet lilac lavender indigo lila violett violette morado morada viola roxo roxa",
-    "pink": "magenta fuchsia rosy rosafarben rosado rosada",
-    "brown": "tan chestnut braun braune brauner braunes braunen marron brun brune marrón marrone marrom",
-    "gray": "grey silver grau graue grauer graues grauen gris grigio grigia cinza",
-    "black": "schwarz schwarze schwarzer schwarzes schwarzen noir noire negro negra nero nera preto preta",
-    "white": "weiß weiße weißer weißes blanc blanche blanco blanca bianco bianca branco branca",
-    "turquoise": "teal cyan aqua aquamarine türkis türkise türkiser turquesa turchese",
+    "red": "crimson scarlet maroon ruby",
+    "yellow": "golden gold",
+    "green": "lime emerald olive",
+    "blue": "navy azure cobalt",
+    "purple": "violet lilac lavender indigo",
+    "pink": "magenta fuchsia rosy",
+    "brown": "tan chestnut",
+    "gray": "grey silver",
+    "turquoise": "teal cyan aqua aquamarine",
 }
-COLOUR_WORDS = {name: name for name in COLOURS} | {
-    word: name for name, words in FURTHER_COLOURS.items() for word in words.split()
+COLOUR_WORDS = {
+    **further.COLOURS,
+    **{word: name for name, words in FURTHER_COLOURS.items() for word in words.split()},
+    **{name: name for name in COLOURS},
 }
-ANY_COLOUR = "|".join((*COLOURS, "grey"))
+ANY_COLOUR = "|".join(sorted(COLOUR_WORDS, key=len, reverse=True))
+AT_GROUND = r"(?:(?:on|with|in front of|against|in|auf|vor|mit|sur|avec|sobre|en|con|su|em|num|com|à)\s+)"
+ANY_ARTICLE = r"(?:(?:an?|the|une?|einem|una?|uno|um|le|el|lo)\s+)"
 BACKGROUND = re.compile(
-    rf"[,\s]+(?:(?:on|with|in front of|against|in)\s+)?(?:an?\s+|the\s+)?(?:plain\s+|solid\s+)?({ANY_COLOUR})"
-    rf"\s+background\b|\s+on\s+({ANY_COLOUR})\s*[.!?]*$"
+    rf"(?:^|[,\s]+){AT_GROUND}?{ANY_ARTICLE}?(?:(?:plain|solid|light|dark|bright|pale)\s+)*({ANY_COLOUR})"
+    rf"\s+(?:background|backdrop|bg|hintergrund)\b|\s+on\s+({'|'.join((*COLOURS, 'grey'))})\s*[.!?]*$"
+    rf"|(?:^|[,\s]+){AT_GROUND}?{ANY_ARTICLE}?(?:fond|fondo|sfondo|fundo|background|hintergrund)\s*:?\s+"
+    rf"(?:in\s+)?({ANY_COLOUR})\b"
 )
-STYLE = re.compile(
-    r"[,\s]+(?:in\s+)?(?:an?\s+|the\s+)?(?:style\s+(?:of\s+)?)?\b(3d|flat|noto|fluent|outline|blob|firefox)\b(?:\s+style)?"
+ANY_STYLE = r"\b(3d|flat|noto|fluent|outline|blob|firefox)\b"
+NAMED_STYLE = r"\b(?:style|stil|estilo|stile)\b"
+STYLES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:^|[,\s]+)(?:(?:in|im|en|em|nello)\s+)?(?:an?\s+|the\s+)?{ANY_STYLE}[\s-]+{NAMED_STYLE}(?:\s+of\b)?",
+        rf"(?:^|[,\s]+)(?:(?:in|im|en|em|nello)\s+)?(?:an?\s+|the\s+)?{NAMED_STYLE}\s+(?:of\s+)?{ANY_STYLE}",
+        rf"(?:,|[,\s]+(?:in|en|em))\s+(?:an?\s+|the\s+)?{ANY_STYLE}\s*(?=[,.!?]|$)",
+        rf"(?:^|[,\s]+){ANY_STYLE}",
+        r"(?:^|[,\s]+)(?:in\s+)?(?:an?\s+|the\s+)?\b(?!the\b|my\b|this\b|that\b)([^\W_]+)\s+style\b(?!\s+of\b)",
+    )
 )
-OTHER_STYLE = re.compile(r"[,\s]+(?:in\s+)?(?:an?\s+|the\s+)?\b([^\W_]+)\s+style\b")
 PLACES = re.compile(
     r"\b(?:(?:in|on|at)\s+the\s+)?(?:(top|upper|bottom|lower)(?:[\s-]+(left|right))?|(left|right))\b"
     r"(?:\s+(?:hand\s+)?(?:side|corner|half|edge))?(?!\s+of\b)\s*[.!?]*$"
 )
-UMLAUTS = str.maketrans("äöü", "aou")
-TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|[^\w\s]")

@@ -24,10 +24,12 @@ from ..common.workflows import AutoStart
 from .blocks import StableDiffusionBlocks
 from .encoders import EncodePrompt
 from .scene_places import WHOLE, Place
-from .scene_reading import Part, SceneReader
+from .scene_reading import SceneReader
+from .scene_worn import Fit, Part
 
 Tensor = torch.Tensor
 Scenes = list[list[Part]]
+Box = tuple[int, int, int, int]  # top, left, height and width in pixels
 SCENES = OutputParam("scenes", Scenes, "The things of each picture, where one has several; else None.")
 GIVEN = InputParam("scenes", Scenes, given=False, description=SCENES.description)
 READ_SCENES = InputParam(
@@ -175,9 +177,11 @@ def put_together(things: Tensor, scene: list[Part]) -> Tensor:
     if len(scene) == 1 and scene[0].place == WHOLE:
         return things[0]
     picture = ground_of(things[0]).expand_as(things[0]).clone()
-    order = sorted(range(len(scene)), key=lambda k: -scene[k].place.width * scene[k].place.height)
-    for k in order:
-        paste(picture, things[k], scene[k].place)
+    wearers = [k for k, part in enumerate(scene) if part.fit is None]
+    for k in sorted(wearers, key=lambda k: -scene[k].place.width * scene[k].place.height):
+        box = paste(picture, things[k], scene[k].place)
+        for worn in range(k + 1, next((other for other in wearers if other > k), len(scene))):
+            put_on(picture, things[worn], scene[worn].fit, box)
     return picture
 
 
@@ -187,26 +191,55 @@ def ground_of(thing: Tensor) -> Tensor:
     return torch.cat([side.flatten(1) for side in sides], dim=1).float().median(dim=1).values.to(thing)[:, None, None]
 
 
-def paste(picture: Tensor, thing: Tensor, place: Place) -> None:
-    """What is on the ground of a picture, as large as its place allows."""
+def paste(picture: Tensor, thing: Tensor, place: Place) -> Box | None:
+    """What is on the ground of a picture, as large as its place allows; where it came to stand."""
+    inner = cut_out(thing)
+    if inner is None:
+        return None
+    height, width = picture.shape[1:]
+    room = (place.height * height * INSET, place.width * width * INSET)
+    scale = min(room[0] / inner.shape[1], room[1] / inner.shape[2])
+    inner = resized(inner, scale)
+    free = place.height * height - inner.shape[1]
+    down = {"top": 0.0, "bottom": free}.get(place.touches, free / 2) + place.top * height
+    across = place.left * width + (place.width * width - inner.shape[2]) / 2
+    return lay(picture, inner, down, across)
+
+
+def put_on(picture: Tensor, thing: Tensor, fit: Fit | None, wearer: Box | None) -> None:
+    """What is on the ground of a picture, wherever its wearer wears it."""
+    inner = cut_out(thing)
+    if inner is None or fit is None or wearer is None:
+        return
+    top, left, height, width = wearer
+    inner = resized(inner, min(fit.width * width / inner.shape[2], picture.shape[1] / inner.shape[1]))
+    for across, down in fit.middles:
+        lay(picture, inner, top + down * height - inner.shape[1] / 2, left + across * width - inner.shape[2] / 2)
+
+
+def cut_out(thing: Tensor) -> Tensor | None:
+    """What is on the ground of a picture, with how opaque it is as one more channel; None where nothing was drawn."""
     away = ((thing - ground_of(thing)).abs().amax(0, keepdim=True) / 2 - COLOURLESS) / (OPAQUE - COLOURLESS)
     opaque = away.clamp(0, 1)
     rows, columns = ((opaque[0] > 0.5).any(dim=side).nonzero().flatten() for side in (1, 0))
     if not len(rows):
-        return
+        return None
     window = (slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1))
-    inner = torch.cat([thing, opaque])[:, window[0], window[1]]
-    height, width = picture.shape[1:]
-    room = (place.height * height * INSET, place.width * width * INSET)
-    scale = min(room[0] / inner.shape[1], room[1] / inner.shape[2])
+    return torch.cat([thing, opaque])[:, window[0], window[1]]
+
+
+def resized(inner: Tensor, scale: float) -> Tensor:
     size = [max(1, round(side * scale)) for side in inner.shape[1:]]
-    inner = interpolate(inner[None].float(), size=size, mode="bilinear", antialias=True)[0].to(thing)
-    free = place.height * height - size[0]
-    down = {"top": 0.0, "bottom": free}.get(place.touches, free / 2) + place.top * height
-    across = place.left * width + (place.width * width - size[1]) / 2
+    return interpolate(inner[None].float(), size=size, mode="bilinear", antialias=True)[0].to(inner)
+
+
+def lay(picture: Tensor, inner: Tensor, down: float, across: float) -> Box:
+    """Lay something over a picture, within it; where it came to lie."""
+    (height, width), size = picture.shape[1:], inner.shape[1:]
     top, left = min(max(0, round(down)), height - size[0]), min(max(0, round(across)), width - size[1])
     region = picture[:, top : top + size[0], left : left + size[1]]
     region.copy_(region + (inner[:-1] - region) * inner[-1:])
+    return top, left, size[0], size[1]
 
 
 class SceneBlocks(StableDiffusionBlocks):

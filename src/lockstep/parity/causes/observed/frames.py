@@ -38,6 +38,10 @@ class SharedFrame:
         self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
         if ours == PIPELINE:
             self.open_ours, self.open_theirs = _methods_alone(search), _methods_alone(search.across)
+            one, other = _only_model(search), _only_model(search.across)
+            if one and other:  # the run is that of one model, and its result is made of what the model gives
+                self.open_ours = _all_of(search, one, set(shared), fused, search.across.modules, other)
+                self.open_theirs = _all_of(search.across, other, set(shared.values()), fused, search.modules, one)
         self.open_ours |= _methods_of(search, ours)
         self.open_theirs |= _methods_of(search.across, theirs)
         if above and ours != PIPELINE:
@@ -105,6 +109,19 @@ def _methods_alone(search: Any) -> frozenset[str]:
     """Methods of models (`vae.encode`) that only this side calls: the other one calls what is inside of them."""
     mine, theirs = ({entry.key.path for entry in trace.entries} for trace in (search.own, search.foreign))
     return frozenset(path for path in mine - theirs if path.rpartition(".")[2] in METHODS and path.count(".") == 1)
+
+
+def _only_model(search: Any) -> str:
+    """The one model that is run, where that is all; empty for pipelines."""
+    models = list(search.live.parts.modules)
+    return models[0] if len(models) == 1 and search.live.parts.pipeline is None else ""
+
+
+def _all_of(
+    search: Any, model: str, shared: set[str], fused: set[str], others: Mapping[str, Any], other: str
+) -> frozenset[str]:
+    """A model with its methods, and what is inside of it that the other side has not."""
+    return _open(search.modules, model, shared, fused, others, other) | _methods_of(search, model) | {model}
 
 
 def _methods_of(search: Any, frame: str) -> frozenset[str]:

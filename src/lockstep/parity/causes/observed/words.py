@@ -391,6 +391,7 @@ def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue])
 def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
     mine, others = plain(a), plain(b)
     differing = [k for k in {**mine, **others} if not _equal(mine.get(k), others.get(k))]
+    differing = [k for k in differing if k != "dim" or not _same_axis(a, mine.get(k), others.get(k))]
     if not differing:
         return None
     key = differing[0]
@@ -405,6 +406,12 @@ def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
         right = right.removeprefix(f"{key} ")
     inside = "" if a.name in _NAMED_BY_SETTING else f" in `{a.name}`"
     return PlaceWords(name, f"{wrong} instead of {right}{inside}", rank=2)
+
+
+def _same_axis(step: FrameStep, one: Any, other: Any) -> bool:
+    """True for one axis counted from the front and from the back."""
+    axes = step.operands()[0].content.ndim if step.operands() else 0
+    return bool(axes) and type(one) is type(other) is int and one % axes == other % axes
 
 
 def _other_eps(matching: Matching, a: FrameStep, b: FrameStep) -> PlaceWords | None:
