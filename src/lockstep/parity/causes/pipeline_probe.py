@@ -32,6 +32,7 @@ from .goals import Goal
 from .hypotheses.code_numbers import NumberChange, set_number
 from .hypotheses.kept_state import SCHEDULE, Begun, FreshState
 from .hypotheses.method_calls import MethodChange
+from .hypotheses.own_code import OwnNumberChange
 from .hypotheses.schedule_change import TableChange, put_tables
 from .hypotheses.state import StateChange, states_in_force
 from .probe import Probe, Reached, Survey, cost_of
@@ -128,6 +129,8 @@ class PipelineProbe(Probe):
                 _set_scheduler(stack, live.parts.schedulers[change.name], change)
             for number in (c for e in edits for c in e.changes if isinstance(c, NumberChange)):
                 set_number(stack, live.parts.schedulers[number.part], number)
+            for own in (c for e in edits for c in e.changes if isinstance(c, OwnNumberChange)):
+                own.place.put(stack, own.value)
             stack.enter_context(
                 states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
             )
@@ -217,7 +220,7 @@ class PipelineProbe(Probe):
         return all(self._is_between(change) for edit in edits for change in edit.changes)
 
     def _is_between(self, change: Any) -> bool:
-        if isinstance(change, (SchedulerChange, MethodChange, NumberChange)):
+        if isinstance(change, (SchedulerChange, MethodChange, NumberChange, OwnNumberChange)):
             return True
         if isinstance(change, ModuleChange):
             return change.path in self.live.parts.modules

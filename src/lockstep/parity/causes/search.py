@@ -35,6 +35,7 @@ from .hypotheses.chains import chain_edits
 from .hypotheses.code_numbers import number_edits
 from .hypotheses.frames import repeated_children, scale_edits, several_edits, sines_and_cosines
 from .hypotheses.orders import order_edits, resized_edits
+from .hypotheses.own_code import own_number_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
 from .judgement import Judgement, chosen_of, judge, judge_observed
 from .live import Live
@@ -368,6 +369,8 @@ class CauseSearch(RecordedCalls):
         differing = [{**d, "other": d["a"] if self.turned else d["b"]} for d in comparison.attributes]
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
+            if self.across is not None:
+                yield own_number_edits(self.live, self.across.live)
             yield number_edits(self.live.parts.schedulers)
             yield chain(chain_edits(probe, survey), own_frame_edits(probe, survey, focus))
             yield root_edits(probe)
