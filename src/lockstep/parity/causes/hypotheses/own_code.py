@@ -14,7 +14,7 @@ from typing import Any
 
 from ..edits import Edit
 
-MOST = 160  # pairs that are tried, the nearest numbers first
+MOST = 96  # pairs that are tried, the nearest numbers first
 MOST_FUNCTIONS = 200
 FARTHEST = 20.0  # times: what is farther apart stands for something else
 _SMALL = 2  # integers up to here are mostly indices

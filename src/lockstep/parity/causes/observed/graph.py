@@ -34,7 +34,7 @@ SHAPES = CASTS | frozenset(
 _MAY_DO_NOTHING = frozenset(
     ["dropout", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "contiguous", "clone", "detach", "div",
      "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double", "type_as",
-     "requires_grad_"]
+     "requires_grad_", "repeat", "tile", "repeat_interleave"]
 )  # fmt: skip
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
 

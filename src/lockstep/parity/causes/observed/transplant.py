@@ -61,6 +61,7 @@ class _Made:
         self.keeping: dict[Place, list[FrameValue]] = defaultdict(list)
         self.given: list[FrameValue] = []
         self.visits: dict[Place, int] = defaultdict(int)
+        self.rounds: dict[int, int] = {}  # by a kept value: visits of its place to one of where it is taken
 
     def changes(self) -> list[Change]:
         roots: dict[Place, list[Parting]] = defaultdict(list)
@@ -68,7 +69,7 @@ class _Made:
         for difference in self.plan.differences:
             step = difference.ours.step
             number = step.number if step is not None and difference.exit is None else None
-            self._keep_leaves(difference.theirs, number, top=True)
+            self._keep_leaves(difference.theirs, number, step.place if number is not None and step else None)
             if difference.exit is not None:
                 handed.append(difference)
             elif step is not None:
@@ -80,11 +81,12 @@ class _Made:
         found += [self._handed(difference) for difference in handed]
         return found
 
-    def _keep_leaves(self, theirs: FrameValue, before: int | None, top: bool = False) -> None:
+    def _keep_leaves(self, theirs: FrameValue, before: int | None, taken_at: Place | None) -> None:
         for value in [theirs] if self._is_kept(theirs, before) else self._operands(theirs, before):
             ours = self.matching.partner(value)
             if ours is not None and ours.step is not None:
                 self.keeping[ours.step.place].append(ours)
+                self.rounds.setdefault(id(ours), self._round(ours.step.place, taken_at))
             elif ours is not None and ours.given.startswith("in."):
                 self.given.append(ours)
 
@@ -103,7 +105,7 @@ class _Made:
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:  # as the reference has it, also where it is about to be another
-                if value.piece < len(pieces) and self._is_turn(value, visit):
+                if value.piece < len(pieces) and self._is_turn(value, visit, self.rounds.get(id(value), 1)):
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
@@ -128,12 +130,19 @@ class _Made:
 
         return ModuleChange(moved, on_result)
 
-    def _is_turn(self, value: FrameValue, visit: int) -> bool:
+    def _round(self, place: Place, taken_at: Place | None) -> int:
+        """How often a place is visited while the one that takes its value is once: prompts are encoded one behind the
+        other, and then taken together."""
+        made = self.plan.ours.visits(place)
+        taken = self.plan.ours.visits(taken_at) if taken_at is not None else 0
+        return made // taken if taken and made % taken == 0 else 1
+
+    def _is_turn(self, value: FrameValue, visit: int, round_: int = 1) -> bool:
         """True if this visit of a place is the one that makes the value: each time that a module runs the same one of
         its visits; between models that one and those of later steps."""
         step = value.step
         if step is None or self.plan.ours.frame.startswith("@"):
-            return visit >= _visit(value)
+            return visit >= _visit(value) and (visit - _visit(value)) % round_ == 0
         return visit % self.plan.ours.visits(step.place) == step.visit
 
     def _calls_of_pipeline(self, place: Place) -> set[int] | None:
