@@ -58,3 +58,30 @@ def test_the_first_result_is_still_the_first_when_both_are_taken(tmp_path):
     assert first.standing is Standing.PROVEN, first.why
     assert "`(flip(text(…), [1]) + 1)`" in first.why, first.why
     assert "instead of `text(…)`" in first.why, first.why
+
+
+class Blocks(nn.Module):
+    def __init__(self, order=(0, 1)):
+        super().__init__()
+        self.blocks, self.order = nn.ModuleList(Part() for _ in range(2)), order
+
+    def forward(self, x):
+        for which in self.order:
+            x = self.blocks[which](x)
+        return x
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.proj = nn.LayerNorm(6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return x + torch.tanh(self.proj(self.norm(x)))
+
+
+def test_another_block_that_is_called_is_told_by_its_name(tmp_path):
+    result = diagnosed(tmp_path, seeded(Blocks()), seeded(Blocks((1, 1))), lambda m: m(drawn(2, 5, 6)))
+    first = result.causes[0]
+    assert first.standing is Standing.PROVEN, first.why
+    assert "`model.blocks.1` is called in the place of `model.blocks.0`" in first.why, first.why

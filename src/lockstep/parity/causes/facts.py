@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from ..comparison.results import Comparison, Status
-from .edits import Edit, ParameterChange
-from .hypotheses.call_counts import call_count_edits
+from .edits import Edit, ModuleChange, ParameterChange
+from .hypotheses.call_counts import OTHER_MODULE, call_count_edits
 from .hypotheses.kept_state import kept_state_edits
 from .hypotheses.layer_order import layer_order_edits
 from .hypotheses.state import state_edits
@@ -38,6 +38,7 @@ def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
                 continue
             if closing.closes:
                 _place_weights(search, edit, comparison)
+                _place_call(search, edit, comparison)
                 return Judgement(trial, closing, True)
             before = comparison.first.order if comparison.first is not None else -1
             if partly is None and closing.reach > before and trial.accepted and edit.rank == 0:
@@ -54,6 +55,18 @@ def _place_weights(search: Any, edit: Edit, comparison: Comparison) -> None:
     used = [e.key for e in search.own.entries if e.key.path in paths and not e.key.is_input]
     if used:
         comparison.place = replace(first, key=used[0], how="loaded", status=Status.STRUCT, problem="other weights")
+
+
+def _place_call(search: Any, edit: Edit, comparison: Comparison) -> None:
+    """The call of another module than the reference's: the candidate has nothing of that name to compare."""
+    first = comparison.first
+    if edit.name != OTHER_MODULE or search.turned or first is None or search.held:
+        return
+    paths = {c.path for c in edit.changes if isinstance(c, ModuleChange)}
+    used = [e.key for e in search.own.entries if e.key.path in paths and not e.key.is_input]
+    if used:
+        words = "another module is called in its place"
+        comparison.place = replace(first, key=used[0], how="calls", status=Status.STRUCT, problem=words)
 
 
 def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:

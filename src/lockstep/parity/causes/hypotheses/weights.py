@@ -30,7 +30,7 @@ def parameter_edits(probe: Probe, other: dict[str, torch.Tensor] | None, differ:
                 cause, words = weight_words(full, tensor, theirs, probe.everything)
                 yield Edit(cause, words, (ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)),), rank=1)
     if differ:
-        yield from swapped_weights(probe)
+        yield from swapped_weights(probe, loaded=True)
 
 
 def weight_words(
@@ -108,8 +108,11 @@ def _moved(w: torch.Tensor) -> Iterator[tuple[str, str, torch.Tensor]]:
             )
 
 
-def swapped_weights(probe: Probe) -> Iterator[Edit]:
-    """Two children with the same shapes, exchanged or used twice: query and key, first and second norm, two blocks."""
+def swapped_weights(probe: Probe, loaded: bool = False) -> Iterator[Edit]:
+    """Two children with the same shapes, exchanged or used twice: query and key, first and second norm, two blocks.
+
+    Without a difference in what was `loaded`, the one is called for the other.
+    """
     alike: dict[Any, list[str]] = defaultdict(list)
     for path, module in probe.children.items():
         shapes = tuple((name, tuple(t.shape)) for name, t in module.named_parameters())
@@ -122,9 +125,11 @@ def swapped_weights(probe: Probe) -> Iterator[Edit]:
                 to_first, to_second = _weights_of(probe, second, first), _weights_of(probe, first, second)
                 leaves = not any(True for _ in probe.modules[first].children())
                 name, words = ("swapped_weights", "the weights of ") if leaves else ("module_order", "")
+                words = words if loaded else ""
                 yield Edit(name, f"{words}`{left}` and `{right}` exchanged", (*to_first, *to_second), rank=3)
-                yield Edit("tied_weight", f"`{right}` uses the weights of `{left}`", to_second, rank=3)
-                yield Edit("tied_weight", f"`{left}` uses the weights of `{right}`", to_first, rank=3)
+                for one, other, changes in ((right, left, to_second), (left, right, to_first)):
+                    told = f"`{one}` uses the weights of `{other}`" if loaded else f"`{other}` in the place of `{one}`"
+                    yield Edit("tied_weight", told, changes, rank=3)
 
 
 def _weights_of(probe: Probe, source: str, target: str) -> tuple[ParameterChange, ...]:

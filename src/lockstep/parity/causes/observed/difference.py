@@ -19,7 +19,7 @@ from .frames import SharedFrame
 from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
-from .matching import Matching, Parting
+from .matching import Matching, Parting, gives_alike
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .words import PlaceWords, are_exchanged, words_of
@@ -191,11 +191,18 @@ class _Walk:
         return _place(first, self.node, self.tolerance, None if alone else _earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
-        """True for many steps, and for whole blocks of the candidate: any fault may be inside of them."""
+        """True for many steps, and for whole blocks of the candidate that the reference has not: any fault may be
+        inside of them."""
         modules = self.search.across.modules
-        return matching.is_large(value) or any(
-            list(modules[p].children()) for p in matching.calls(value) if p in modules
-        )
+        blocks = [s for s in matching.called(value) if s.place in modules and list(modules[s.place].children())]
+        return matching.is_large(value) or not all(self._has_twin(step) for step in blocks)
+
+    def _has_twin(self, step: FrameStep) -> bool:
+        """True if a block of the reference makes the same of what the candidate's is given: then it is another block
+        that is called, not another one that was written."""
+        own = self.search.modules
+        paths = [path for path in own if path == step.place or self.frames.paths.of(path) == step.place]
+        return any(gives_alike(own[path], step, self.tolerance) for path in paths)
 
     def _opened(self, matching: Matching, places: list[Parting]) -> bool:
         """Look into the first block on the way from what both have; False where there is none."""

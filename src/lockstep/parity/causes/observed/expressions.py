@@ -119,7 +119,7 @@ class Says:
 
     def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
         if isinstance(step.place, str):
-            return f"{step.place.rpartition('.')[2]}({', '.join(say(v) for v in step.operands())})"
+            return f"{_called(step.place)}({', '.join(say(v) for v in step.operands())})"
         if not self.shapes and step.name in SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
@@ -151,7 +151,7 @@ class Says:
             return f"a table {list(value.content.shape)} made outside of torch"
         if isinstance(step.place, str):
             piece = f"[{value.piece}]" if len(step.values) > 1 else ""
-            return f"{step.place.rpartition('.')[2]}(…){piece}"
+            return f"{_called(step.place)}(…){piece}"
         if depth and (layer := _layer(step)):
             return f"{layer}(…)"
         if depth < 2:
@@ -163,8 +163,13 @@ def _layer(step: FrameStep) -> str:
     """The name of the layer whose one step this is: it takes the layer's own weight."""
     path = step.place if isinstance(step.place, str) else step.place.path
     own = any(v.given.rpartition(".")[0] == f"weight:{path}" for v in step.operands())
+    return _called(path) if own and "." in path else ""
+
+
+def _called(path: str) -> str:
+    """A module as its own code calls it: one of several with the name of the list."""
     names = path.split(".")
-    return (".".join(names[-2:]) if names[-1].isdigit() else names[-1]) if own and len(names) > 1 else ""
+    return ".".join(names[-2:]) if names[-1].isdigit() else names[-1]
 
 
 def around_the_difference(wrong: str, right: str) -> tuple[str, str]:

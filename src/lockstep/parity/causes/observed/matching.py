@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...comparison.axes import joins
+from ...recording.values import leaves
 from .anchors import WeightUse, first_parted
 from .arrangement import (
     LEAST,
@@ -218,10 +219,10 @@ class Matching:
         """True for what is made in so many steps from what both have that it may hold any fault: it proves nothing."""
         return not self.is_leaf(value) and sum(1 for _ in self.until_shared(value)) >= MOST_STEPS
 
-    def calls(self, value: FrameValue) -> list[str]:
-        """Modules that are called on the way to a value from what both have."""
+    def called(self, value: FrameValue) -> list[FrameStep]:
+        """Calls of modules on the way to a value from what both have."""
         steps = [] if self.is_leaf(value) else self.until_shared(value)
-        return [step.place for step in steps if isinstance(step.place, str)]
+        return [step for step in steps if isinstance(step.place, str)]
 
     def _comes_out_alike(self, exit: Exit) -> bool:
         """True if the module that is given something else makes the same of it: patches for a picture, say."""
@@ -419,6 +420,19 @@ def _filled(value: Any, given: Iterator[FrameValue]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_filled(item, given) for item in value)
     return {k: _filled(v, given) for k, v in value.items()} if type(value) is dict else value
+
+
+def gives_alike(function: Any, step: FrameStep, tolerance: float) -> bool:
+    """True if it makes of what the step is given what the step makes of it."""
+    given = iter(step.operands())
+    try:
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            made = function(*_filled(step.args, given), **_filled(step.kwargs, given))
+    except Exception:  # other kinds or shapes of values: not the same
+        return False
+    pieces = [tensor for _, tensor in leaves(made, "out") if isinstance(tensor, torch.Tensor)]
+    mine = [value.content for value in step.values]
+    return len(pieces) == len(mine) > 0 and all(alike(x, y, tolerance) for x, y in zip(mine, pieces, strict=True))
 
 
 def alike(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
