@@ -14,6 +14,7 @@ from ..trace.reader import Trace
 from .earlier_values import NEIGHBOUR, ROWS, STALE
 from .facts import from_facts
 from .handed_over import prove_draws, prove_handed_over, prove_own_schedule
+from .interrupts import ending_orderly
 from .live import Live, live_side
 from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
@@ -58,7 +59,8 @@ def diagnose(
     `reference` and `candidate` are what was recorded (a module, a pipeline, or `Live(target, call)`); give the one, the
     other, or both. With neither, only what the recorded values themselves prove is found. `rounding` also looks for
     causes of what lies inside the floor. The search ends after so many `evaluations`, on a busy machine as on a quiet
-    one; `tell` is given what is being tried, and an interrupt ends the search with what it has.
+    one; `tell` is given what is being tried, and an interrupt (or SIGTERM, or a soft limit of processor time) ends the
+    search with what it has.
     """
     differs = comparison.verdict in (Verdict.BUG, Verdict.DRIFT) and comparison.first is not None
     if not differs and not (rounding and comparison.verdict is Verdict.NOISE):
@@ -89,11 +91,12 @@ def diagnose(
         return recorded  # what was drawn is not made of anything that could be changed
     causes: list[Cause] = []
     try:
-        known = _told_by_values(recorded, comparison, searches)
-        if known is not None:
-            comparison.causes = [known]
-            return comparison.causes
-        causes = _searched(comparison, searches, limit, rounding, log)
+        with ending_orderly():
+            known = _told_by_values(recorded, comparison, searches)
+            if known is not None:
+                comparison.causes = [known]
+                return comparison.causes
+            causes = _searched(comparison, searches, limit, rounding, log)
     except KeyboardInterrupt:
         log.interrupted = True
         causes = max((search.found for search in searches), key=_standing, default=[])

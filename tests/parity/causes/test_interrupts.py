@@ -1,0 +1,59 @@
+"""A search that is ended from outside still gives its verdict, and leaves signals as they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from lockstep.parity.causes.interrupts import ending_orderly
+from parity.causes.test_classes import diagnosed, drawn, seeded
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.proj(x).cumsum(-1)
+
+
+class Other(Model):
+    """Nothing that anybody would guess."""
+
+    def forward(self, x):
+        return self.proj(x).cumsum(-1).sort(-1).values ** 3 + torch.roll(x, 2, 1).sin()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGXCPU"])
+def test_a_signal_ends_the_search_with_its_verdict(tmp_path, name):
+    number, asked = getattr(signal, name), []
+
+    def tell(words):
+        if not asked and signal.getsignal(number) is not signal.SIG_DFL:  # else it would end the tests
+            asked.append(words)
+            os.kill(os.getpid(), number)
+
+    result = diagnosed(tmp_path, seeded(Model()), seeded(Other()), lambda m: m(drawn(2, 5, 6)), tell=tell)
+    assert asked
+    assert result.search.interrupted
+    assert result.verdict == "BUG"
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_other_threads_leave_signals_alone():
+    done = []
+
+    def run():
+        with ending_orderly():
+            done.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done == [signal.SIG_DFL]
