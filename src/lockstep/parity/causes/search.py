@@ -42,7 +42,7 @@ from .live import Live
 from .numbers import SideNumbers, numbers_of
 from .observed.difference import Observed, observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
-from .probe import Probe, Read, Survey, Trial, families
+from .probe import SPECIFIC, Probe, Read, Survey, Trial, families
 from .rounding import rounding_causes
 from .sentences import found_cause, is_repeated, once_more, proven_cause, settled, unknown_cause
 from .whole_run import WholeRun
@@ -369,7 +369,7 @@ class CauseSearch(RecordedCalls):
         differing = [{**d, "other": d["a"] if self.turned else d["b"]} for d in comparison.attributes]
         if isinstance(probe, PipelineProbe):
             yield scheduler_edits(probe, comparison, self.turned)
-            if self.across is not None:
+            if self.across is not None and not self._is_told():
                 yield own_number_edits(self.live, self.across.live)
             yield number_edits(self.live.parts.schedulers)
             yield chain(chain_edits(probe, survey), own_frame_edits(probe, survey, focus))
@@ -402,6 +402,10 @@ class CauseSearch(RecordedCalls):
         yield self._fitted_scales(probe, survey)
         yield operand_edits(probe, survey)
         yield swapped_weights(probe)
+
+    def _is_told(self) -> bool:
+        """True if what was seen stands and says one specific thing."""
+        return self.brief and self.seen is not None and self.seen.edit.rank < SPECIFIC
 
     def _unwatched(self, probe: PipelineProbe, comparison: Comparison) -> Survey:
         """Operations inside of models whose results the other side's trace does not show; between models that it does

@@ -17,7 +17,7 @@ from torch import nn
 
 from .wide_tables import is_built_again
 
-LEAST = 16  # numbers of a schedule that is trained on; fewer are no running product
+LEAST = 100  # numbers of a schedule that is trained on; fewer are no running product, or frequencies
 SMALL = (torch.float32, torch.float16, torch.bfloat16)
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ..edits import Edit
+from ..edits import Edit, NotApplicable
 
 MOST = 96  # pairs that are tried, the nearest numbers first
 MOST_FUNCTIONS = 200
@@ -197,6 +197,8 @@ def _setting(owner: Any, key: str) -> Callable[[ExitStack, float], None]:
     """A scheduler of other settings in the place of this one, with what it has made of them."""
 
     def put(stack: ExitStack, value: float) -> None:
+        if not hasattr(type(owner), "from_config"):
+            raise NotApplicable(f"nothing makes another of its kind with {key!r}")
         before, held = dict(vars(owner)), vars(owner)
         settings = {name: kept for name, kept in dict(owner.config).items() if not name.startswith("_")}
         made = type(owner).from_config({**settings, key: value})
