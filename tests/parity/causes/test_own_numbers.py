@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from lockstep.parity.causes.edits import Call, Site
 from lockstep.parity.causes.hypotheses.own_code import code_numbers, own_number_edits
+from lockstep.parity.causes.hypotheses.tensors import constant
 from lockstep.parity.causes.live import Live
 from lockstep.parity.causes.pipeline_probe import PipelineProbe
 from lockstep.parity.comparison.results import Standing
@@ -77,3 +79,10 @@ def test_every_number_is_given_back():
             pass
     assert torch.equal(side(), wanted)
     assert {7.0, 0.05, 9.0} <= {place.number for place in code_numbers(live)}
+
+
+def test_a_factor_that_is_another_one_in_each_step_changes_in_each():
+    halved = constant("mul", "constant", 1, 2.0, 1.0, frozenset([Site("@pipeline", "mul", 0)])).changes[0]
+    inverted = constant("mul", "constant", 1, 2.0, 0.5, frozenset([Site("@pipeline", "mul", 0)])).changes[0]
+    made = [c.apply(Call(torch.mul, (torch.ones(2), n), {}, "mul", {})) for c in (halved, inverted) for n in (2.0, 8.0)]
+    assert [float(x[0]) for x in made] == [1.0, 4.0, 0.5, 0.125]

@@ -124,10 +124,21 @@ def _constant_edits(example: Example, index: int, value: float, sites: Sites) ->
 
 
 def constant(op: str, cause: str, index: int, before: float, value: float, sites: Sites) -> Edit:
+    def apply(call: Call) -> Any:
+        return call.operand(index, _in_step(op, call.args[index], before, value))
+
     return edit(
-        cause, f"{value:.6g} instead of {before:.6g} in `{op}`", sites, lambda call: call.operand(index, value), rank=4,
+        cause, f"{value:.6g} instead of {before:.6g} in `{op}`", sites, apply, rank=4,
         parameter=value, refit=lambda v: constant(op, cause, index, before, v, sites),
     )  # fmt: skip
+
+
+def _in_step(op: str, given: Any, before: float, value: float) -> Any:
+    """The number for one call: a factor that is another one in each step of a loop changes in the same way in each."""
+    changes = op in ("mul", "div", "truediv") and isinstance(given, (int, float)) and before and given != before
+    if not changes:
+        return value
+    return 1 / given if value == 1 / before and abs(before) != 1 else given * value / before
 
 
 def split_edits(example: Example, sites: Sites) -> Iterator[Edit]:
