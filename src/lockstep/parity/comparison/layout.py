@@ -22,12 +22,18 @@ from .axes import Axes, axis_orders, joins, to_a, to_b
 from .batch_rows import ROW_WORDS, are_some_rows, as_rows, batch_kinds
 from .branch_order import errors_of_both, exchanged_batches, has_halves, turned
 from .fused import Fusion, Fusions
+from .results import Comparison
 from .weights import owner
 
 RECOGNISED = 0.5  # error up to which an arrangement is believed; numbers in a wrong order differ by more than 1
 CERTAIN = 1e-2  # error up to which no other arrangement is tried, and equal shapes are believed to be rearranged
 MANY = 4  # values whose extents leave one order alone: that is how the candidate lays them
 EXCHANGED = "halves of the batch are exchanged, and the guidance takes them so"
+
+
+def is_exchanged(result: Comparison) -> bool:
+    """True if guidance's branches stand in each other's place, and rightly so."""
+    return any(node.arranged.startswith(EXCHANGED) for node in result.nodes)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..comparison.answer import compare
-from ..comparison.layout import EXCHANGED
+from ..comparison.layout import is_exchanged
 from ..comparison.results import Comparison, Verdict
 from ..errors import ParityError
 from ..floors.file import Floor
@@ -56,11 +56,6 @@ def run_stages(
         if results[stage].verdict not in (Verdict.PASS, Verdict.NOISE) and not keep_going:
             break
     return results
-
-
-def is_exchanged(result: Comparison) -> bool:
-    """True if guidance's branches stand in each other's place, and rightly so."""
-    return any(node.arranged.startswith(EXCHANGED) for node in result.nodes)
 
 
 def _lacking(path: Path) -> int:

@@ -1,4 +1,5 @@
-"""The same numbers with other axes: tokens for a feature map, channels last, two neighbouring axes as one."""
+"""The same numbers with other axes: tokens for a feature map, channels last, two neighbouring axes as one; or with the
+two branches of a guidance in the other order."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import torch
 from ...comparison.axes import axis_orders, joins
 
 LEAST = 16  # fewer numbers may be alike by chance
+LEAST_ROWS = 4  # of two branches: a time for each is no such batch
 MOST = 1 << 22
 
 
@@ -26,6 +28,34 @@ class Arrangement:
 
     def back(self, tensor: torch.Tensor) -> torch.Tensor:
         return _joined(tensor, self.shape, self.axes) if self.of_other else _split(tensor, self.shape, self.axes)
+
+
+@dataclass(frozen=True)
+class ExchangedHalves:
+    """A batch of two branches, of which the other side has the second one first."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def other(self) -> tuple[int, ...]:
+        return self.shape
+
+    def there(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.roll(tensor.shape[0] // 2, 0)
+
+    back = there
+
+
+def exchanged_halves(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> ExchangedHalves | None:
+    """None where the halves of the one are not those of the other in the other order."""
+    if a.shape != b.shape or a.ndim < 1 or a.shape[0] == 0 or a.shape[0] % 2 or not LEAST_ROWS <= a.numel() <= MOST:
+        return None
+    if not (a.is_floating_point() and b.is_floating_point()):
+        return None
+    with torch._C.DisableTorchFunction():
+        found, x, y = ExchangedHalves(tuple(a.shape)), a.double(), b.double()
+        near = float((found.there(x) - y).norm()) <= tolerance * float(y.norm())  # False where one is not finite
+    return found if near else None
 
 
 def _joined(tensor: torch.Tensor, shape: tuple[int, ...], axes: tuple[int, ...]) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...comparison.layout import is_exchanged
 from ...comparison.results import Comparison, NodeResult, Status
 from ...trace.names import Key
 from ...trace.sketch import ratio
@@ -225,7 +226,11 @@ class _Walk:
             if not self.plans:
                 raise
             return None  # what was seen until here stays seen
-        return Matching(graph, self.theirs, self.tolerance, self.frames.paths.of) if graph is not None else None
+        return self._beside(graph) if graph is not None else None
+
+    def _beside(self, graph: Graph) -> Matching:
+        """The candidate's steps beside those of the reference."""
+        return Matching(graph, self.theirs, self.tolerance, self.frames.paths.of, is_exchanged(self.comparison))
 
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so
@@ -267,7 +272,7 @@ class _Walk:
             graph = graph_of(self.search, *self.frames.ours, changes, self.frames.open_ours)
         if graph is None or not self.wrong:
             return True
-        matching = Matching(graph, self.theirs, self.tolerance, self.frames.paths.of)
+        matching = self._beside(graph)
         return all(matching.partner(value) is not None for value in self.wrong)
 
 

@@ -11,7 +11,15 @@ import torch
 
 from ...comparison.axes import joins
 from .anchors import WeightUse, first_parted
-from .arrangement import LEAST, Arrangement, arrangement_of, only_arrangement
+from .arrangement import (
+    LEAST,
+    LEAST_ROWS,
+    Arrangement,
+    ExchangedHalves,
+    arrangement_of,
+    exchanged_halves,
+    only_arrangement,
+)
 from .attentions import attention_parts, have_other_heads
 from .graph import SHAPES, Exit, FrameStep, FrameValue, Graph
 
@@ -40,12 +48,17 @@ class Parting:
 class Matching:
     """Two graphs side by side; values are the same if their numbers are."""
 
-    def __init__(self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str]) -> None:
+    def __init__(
+        self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str], exchanged: bool = False
+    ) -> None:
         self.ours, self.theirs, self.tolerance = ours, theirs, tolerance
+        self._exchanged = exchanged  # the branches of the guidance stand in the other order, and are taken so
         self.paths = paths  # the candidate's path of a module of the reference
         self._partners: dict[int, FrameValue | None] = {}
         self._turned: set[int] = set()  # values whose partner has heads and tokens the other way round
-        self._arranged: dict[int, Arrangement] = {}  # how the partner is read as the value, where it has other axes
+        self._arranged: dict[
+            int, Arrangement | ExchangedHalves
+        ] = {}  # how the partner is read as the value, where it has other axes
         self._norms: dict[int, float] = {}
         self.anchor: WeightUse | None = None  # the first weight that is given something else, where that was asked
         self._users: dict[int, int] = defaultdict(int)
@@ -77,12 +90,12 @@ class Matching:
     def _arranged_partner(self, value: FrameValue) -> FrameValue | None:
         """The same numbers with other axes: tokens for a feature map, channels last, two axes as one."""
         content = value.content
-        if content.numel() < LEAST or not content.is_floating_point():
+        if content.numel() < (LEAST_ROWS if self._exchanged else LEAST) or not content.is_floating_point():
             return None
         others = self._by_size[id(value) not in self._mine, content.numel()]
-        near = [v for v in others if v.content.shape != content.shape and self._as_long(v, value)]
-        for other in sorted(near, key=lambda v: _kind(v) != _kind(value)):
-            found = arrangement_of(other.content, content, self.tolerance)
+        near = [v for v in others if self._exchanged or v.content.shape != content.shape]
+        for other in sorted((v for v in near if self._as_long(v, value)), key=lambda v: _kind(v) != _kind(value)):
+            found = self._arrangement(other.content, content)
             if found is not None:
                 self._arranged[id(value)] = found
                 return other
@@ -168,7 +181,12 @@ class Matching:
             views = [b, *(x.transpose(1, 2) for x in [b] if x.ndim == HEADS)]
             if any(alike(a.reshape(-1), view.reshape(-1), self.tolerance) for view in views):
                 return True
-        return arrangement_of(a, b, self.tolerance) is not None
+        return self._arrangement(a, b) is not None
+
+    def _arrangement(self, a: torch.Tensor, b: torch.Tensor) -> Arrangement | ExchangedHalves | None:
+        """How `a` is read as `b`: with other axes, or with the other branch first where that is known to be so."""
+        found = exchanged_halves(a, b, self.tolerance) if self._exchanged else None
+        return found or arrangement_of(a, b, self.tolerance)
 
     def differences(self) -> list[Parting]:
         """Those behind the first exit at which the two sides differ."""
@@ -262,7 +280,7 @@ class Matching:
             self._below(a, b, found, seen, outer if views else None)
 
     def _is_arranged(self, ours: FrameValue, theirs: FrameValue) -> bool:
-        return arrangement_of(ours.content, theirs.content, self.tolerance) is not None
+        return self._arrangement(ours.content, theirs.content) is not None
 
     def _ends(self, a: FrameValue, b: FrameValue) -> bool:
         """True if the place is the step itself: it is given something else that the other side has, too."""
