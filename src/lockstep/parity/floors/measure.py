@@ -25,6 +25,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from ..trace.sketch import sketch_error
 from .file import Floor
+from .held_tables import held_tables_moved
 from .wide_tables import tables_in_float64
 
 DEFAULT_RUNS = ("fp64", "ulp", "ulp")
@@ -131,6 +132,8 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
     elif kind == "ulp":
         generator = torch.Generator().manual_seed(number)
         variation.contexts.append(lambda: _changed_inputs(parts, lambda x: x if is_exact(x) else one_ulp(x, generator)))
+        owners = [*parts.schedulers.values(), *([parts.pipeline] if parts.pipeline is not None else [])]
+        variation.contexts.append(lambda: held_tables_moved(owners, parts.modules.values(), generator))
         variation.draw = lambda index, tensor: one_ulp(tensor, generator)
     elif kind == "threads" and detail.isdigit() and int(detail) > 0:
         variation.contexts.append(lambda: _setting(torch.get_num_threads, torch.set_num_threads, int(detail)))

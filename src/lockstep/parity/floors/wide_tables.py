@@ -41,6 +41,11 @@ def _wide_tables(scheduler: Any) -> list[tuple[str, torch.Tensor]]:
     return [(name, made[name]) for name, table in held.items() if _is_same_table(table, made[name])]
 
 
+def is_built_again(scheduler: Any) -> bool:
+    """True for one whose tables are made anew in float64."""
+    return _built_again(scheduler) is not None
+
+
 def _built_again(scheduler: Any) -> Any:
     """Another one of the same settings; None where the settings are not known, or do not suffice."""
     config = getattr(scheduler, "config", None)
