@@ -55,6 +55,19 @@ class Fast(nn.Module):
         """Can the kernel compute this layer on these tensors: all that go into it?"""
         return not self.by_torch and operators.takes(*tensors)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plain = self.__dict__.get("_plain_class")  # a class of ours may have been made for it, which has no name
+        whole = super().__reduce_ex__(protocol)
+        return whole if plain is None else (_made_fast, (plain,), *whole[2:])
+
+
+def _made_fast(plain: type[nn.Module]) -> nn.Module:
+    from .acceleration import fast_class
+
+    fast = fast_class(plain)
+    assert fast is not None
+    return fast.__new__(fast)
+
 
 class Keeping(nn.Module):
     """A layer that has computed something from its weights, which goes into no file and no copy."""
