@@ -220,6 +220,7 @@ def test_a_compiled_model_notices_other_weights(unet):
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_transforms_of_functions_are_torchs(unet):
     model, _ = unet
     fast = copy.deepcopy(model).accelerate()

@@ -162,7 +162,8 @@ class FastGroupNorm(Fast, nn.GroupNorm):
     """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
 
     def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
         fits = input.ndim == 4 and self.affine and self.takes(input, weight, bias, *(changes or ()))
         if not fits or self.num_channels % found().lanes or input.shape[1] != self.num_channels:
             if torch.is_grad_enabled() and not input.requires_grad:
