@@ -42,7 +42,8 @@ def pack_linear(library: Library, weight: Tensor, bf16: bool = False) -> Tensor:
     columns, depth = weight.shape
     packed = aligned(library.padded(columns) * units(depth, bf16), bf16)
     sizes = (columns, depth, torch.get_num_threads())
-    library.run("pack_linear", address(weight.contiguous()), address(packed), *sizes, bf16=bf16)
+    weight = weight.contiguous()  # has a name, so that it lives until it is read
+    library.run("pack_linear", address(weight), address(packed), *sizes, bf16=bf16)
     return packed
 
 
@@ -58,7 +59,7 @@ def linear(
     """x W' + bias, bent by the approximation of GELU where asked for, + residual."""
     x, depth = x.contiguous(), x.shape[-1]
     y = x.new_empty((*x.shape[:-1], columns))
-    residual = None if residual is None else residual.contiguous()
+    residual, bias = (None if one is None else one.contiguous() for one in (residual, bias))
     parts = (address(x), address(packed), address(bias), address(residual), address(y))
     sizes = (x.numel() // depth, columns, depth, gelu, torch.get_num_threads())
     library.run("linear", *parts, *sizes, bf16=in_bf16(packed))
@@ -89,7 +90,8 @@ def pack_convolution(library: Library, weight: Tensor, stored: bool, bf16: bool 
     out, into = weight.shape[:2]
     packed = aligned((36 * units(into, bf16) if stored else 9 * into) * library.padded(out), bf16)
     sizes = (into, out, stored, torch.get_num_threads())
-    library.run("pack_convolution", address(weight.contiguous()), address(packed), *sizes, bf16=bf16)
+    weight = weight.contiguous()  # has a name, so that it lives until it is read
+    library.run("pack_convolution", address(weight), address(packed), *sizes, bf16=bf16)
     return packed
 
 
@@ -138,6 +140,7 @@ def doubled_convolution(
     x = channels_last(x)
     batch, into, height, width = x.shape
     y = torch.empty((batch, out, 2 * height, 2 * width), memory_format=torch.channels_last)
+    bias = None if bias is None else bias.contiguous()
     sizes = (batch, 2 * height, 2 * width, into, out, stored, torch.get_num_threads())
     library.run("doubled_convolution", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
     return y
@@ -156,6 +159,7 @@ def patches(
     batch, into, height, width = x.shape
     left = [(side + 2 * padding - size) // stride + 1 for side in (height, width)]
     y = torch.empty((batch, out, *left), memory_format=torch.channels_last)
+    bias = None if bias is None else bias.contiguous()
     sizes = (batch, height, width, into, out, size, stride, padding, torch.get_num_threads())
     library.run("patches", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
     return y

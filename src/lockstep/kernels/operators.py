@@ -1,65 +1,117 @@
 """The kernels as torch operators (`torch.ops.lockstep.…`): `torch.compile` keeps them whole, `meta` tensors pass.
 
 Packed weights of dtype bf16 mean products in bf16; tensors that go in and come out are fp32 always. They have no
-gradient: who calls them has to take torch's own way where one is recorded (`takes`).
+gradient: who calls them has to take torch's own way where one is recorded (`takes`), and they refuse to compute there.
+
+Prepared weights come with the number of their layer (`LAYERS`) in a model that was compiled: the operator asks the
+layer whether they are still what its weights are. 0 means that the caller has just asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
 import torch
+from torch.autograd import forward_ad
 
 from . import calls
 from .library import found, library
 
 Tensor = torch.Tensor
 _OPERATORS = torch.library.Library("lockstep", "DEF")
+LAYERS: WeakValueDictionary[int, Any] = WeakValueDictionary()  # those that have prepared weights, by number
+
+
+def _now(given: Any, layer: int) -> Any:
+    """What a layer has prepared now; what was given where nobody has to ask, or the layer is gone."""
+    owner = LAYERS.get(layer) if layer else None
+    return given if owner is None else owner.now()
+
+
+def _packed(given: Tensor, layer: int) -> Tensor:
+    """The packed weights alone."""
+    now = _now(given, layer) if layer else given
+    return now[1] if isinstance(now, tuple) else now
 
 
 def takes(*tensors: Tensor | None) -> bool:
     """Are there kernels here, and are these tensors what they compute: fp32 on the processor, no gradient recorded,
-    nothing empty? Under autocast torch decides the dtypes, so it computes, too."""
-    if library() is None or torch.is_autocast_enabled("cpu"):
+    nothing empty? Under autocast torch decides the dtypes, and under a transform of functions (`torch.func`) or forward
+    gradients what a tensor is, so it computes, too."""
+    if library() is None or torch.is_autocast_enabled("cpu") or _transformed():
         return False
-    return all(
-        tensor is None
-        or (
-            tensor.dtype == torch.float32
-            and tensor.device.type == "cpu"
-            and tensor.numel() > 0
-            and not (tensor.requires_grad and torch.is_grad_enabled())
-        )
-        for tensor in tensors
-    )
+    recorded = torch.is_grad_enabled()
+    for one in tensors:
+        if one is not None and (
+            one.dtype != torch.float32 or not one.is_cpu or one.numel() == 0 or (recorded and one.requires_grad)
+        ):
+            return False
+    return True
+
+
+def _transformed() -> bool:
+    if forward_ad._current_level >= 0:
+        return True
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _refusing(name: str, run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The operator, which would otherwise be a constant to the gradient without a word."""
+
+    def checked(*given: Any) -> Tensor:
+        if torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in given):
+            raise RuntimeError(
+                f"lockstep::{name} has no gradient, and one is recorded here. Call it under torch.no_grad(), or ask "
+                "operators.takes about every tensor that goes into it and let torch compute where it says no."
+            )
+        return run(*given)
+
+    return checked
 
 
 def _linear(
-    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, gelu: bool = False
+    x: Tensor,
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    columns: int,
+    gelu: bool = False,
+    layer: int = 0,
 ) -> Tensor:
-    return calls.linear(found(), x, packed, bias, residual, columns, gelu)
+    return calls.linear(found(), x, _packed(packed, layer), bias, residual, columns, gelu)
 
 
 def _linear_shape(
-    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, gelu: bool = False
+    x: Tensor,
+    packed: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    columns: int,
+    gelu: bool = False,
+    layer: int = 0,
 ) -> Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
-def _geglu(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
+def _geglu(x: Tensor, packed: Tensor, bias: Tensor, columns: int, layer: int = 0) -> Tensor:
+    packed, bias = _now((packed, bias), layer)
     return calls.geglu(found(), x, packed, bias, columns)
 
 
-def _geglu_shape(x: Tensor, packed: Tensor, bias: Tensor, columns: int) -> Tensor:
+def _geglu_shape(x: Tensor, packed: Tensor, bias: Tensor, columns: int, layer: int = 0) -> Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
 def _convolution(
-    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool, layer: int = 0
 ) -> Tensor:
-    return calls.convolution(found(), x, packed, bias, residual, out, stored)
+    return calls.convolution(found(), x, _packed(packed, layer), bias, residual, out, stored)
 
 
 def _convolution_shape(
-    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool
+    x: Tensor, packed: Tensor, bias: Tensor | None, residual: Tensor | None, out: int, stored: bool, layer: int = 0
 ) -> Tensor:
     return x.new_empty((x.shape[0], out, *x.shape[2:])).contiguous(memory_format=torch.channels_last)
 
@@ -75,7 +127,9 @@ def _normed_convolution(
     residual: Tensor | None,
     out: int,
     stored: bool,
+    layer: int = 0,
 ) -> Tensor:
+    packed = _packed(packed, layer)
     return calls.normed_convolution(found(), x, (groups, weight, shift, eps), packed, bias, residual, out, stored)
 
 
@@ -90,25 +144,32 @@ def _normed_convolution_shape(
     residual: Tensor | None,
     out: int,
     stored: bool,
+    layer: int = 0,
 ) -> Tensor:
     return _convolution_shape(x, packed, bias, residual, out, stored)
 
 
-def _doubled_convolution(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool) -> Tensor:
-    return calls.doubled_convolution(found(), x, packed, bias, out, stored)
+def _doubled_convolution(
+    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool, layer: int = 0
+) -> Tensor:
+    return calls.doubled_convolution(found(), x, _packed(packed, layer), bias, out, stored)
 
 
-def _doubled_convolution_shape(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool) -> Tensor:
+def _doubled_convolution_shape(
+    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, stored: bool, layer: int = 0
+) -> Tensor:
     size = (2 * x.shape[2], 2 * x.shape[3])
     return x.new_empty((x.shape[0], out, *size)).contiguous(memory_format=torch.channels_last)
 
 
-def _patches(x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int) -> Tensor:
-    return calls.patches(found(), x, packed, bias, out, size, stride, padding)
+def _patches(
+    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int, layer: int = 0
+) -> Tensor:
+    return calls.patches(found(), x, _packed(packed, layer), bias, out, size, stride, padding)
 
 
 def _patches_shape(
-    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int
+    x: Tensor, packed: Tensor, bias: Tensor | None, out: int, size: int, stride: int, padding: int, layer: int = 0
 ) -> Tensor:
     left = [(side + 2 * padding - size) // stride + 1 for side in x.shape[2:]]
     return x.new_empty((x.shape[0], out, *left)).contiguous(memory_format=torch.channels_last)
@@ -173,7 +234,7 @@ for _name, _run, _shape in (
     ("attention", _attention, _attention_shape),
 ):
     _OPERATORS.define(_name + torch.library.infer_schema(_run, mutates_args=()))
-    _OPERATORS.impl(_name, _run, "CPU")
+    _OPERATORS.impl(_name, _refusing(_name, _run), "CPU")
     torch.library.register_fake(f"lockstep::{_name}", _shape, lib=_OPERATORS)
 
 linear = torch.ops.lockstep.linear.default

@@ -50,8 +50,22 @@ def checked_bound(bound: float) -> float:
 class Accelerated(nn.Module):
     """What `ModelMixin` can do about its speed."""
 
-    acceleration: Acceleration | DeviceSpeed | Drive | None = None  # what was accelerated, and how exact it is
+    _acceleration: Acceleration | DeviceSpeed | Drive | None = None
     _streamed: Streamed | None = None
+
+    @property
+    def acceleration(self) -> Acceleration | DeviceSpeed | Drive | None:
+        """What was accelerated, and how exact it is; as many layers as our kernels compute with the weights of now."""
+        told = self._acceleration
+        if told is None:
+            return None
+        from .acceleration import Acceleration, recounted
+
+        return recounted(self, told) if isinstance(told, Acceleration) else told
+
+    @acceleration.setter
+    def acceleration(self, told: Acceleration | DeviceSpeed | Drive | None) -> None:
+        self._acceleration = told
 
     def accelerate(
         self,

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .. import memory
 from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
+from .fast import Fast as Fast
+from .fast import Prepared as Prepared
+from .fast import watched as watched
 from .layers import GEGLU, ResnetBlock2D, Upsample2D
 
 Tensor = torch.Tensor
@@ -27,81 +29,24 @@ LARGE = 4 << 20  # numbers of one image's map above which it is convolved in ban
 STORED_BF16 = 4 * STORED  # half as large each, and to make them costs twice as much of a convolution in bf16
 
 
-class Fast:
-    """A layer with a kernel of our own."""
-
-    by_torch = False  # its kernel was found to be less exact than torch's on this layer
-    in_bf16 = False  # are its products computed in bf16?
-
-    def takes(self, *tensors: Tensor | None) -> bool:
-        """Can the kernel compute this layer on these tensors?"""
-        return not self.by_torch and operators.takes(*tensors)
-
-
-class Prepared(Fast):
-    """What a layer has computed from its weights, for as long as these are the same."""
-
-    _prepared: tuple[tuple[Any, ...], Any] | None = None
-    frugal = False  # do its weights leave memory once it is prepared? (where a file holds them)
-
-    def sources(self) -> tuple[Tensor, ...]:
-        """The weights that it is computed from."""
-        raise NotImplementedError
-
-    def prepare(self) -> Any:
-        """What is computed from them."""
-        raise NotImplementedError
-
-    def prepared(self) -> Any:
-        """What `prepare` gave, made now if the weights are new. A compiled model takes what is there."""
-        kept = self._prepared
-        if torch.compiler.is_compiling() and kept is not None:
-            return kept[1]
-        state = self._state()
-        if kept is None or kept[0] != state:
-            with torch.no_grad():
-                kept = self._prepared = state, self.prepare()
-            for one in self.sources() if self.frugal else ():
-                memory.page_out(one)
-        return kept[1]
-
-    def _state(self) -> tuple[Any, ...]:
-        versions = ((one.data_ptr(), 0 if one.is_inference() else one._version) for one in self.sources())
-        return (self.in_bf16, *versions)
-
-    def take(self, prepared: Any) -> None:
-        """Have this as what `prepare` would give for the weights as they are now."""
-        self._prepared = self._state(), prepared
-
-    def forget(self) -> None:
-        """Drop what was prepared; the next call prepares it again."""
-        self._prepared = None
-
-    @property
-    def is_prepared(self) -> bool:
-        return self._prepared is not None
-
-    def size(self) -> int:
-        """Bytes of what is prepared, or will be."""
-        return sum(one.nbytes for one in self.sources()) // (2 if self.in_bf16 else 1)
-
-
 class FastLinear(Prepared, nn.Linear):
     """A linear layer, with what is added to its result."""
 
     def sources(self) -> tuple[Tensor, ...]:
-        return (self.weight,)
+        return (self._parameters["weight"],)  # type: ignore[return-value]
 
     def prepare(self) -> Tensor:
         return calls.pack_linear(found(), self.weight, self.in_bf16)
 
     def forward(self, input: Tensor, residual: Tensor | None = None, gelu: bool = False) -> Tensor:
         """`gelu` bends the result by the approximation of GELU, before the residual."""
-        if not self.takes(input, self.weight, residual):
+        bias = self.bias
+        if not self.takes(input, bias, residual) or input.shape[-1] != self.in_features:
             result = super().forward(input)
             result = F.gelu(result, approximate="tanh") if gelu else result
             return result if residual is None else result + residual
-        return operators.linear(input, self.prepared(), self.bias, residual, self.out_features, gelu)
+        packed, layer = self.current()
+        return operators.linear(input, packed, bias, residual, self.out_features, gelu, layer)
 
 
 class FastConvolution(Prepared, nn.Conv2d):
@@ -124,7 +69,11 @@ class FastConvolution(Prepared, nn.Conv2d):
         return "patches" if plain and square and self.out_channels >= lanes else ""
 
     def sources(self) -> tuple[Tensor, ...]:
-        return (self.weight,)
+        return (self._parameters["weight"],)  # type: ignore[return-value]
+
+    def settings(self) -> tuple[Any, ...]:
+        sizes = self.kernel_size, self.stride, self.padding, self.dilation, self.groups
+        return self.in_bf16, self.padding_mode, sizes
 
     @property
     def stored(self) -> bool:
@@ -147,23 +96,26 @@ class FastConvolution(Prepared, nn.Conv2d):
         return kind, calls.channels_last(self.weight)
 
     def forward(self, input: Tensor, image_bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
-        if not self.takes(input, self.weight, image_bias, residual):
+        own = self.bias
+        fits = input.ndim == 4 and input.shape[1] == self.in_channels and self.takes(input, own, image_bias, residual)
+        if not fits:
             return added(super().forward(input), image_bias, residual)
-        kind, weight = self.prepared()
+        (kind, weight), layer = self.current()
         if kind in ("winograd", STORED_POINTS):
-            bias = self.bias if image_bias is None else image_bias if self.bias is None else self.bias + image_bias
-            return operators.convolution(input, weight, bias, residual, self.out_channels, kind == STORED_POINTS)
+            bias = own if image_bias is None else image_bias if own is None else own + image_bias
+            stored = kind == STORED_POINTS
+            return operators.convolution(input, weight, bias, residual, self.out_channels, stored, layer)
         if kind == "linear":
             pixels = calls.channels_last(input).permute(0, 2, 3, 1)
             last = None if residual is None else calls.channels_last(residual).permute(0, 2, 3, 1)
-            result = operators.linear(pixels, weight, self.bias, last, self.out_channels).permute(0, 3, 1, 2)
+            result = operators.linear(pixels, weight, own, last, self.out_channels, False, layer).permute(0, 3, 1, 2)
             return added(result, image_bias, None)
         if kind == "patches" and min(input.shape[2:]) + 2 * int(self.padding[0]) >= self.kernel_size[0]:
             sizes = self.out_channels, self.kernel_size[0], self.stride[0], int(self.padding[0])
-            return added(operators.patches(input, weight, self.bias, *sizes), image_bias, residual)
-        if kind == "patches":  # torch refuses it in words
+            return added(operators.patches(input, weight, own, *sizes, layer), image_bias, residual)
+        if kind == "patches" or layer:  # torch refuses it in words; a compiled model reads the weights themselves
             return added(super().forward(input), image_bias, residual)
-        return added(self._conv_forward(calls.channels_last(input), weight, self.bias), image_bias, residual)
+        return added(self._conv_forward(calls.channels_last(input), weight, own), image_bias, residual)
 
 
 def large(map: Tensor) -> bool:
@@ -173,18 +125,13 @@ def large(map: Tensor) -> bool:
 
 def normed(norm: Any, conv: Any, map: Tensor, residual: Tensor | None = None) -> Tensor:
     """The convolution of SiLU of the norm of a map, and a residual; of a large map without the one between them."""
-    fits = norm.affine and norm.takes(map, norm.weight, norm.bias) and conv.takes(map, conv.weight, residual)
-    if not fits or not large(map) or conv.kind() != "winograd" or watched(norm) or watched(conv):
+    fits = norm.affine and norm.takes(map, norm.weight, norm.bias) and conv.takes(map, conv.bias, residual)
+    if not fits or not large(map) or conv.kind() != "winograd":
         return conv(norm(map, silu=True), None, residual)
-    kind, packed = conv.prepared()
+    (kind, packed), layer = conv.current()
     of_norm = norm.num_groups, norm.weight, norm.bias, norm.eps
     stored = kind == STORED_POINTS
-    return operators.normed_convolution(map, *of_norm, packed, conv.bias, residual, conv.out_channels, stored)
-
-
-def watched(layer: nn.Module) -> bool:
-    """Has somebody put hooks around a layer, who would miss its call?"""
-    return bool(layer._forward_hooks or layer._forward_pre_hooks)
+    return operators.normed_convolution(map, *of_norm, packed, conv.bias, residual, conv.out_channels, stored, layer)
 
 
 def added(result: Tensor, image_bias: Tensor | None, residual: Tensor | None) -> Tensor:
@@ -211,23 +158,20 @@ def dense(tensor: Tensor) -> bool:
     return tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
 
 
-def unseen(module: nn.Module) -> bool:
-    """Does nobody watch a module, or anything in it?"""
-    return not any(watched(one) for one in module.modules())
-
-
 class FastGroupNorm(Fast, nn.GroupNorm):
     """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
 
     def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        fits = input.ndim == 4 and self.affine and self.takes(input, self.weight, self.bias)
-        if not fits or self.num_channels % found().lanes:
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
+        fits = input.ndim == 4 and self.affine and self.takes(input, weight, bias, *(changes or ()))
+        if not fits or self.num_channels % found().lanes or input.shape[1] != self.num_channels:
+            if torch.is_grad_enabled() and not input.requires_grad:
+                input = input.contiguous()  # torch crashes where channels are last and the weights alone have gradients
             result = super().forward(input)
             if changes is not None:
                 result = result * (1 + changes[0][:, :, None, None]) + changes[1][:, :, None, None]
             return F.silu(result) if silu else result
-        weight: Tensor = self.weight
-        bias: Tensor = self.bias
         if changes is not None:
             weight, bias = weight * (1 + changes[0]), bias * (1 + changes[0]) + changes[1]
         return operators.group_norm(input, self.num_groups, weight, bias, self.eps, silu)
@@ -245,34 +189,42 @@ class FastGEGLU(Prepared, GEGLU):
         return packed, calls.interleaved(own, self.proj.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        plain = type(self.proj) is nn.Linear  # and no adapter around it
-        if not plain or not self.takes(hidden_states, self.proj.weight) or self.width % found().lanes:
+        proj = self.proj
+        if watched(proj) or not self.takes(hidden_states) or hidden_states.shape[-1] != proj.in_features:
             return super().forward(hidden_states)
-        packed, bias = self.prepared()
-        return operators.geglu(hidden_states, packed, bias, self.width)
+        (packed, bias), layer = self.current()
+        return operators.geglu(hidden_states, packed, bias, self.width, layer)
+
+    def has_own(self) -> bool:
+        proj: Any = self.proj
+        return type(proj) is nn.Linear and proj.bias is not None and not self.width % found().lanes  # no adapter around
 
     @property
     def width(self) -> int:
         return self.proj.out_features // 2
 
 
+def in_parts(resnet: nn.Module) -> bool:
+    """Is a resnet made of our own layers, with SiLU, and would nobody notice who computes some of them at once?"""
+    parts: dict[str, Any] = resnet._modules
+    convolutions = parts["conv1"], parts["conv2"], parts.get("conv_shortcut") or parts["conv1"]
+    own = all(isinstance(one, FastConvolution) for one in convolutions)
+    own = own and isinstance(parts["norm1"], FastGroupNorm) and isinstance(parts["norm2"], FastGroupNorm)
+    return own and type(parts["nonlinearity"]) is nn.SiLU and not watched(*parts.values())
+
+
 class FastResnetBlock2D(ResnetBlock2D):
     """A resnet of the UNet: norms with their activation, the time embedding as a bias, the shortcut as a residual."""
 
     def forward(self, hidden_states: Tensor, temb: Tensor | None = None) -> Tensor:
-        plain = isinstance(self.nonlinearity, nn.SiLU) and self.output_scale_factor == 1.0 and not self.training
+        plain = self.output_scale_factor == 1.0 and not self.training and in_parts(self)
         if not plain:
             return super().forward(hidden_states, temb)
-        times = again(hidden_states, temb) if temb is not None and self.itself() else 1
+        times = 1 if temb is None else again(hidden_states, temb)
         if times == 1 or temb is None:
             return self.computed(hidden_states, temb)
         count = len(hidden_states) // times
         return torch.cat([self.computed(hidden_states[:count], temb[:count])] * times)
-
-    def itself(self) -> bool:
-        """Is it made of our own layers alone, so that a sample's result is the same in any batch?"""
-        layers = self.conv1, self.conv2, self.conv_shortcut or self.conv1
-        return all(type(layer) is FastConvolution for layer in layers) and unseen(self)
 
     def computed(self, hidden_states: Tensor, temb: Tensor | None) -> Tensor:
         """As published, with as few maps written as can be."""
@@ -293,7 +245,7 @@ class FastAutoencoderResnet(AutoencoderResnet):
     """A resnet of the autoencoder: norms with their activation, the shortcut added by a convolution."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        if not isinstance(self.nonlinearity, nn.SiLU):
+        if not in_parts(self):
             return super().forward(hidden)
         if large(hidden):  # as few maps at a time as can be
             residual = hidden if self.conv_shortcut is None else None
@@ -305,14 +257,14 @@ class FastAutoencoderResnet(AutoencoderResnet):
 
 def doubles(conv: Any, map: Tensor) -> bool:
     """Can this convolution read a map as one of twice the size, without anybody who watches it noticing?"""
-    fits = isinstance(conv, FastConvolution) and conv.takes(map, conv.weight) and conv.kind() == "winograd"
-    return fits and not watched(conv)
+    fits = isinstance(conv, FastConvolution) and not watched(conv) and map.shape[1] == conv.in_channels
+    return fits and conv.takes(map, conv.bias) and conv.kind() == "winograd"
 
 
 def doubled(conv: Any, map: Tensor) -> Tensor:
     """The convolution of a map of twice the size, which is never made."""
-    kind, packed = conv.prepared()
-    return operators.doubled_convolution(map, packed, conv.bias, conv.out_channels, kind == STORED_POINTS)
+    (kind, packed), layer = conv.current()
+    return operators.doubled_convolution(map, packed, conv.bias, conv.out_channels, kind == STORED_POINTS, layer)
 
 
 class FastAutoencoderUpsample(AutoencoderUpsample):

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..kernels import calls, found, operators
-from .fast_layers import Fast, FastLinear, Prepared
+from .fast import Fast, Prepared, watched
+from .fast_layers import FastLinear
 from .layers import TanhGELU
 from .transformers.layers import AdaLayerNormContinuous, AdaLayerNormZero, finite_in_half, modulate
 from .transformers.rotary import Table
@@ -24,7 +25,7 @@ class FastLayerNorm(Fast, nn.LayerNorm):
 
     def forward(self, input: Tensor, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """`changes` are a shift and a scale, (batch, width) each."""
-        fits = len(self.normalized_shape) == 1 and self.takes(input, self.weight, self.bias, *(changes or ()))
+        fits = self.normalized_shape == input.shape[-1:] and self.takes(input, self.weight, self.bias, *(changes or ()))
         if not fits or self.normalized_shape[0] % found().lanes:
             result = super().forward(input)
             return result if changes is None else modulate(result, *changes)
@@ -43,16 +44,23 @@ class FastRMSNorm(Fast, nn.RMSNorm):
     """A norm of tokens or heads by their size alone."""
 
     def forward(self, x: Tensor) -> Tensor:
-        plain = len(self.normalized_shape) == 1 and self.eps is not None
+        plain = self.normalized_shape == x.shape[-1:] and self.eps is not None
         if not plain or not self.takes(x, self.weight) or self.normalized_shape[0] % found().lanes:
             return super().forward(x)
         return operators.row_norm(x, self.weight, None, self.eps, False)
+
+
+def modulates(norm: nn.Module) -> bool:
+    """Can a norm be modulated while it is written, without anybody who watches it noticing?"""
+    return isinstance(norm, FastLayerNorm) and not watched(norm)
 
 
 class FastAdaLayerNormZero(AdaLayerNormZero):
     """A norm that is modulated while it is written."""
 
     def forward(self, x: Tensor, emb_BD: Tensor) -> tuple[Tensor, ...]:
+        if not modulates(self.norm):
+            return super().forward(x, emb_BD)
         shift, scale, *rest = self.linear(self.silu(emb_BD)).chunk(self.parts, dim=1)
         return self.norm(x, (shift, scale)), *rest
 
@@ -61,6 +69,8 @@ class FastAdaLayerNormContinuous(AdaLayerNormContinuous):
     """The same, where the scale comes first."""
 
     def forward(self, x: Tensor, emb_BD: Tensor) -> Tensor:
+        if not modulates(self.norm):
+            return super().forward(x, emb_BD)
         scale, shift = self.linear(self.silu(emb_BD).to(x.dtype)).chunk(2, dim=1)
         return self.norm(x, (shift, scale))
 
@@ -71,14 +81,18 @@ class FastTanhGELU(Prepared, TanhGELU):
     def sources(self) -> tuple[Tensor, ...]:
         return (self.proj.weight,)
 
+    def has_own(self) -> bool:
+        return type(self.proj) is nn.Linear  # and no adapter around it
+
     def prepare(self) -> Any:
         return calls.pack_linear(found(), self.proj.weight, self.in_bf16)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        plain = type(self.proj) is nn.Linear  # and no adapter around it
-        if not plain or not self.takes(hidden_states, self.proj.weight):
+        proj = self.proj
+        if watched(proj) or not self.takes(hidden_states, proj.bias) or hidden_states.shape[-1] != proj.in_features:
             return super().forward(hidden_states)
-        return operators.linear(hidden_states, self.prepared(), self.proj.bias, None, self.proj.out_features, gelu=True)
+        packed, layer = self.current()
+        return operators.linear(hidden_states, packed, proj.bias, None, proj.out_features, True, layer)
 
 
 class FastFluxSingleTransformerBlock(FluxSingleTransformerBlock):
@@ -91,9 +105,9 @@ class FastFluxSingleTransformerBlock(FluxSingleTransformerBlock):
         tokens = torch.cat([encoder_hidden_states, hidden_states], dim=1)
         normed, gate = self.norm(tokens, temb)
         mixed = self.attn(normed, image_rotary_emb=image_rotary_emb, **(joint_attention_kwargs or {}))
-        if isinstance(self.proj_mlp, FastLinear):
+        if isinstance(self.proj_mlp, FastLinear) and not watched(self.proj_mlp):
             wide = self.proj_mlp(normed, gelu=True)
-        else:  # an adapter is around it
+        else:  # an adapter is around it, or somebody who watches it
             wide = F.gelu(self.proj_mlp(normed), approximate="tanh")
         tokens = tokens + gate[:, None] * self.proj_out(torch.cat([mixed, wide], dim=2))
         text, picture = finite_in_half(tokens).split([encoder_hidden_states.shape[1], hidden_states.shape[1]], dim=1)
@@ -107,7 +121,7 @@ class FastWanTransformerBlock(WanTransformerBlock):
         self, video: Tensor, conditions: Tensor, temb_BS6D: Tensor, rotary_emb: Table, kwargs: dict[str, Any]
     ) -> Tensor:
         norms = self.norm1, self.norm3
-        fused = all(isinstance(norm, FastFP32LayerNorm) for norm in norms) and video.dtype == torch.float32
+        fused = all(modulates(norm) for norm in norms) and video.dtype == torch.float32
         if not fused or temb_BS6D.shape[1] != 1:
             return super().forward(video, conditions, temb_BS6D, rotary_emb, kwargs)
         modulation = (self.scale_shift_table + temb_BS6D.float())[:, 0].unbind(1)

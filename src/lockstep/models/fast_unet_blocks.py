@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from ..kernels import calls, found, operators
-from .fast_layers import Fast, FastConvolution, FastLinear, again, unseen, watched
+from .fast import Fast, Keeping, facts, trained, watched
+from .fast_layers import FastConvolution, FastLinear, again
 from .layers import FeedForward
 from .modeling import checkpointed
 from .unets.unet_2d_blocks import (
@@ -29,23 +30,25 @@ Tensor = torch.Tensor
 class Text:
     """A text's keys and values, and what they were made of."""
 
-    state: tuple[Any, ...]  # of the projections
+    state: tuple[Any, ...]  # of the projections, and what they had prepared
     source: Tensor
     key: Tensor
     value: Tensor
 
 
-class FastAttention(Attention):
+class FastAttention(Keeping, Attention):
     """Attention that keeps the keys and values of a text until another one comes: every step of a run has the same."""
 
+    made = ("_text",)
     _text: Text | None = None  # replaced as a whole, so that threads do not mix two texts
 
     def project(self, hidden_states: Tensor, encoder_hidden_states: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         source = encoder_hidden_states
         if source is None or self.norm_cross is not None or not self._keeps(source):
+            self._text = None
             return super().project(hidden_states, source)
-        kept, state = self._text, (torch.is_inference_mode_enabled(), _state(self.to_k), _state(self.to_v))
-        alike = kept is not None and kept.state == state and kept.source.shape == source.shape
+        kept, state = self._text, (torch.is_inference_mode_enabled(), *_state(self.to_k), *_state(self.to_v))
+        alike = kept is not None and same(kept.state, state) and kept.source.shape == source.shape
         if kept is None or not alike or not calls.same(found(), kept.source, source.contiguous()):
             kept = Text(state, source.contiguous().clone(), self.to_k(source), self.to_v(source))
             self._text = kept
@@ -55,29 +58,31 @@ class FastAttention(Attention):
         if self.fused_projections or torch.compiler.is_compiling():
             return False
         layers = self.to_k, self.to_v
-        return all(
+        return not watched(*layers) and all(
             isinstance(layer, FastLinear)
             and type(layer) is FastLinear  # no adapter around it
-            and not watched(layer)
-            and layer.takes(source, layer.weight, layer.bias)
+            and layer.takes(source, layer.bias)
+            and not trained((layer.bias,))
             for layer in layers
         )
 
-    def forget(self) -> None:
-        """Drop what was kept of a text."""
-        self._text = None
 
-
-def _state(layer: nn.Linear) -> tuple[Any, ...]:
+def _state(layer: nn.Linear) -> tuple[Any, Any]:
+    """What the layer has prepared, made now if its weights are new, and the facts of its bias."""
     assert isinstance(layer, FastLinear)
     bias: Tensor | None = layer.bias
-    return (*layer._state(), None if bias is None else (bias.data_ptr(), 0 if bias.is_inference() else bias._version))
+    return layer.prepared(), None if bias is None else facts(bias)
+
+
+def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """The same tensors and equal facts?"""
+    return all(a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(one, other, strict=True))
 
 
 def adds(residual: Tensor, last: nn.Module, *around: nn.Module) -> bool:
     """Can this projection add a residual, without anybody who watches it or what is around it noticing?"""
-    fits = isinstance(last, (FastLinear, FastConvolution)) and last.takes(residual, last.weight)  # no adapter around it
-    return fits and not any(watched(module) for module in (last, *around))
+    fits = isinstance(last, (FastLinear, FastConvolution)) and operators.takes(residual)  # no adapter around it
+    return fits and not watched(last, *around)
 
 
 def attended(attn: Attention, hidden: Tensor, source: Tensor | None, mask: Tensor | None, residual: Tensor) -> Tensor:
@@ -121,10 +126,9 @@ class FastBasicTransformerBlock(BasicTransformerBlock):
     def self_attended(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """The first attention and its residual; of samples that come again, once."""
         attn: Any = self.attn1
-        own = type(attn.processor) is AttnProcessor and all(
-            type(one) is FastLinear for one in (attn.to_q, attn.to_k, attn.to_v, attn.to_out[0])
-        )
-        seen = mask is not None or not own or not unseen(self.norm1) or not unseen(attn)
+        parts = attn.to_q, attn.to_k, attn.to_v, attn.to_out[0]
+        own = type(attn.processor) is AttnProcessor and all(type(one) is FastLinear for one in parts)
+        seen = mask is not None or not own or watched(self.norm1, attn, *parts)
         times = 1 if seen else again(hidden)
         first = hidden if times == 1 else hidden[: len(hidden) // times]
         result = attended(attn, self.norm1(first), None, mask, first)
