@@ -22,6 +22,7 @@ INSTRUCTIONS = {  # as in lockstep/kernels/library.py
     "aarch64": {"neon": []},
     "arm64": {"neon": []},
 }
+LONGEST = 120  # seconds of a trial, which takes one
 
 
 def extensions() -> list[Extension]:
@@ -48,7 +49,11 @@ class BuildAndTry(build_ext):
         super().build_extension(ext)
         path = self.get_ext_fullpath(ext.name)
         tried = [sys.executable, "src/lockstep/kernels/built.py", os.path.abspath(path)]
-        ended = subprocess.run(tried, capture_output=True, text=True, check=False)
+        try:
+            ended = subprocess.run(tried, capture_output=True, text=True, check=False, timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            os.remove(path)
+            raise CompileError(f"{ext.name} does not return from its trial and is not installed") from None
         if ended.returncode < 0:
             print(f"{ext.name} cannot be tried on this processor (signal {-ended.returncode}); it is when it is loaded")
         elif ended.returncode > 0:

@@ -72,7 +72,8 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str], advice: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        listing = ", ".join(self.known) or "none"
+        with_commas = any("," in one for one in self.known)
+        listing = ("; ".join(map(repr, self.known)) if with_commas else ", ".join(self.known)) or "none"
         parts = [f"Unknown {kind} {name!r}{did_you_mean(name, self.known)}", f"Known: {listing}.", advice]
         super().__init__(" ".join(part for part in parts if part))
 
@@ -126,7 +127,18 @@ KINDS_OF_CLASSES = ("Pipeline", "Scheduler", "Model", "Blocks", "Guidance", "Pro
 
 def close_to(name: object, known: Iterable[str]) -> str | None:
     """The known name that is written most like this one, if one is."""
-    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)), None)
+    close = difflib.get_close_matches(str(name), list(known), n=5, cutoff=0.6)
+    return min(close, key=lambda one: _edits(str(name), one), default=None)
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters have to be put in, taken out or changed."""
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        before, row = row, [at]
+        for place, its in enumerate(other):
+            row.append(min(before[place] + (letter != its), before[place + 1] + 1, row[-1] + 1))
+    return row[-1]
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -60,6 +60,9 @@ def test_wrong_words_are_told(lockstep, tmp_path):
         (["--only", "tensorrt", "--size", "8"], "openvino"),
         (["--plot", str(tmp_path / "x.jpg")], "PNG"),
         (["--part", "ears"], "unet"),
+        (["--only", "foo", "--size", "8"], "'lockstep'; 'lockstep, bf16 weights'; "),
+        (["sd15-unett"], "did you mean 'sd15-unet'?"),
+        (["--instructions", "avx1"], "did you mean 'avx2'?"),
         (["--instructions", "mmx"], "avx2"),
         (["--instructions", "avx2"], "torch is loaded already"),
     ):

@@ -87,6 +87,9 @@ def test_memory_is_bounded_where_our_kernels_compute(lockstep, folder):
     code, _, err = lockstep("generate", "a cat", "-m", folder, "--max-memory", "40GB", "--speed", "high", *QUICK)
     assert code == 2
     assert "--max-memory goes with" in err
+    code, _, err = lockstep("generate", "a cat", "-m", folder, "--max-memory", "banana", *QUICK)
+    assert code == 2
+    assert "--max-memory wants a number of bytes" in err
     if kernels.library() is not None:
         code, _, err = lockstep("generate", "a cat", "-m", folder, "--max-memory", "40GB", *QUICK)
         assert code == 0

@@ -143,16 +143,18 @@ def test_what_cannot_be_is_told(unet, monkeypatch):
 def test_an_engine_that_crashes_takes_only_its_trial_along(tmp_path):
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     with pytest.raises(BackendError, match="signal 11"):
-        engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), crash)
+        engines._made("openvino", tmp_path / "graph", "model", lambda path: path.write_text("x"), crash)
     assert not list(tmp_path.iterdir())
-    assert engines._made(tmp_path / "graph", "model", lambda path: path.write_text("x"), "").read_text() == "x"
+    assert (
+        engines._made("openvino", tmp_path / "graph", "model", lambda path: path.write_text("x"), "").read_text() == "x"
+    )
 
 
 def test_a_cache_that_cannot_be_made_is_told(unet, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(engines.CACHE, str(tmp_path / "file" / "engines"))
     with pytest.raises(BackendError, match=r"cannot be made \(Not a directory\). Set LOCKSTEP_ENGINES"):
-        engines._made(engines.cache_folder() / "graph", "model", lambda path: None, "")
+        engines._made("openvino", engines.cache_folder() / "graph", "model", lambda path: None, "")
     with pytest.raises(BackendError, match="cannot be made"):
         tuning.tune(unet, "exact", example_call(unet), None)
 

@@ -178,7 +178,7 @@ def test_no_more_is_kept_than_may_be_and_the_oldest_goes(folder, monkeypatch):
     assert loaded(folder).accelerate().acceleration is not None
     assert kept(folder) == []
     monkeypatch.setenv("LOCKSTEP_PREPARED", "much")
-    with pytest.raises(InputError, match="A size is a number of bytes"):
+    with pytest.raises(InputError, match="LOCKSTEP_PREPARED .* wants a number of bytes"):
         loaded(folder).accelerate()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError, NotFoundError, UnknownNameError, close_to
 from .console import err, out, print_json
 from .env import describe_machine
 from .new import examples
@@ -144,7 +144,13 @@ def _subject(model: str, part: str | None, size: int | None, batch: int) -> Subj
 
     if model in PRESETS:
         return preset(model, size, batch)
-    return model_of(_loader(model)(), part, size, batch)
+    try:
+        pipe = _loader(model)()
+    except NotFoundError:
+        if close_to(model, PRESETS):
+            raise UnknownNameError("model or sizes", model, PRESETS) from None
+        raise
+    return model_of(pipe, part, size, batch)
 
 
 def _chosen(sides: list[Way], only: str | None) -> list[Way]:

@@ -92,12 +92,15 @@ def level_of(speed: str, dtype: str, device: str | None, max_memory: str | None 
     from ..models import accelerated
     from ..models.accelerated import EXACT
     from ..models.modeling import resolve_device, resolve_dtype
+    from ..models.weights import parse_size
     from ..pipelines.speed import FAST, LEVELS
 
     if speed not in (AUTO, *LEVELS):
         raise UnknownNameError("speed", speed, (AUTO, *LEVELS))
     if max_memory is not None and speed not in (AUTO, EXACT, FAST):
         raise InputError(f"--max-memory goes with --speed {EXACT} or {FAST}, not {speed}.")
+    if max_memory is not None:
+        parse_size(max_memory, "--max-memory")
     if speed != AUTO:
         return speed
     where = resolve_device(device)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 LARGEST = 1e-5  # relative L2; a right kernel has some 3e-7
+QUERIES, KEYS, WIDTH, SCALE = 19, 21, 8, 0.25  # of an attention
 Numbers = list[float]
 Result = tuple[str, Sequence[float], Numbers]
 POINTER, SIZE, NUMBER, FLAG = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
@@ -110,18 +111,42 @@ def _group_norm(tried: Tried) -> Iterator[Result]:
 
 
 def _attention(tried: Tried) -> Iterator[Result]:
-    queries, keys, width, scale = 19, 21, 8, 0.3
-    q, k, v = tried.noise(queries * width), tried.noise(keys * width), tried.noise(keys * width)
-    y, exact = floats([0.0] * queries * width), []
-    steps = (SIZE * 8)(width, width, width, width, 0, 0, 0, 0)
+    for name, q, k, bias in _scores(tried, 2.0**16):
+        yield name, *_attended(tried, q, k, bias)
+
+
+def extremes(tried: Tried) -> Iterator[Result]:
+    """Scores up to 1e33: a kernel that is wrong on smaller ones may not return from them."""
+    for name, q, k, bias in _scores(tried, 2.0**100):
+        yield name, *_attended(tried, q, k, bias)
+
+
+def _scores(tried: Tried, large: float) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Queries, keys and biases of noise, and such whose scores are `large`: equal, rising, whole numbers, hidden."""
+    count, queries = KEYS * WIDTH, tried.noise(QUERIES * WIDTH)
+    hidden = floats([-math.inf if key < 5 or key % 4 == 1 else 0.0 for key in range(KEYS)])
+    whole = floats([large * tried.random.randint(-3, 3) for _ in range(count)])
+    ones = floats([1.0] * QUERIES * WIDTH)
+    yield "attention", queries, tried.noise(count), None
+    for sign in (1, -1):
+        yield "attention", ones, floats([sign * large] * count), None
+        yield "attention", ones, floats([sign * (large / 2**16 * 8 * (at // WIDTH)) for at in range(count)]), None
+    small = floats([float(tried.random.randint(-3, 3)) for _ in range(QUERIES * WIDTH)])
+    yield "attention", small, whole, None
+    yield "attention", small, whole, hidden
+
+
+def _attended(tried: Tried, q: Any, k: Any, bias: Any) -> tuple[Sequence[float], Numbers]:
+    v, y, exact = tried.noise(KEYS * WIDTH), floats([0.0] * QUERIES * WIDTH), []
+    steps = (SIZE * 8)(WIDTH, WIDTH, WIDTH, WIDTH, 0, 0, 0, 0)
     kinds = [*[POINTER] * 5, *[SIZE] * 5, POINTER, NUMBER, FLAG]
-    tried.run("attention", kinds, q, k, v, None, y, 1, 1, queries, keys, width, steps, scale, 1)
-    for i in range(queries):
-        weights = [
-            math.exp(scale * sum(q[i * width + d] * k[j * width + d] for d in range(width))) for j in range(keys)
-        ]
-        exact += [sum(w * v[j * width + d] for j, w in enumerate(weights)) / sum(weights) for d in range(width)]
-    yield "attention", y, exact
+    tried.run("attention", kinds, q, k, v, bias, y, 1, 1, QUERIES, KEYS, WIDTH, steps, SCALE, 1)
+    for i in range(QUERIES):
+        products = [sum(q[i * WIDTH + d] * k[j * WIDTH + d] for d in range(WIDTH)) for j in range(KEYS)]
+        scores = [SCALE * one + (bias[j] if bias else 0.0) for j, one in enumerate(products)]
+        weights = [math.exp(score - max(scores)) for score in scores]
+        exact += [sum(w * v[j * WIDTH + d] for j, w in enumerate(weights)) / sum(weights) for d in range(WIDTH)]
+    return y, exact
 
 
 def _patches(tried: Tried) -> Iterator[Result]:
@@ -172,4 +197,5 @@ def wrong(found: Iterator[Result]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(", ".join(wrong(results(Tried(sys.argv[1])))) or None)
+    library = Tried(sys.argv[1])
+    sys.exit(", ".join(wrong(results(library)) or wrong(extremes(library))) or None)

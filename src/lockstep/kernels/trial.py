@@ -23,7 +23,11 @@ IN_BF16 = 2e-2  # where a kernel rounds to bf16 what only it sees: convolutions 
 @torch.no_grad()
 def wrong_results(library: Library) -> list[str]:
     """The names of the kernels whose results are not what they have to be."""
-    return sorted({name for name, result, exact, most in _problems(library) if not _close(result, exact, most)})
+    return _wrong(_problems(library)) or _wrong(_extremes(library))
+
+
+def _wrong(problems: Iterator[Problem]) -> list[str]:
+    return sorted({name for name, result, exact, most in problems if not _close(result, exact, most)})
 
 
 def _close(result: Tensor, exact: Tensor, most: float) -> bool:
@@ -109,8 +113,35 @@ def _products(library: Library, noise: Noise, bf16: bool) -> Iterator[Problem]:
     scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * 0.3 + bias[:, None, None]
     exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
     yield "attention", calls.attention(library, query, key, value, bias, 0.3, bf16), exact, rough
+    yield from _large_scores(library, value, bf16, 2.0**12)
 
     x, weight, bias = factor(2, 21, 9, 7), factor(45, 21, 3, 3), noise(45)
     exact = F.conv2d(x.double(), weight.double(), bias.double(), stride=2, padding=1)
     result = calls.patches(library, x, calls.pack_patches(library, weight, bf16), bias, 45, 3, 2, 1)
     yield "patches", result, exact, LARGEST
+
+
+def _extremes(library: Library) -> Iterator[Problem]:
+    """Scores up to 1e33: a kernel that is wrong on smaller ones may not return from them."""
+    value = torch.randn(2, 149, 3, 24, generator=torch.Generator().manual_seed(1))
+    for bf16 in (False, True) if library.bf16 else (False,):
+        for name, result, exact, most in _large_scores(library, value, bf16, 2.0**100):
+            yield name + ("_bf16" if bf16 else ""), result, exact, most
+
+
+def _large_scores(library: Library, value: Tensor, bf16: bool, large: float) -> Iterator[Problem]:
+    """Scores that are equal, rise, fall, or are whole numbers times `large`, and hidden keys: in fp32 exact."""
+    random, shape = torch.Generator().manual_seed(2), value.shape
+    ones, whole = torch.ones(2, 61, 3, 24), torch.randint(-3, 4, (2, 61, 3, 24), generator=random).float()
+    ramp = (torch.arange(shape[1]) * large / 2.0**12).view(-1, 1, 1).expand(shape).contiguous()
+    noise = torch.randint(-3, 4, shape, generator=random) * large
+    hidden = torch.zeros(shape[:2])
+    hidden[0, :20], hidden[1, ::3], hidden[1, 70:] = -torch.inf, torch.finfo(torch.float32).min, -torch.inf
+    equal = torch.full(shape, large)
+    for query, key in ((ones, equal), (ones, -equal), (ones, ramp), (ones, -ramp), (whole, noise)):
+        for bias in (None, hidden):
+            scores = torch.einsum("bqhd,bkhd->bhqk", query.double(), key.double()) * 0.25
+            scores = scores if bias is None else scores + bias[:, None, None]
+            exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value.double())
+            result = calls.attention(library, query, key, value, bias, 0.25, bf16)
+            yield "attention", result, exact, IN_BF16 if bf16 else LARGEST

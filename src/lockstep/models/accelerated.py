@@ -21,6 +21,7 @@ Tensor = torch.Tensor
 EXACT, HIGH, OFF = "exact", "high", "off"
 OWN_ENGINE, AUTO = "own", "auto"
 LEVELS = (EXACT, HIGH, OFF)
+OF_A_RUN = "fast"  # a level that a pipeline has, not a model
 
 
 def why_not() -> str | None:
@@ -45,6 +46,25 @@ def checked_bound(bound: float) -> float:
     if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not 0 < bound <= 1:
         raise InputError(f"'bound' wants a number above 0 and at most 1, got {bound!r}.")
     return float(bound)
+
+
+def checked_level(level: str) -> None:
+    """A level that a model itself has."""
+    if level not in LEVELS:
+        advice = f"{OF_A_RUN!r} is about a whole run: pipe.accelerate({OF_A_RUN!r})." if level == OF_A_RUN else ""
+        raise UnknownNameError("level of acceleration", level, LEVELS, advice)
+
+
+def check_frugal(frugal: bool, level: str, engine: str, device: str) -> None:
+    """Refuse what a model that takes little memory cannot be."""
+    if not isinstance(frugal, bool):
+        raise InputError(f"'frugal' wants True or False, got {frugal!r}.")
+    if frugal and level == OFF:
+        raise InputError(f"'frugal' is about what our own kernels prepare; {OFF!r} has nothing prepared.")
+    if frugal and engine != OWN_ENGINE:
+        raise InputError(f"'frugal' is about our own kernels; the engine {engine!r} has the memory that it takes.")
+    if frugal and device != "cpu":
+        raise InputError(f"'frugal' is for models on the processor; on {device} there is stream_blocks().")
 
 
 class Accelerated(nn.Module):
@@ -75,12 +95,14 @@ class Accelerated(nn.Module):
         example: Callable[[Any], Tensor] | None = None,
         engine: str = OWN_ENGINE,
         frugal: bool = False,
+        max_memory: int | str | None = None,
     ) -> Self:
         """Compute the layers by Lockstep's own kernels; "off" goes back.
 
         "exact" gives the same numbers up to fp32's rounding. "high" multiplies in bf16 where the processor does so
         natively, layer by layer as far as `bound` allows: the relative L2 of the model's result to that in fp32,
-        measured on a small call of noise, or on `example`, which calls the model it is given and returns a tensor.
+        measured on a small call of noise, or on `example`, which calls the model it is given and returns a tensor; our
+        own kernels at "exact" are not measured by it.
 
         Names, files, hooks and training stay as they are: where a gradient is recorded, and for other dtypes and
         devices than fp32 on the processor, torch computes as before. Each kind of layer is tried on its own weights
@@ -93,34 +115,50 @@ class Accelerated(nn.Module):
         does and `bound` allows.
 
         `frugal` takes less memory and some more time: a layer prepares its weights when it is first called, those that
-        a file holds leave memory then, and convolutions transform theirs while they compute.
+        a file holds leave memory then, and convolutions transform theirs while they compute. `max_memory` is the
+        pipeline's, and refused here.
         """
-        from . import acceleration
+        from .examples import checked_example
 
-        if level not in LEVELS:
-            raise UnknownNameError("level of acceleration", level, LEVELS)
+        checked_level(level)
+        if max_memory is not None:
+            raise InputError(
+                "'max_memory' belongs to a pipeline: pipe.accelerate(max_memory=…). A model has frugal=True."
+            )
         if level != HIGH and bound is not None:
             raise InputError(f"'bound' of a model is for the level {HIGH!r}, which {level!r} is not.")
-        if example is not None and not callable(example):
-            raise InputError(f"'example' wants a function that calls the model it is given, got {example!r}.")
-        if frugal and engine != OWN_ENGINE:
-            raise InputError(f"'frugal' is about our own kernels; the engine {engine!r} has the memory that it takes.")
+        example = checked_example(example)
         most = None if bound is None else checked_bound(bound)
         device = next((one.device.type for one in self.parameters()), "cpu")
-        if frugal and device != "cpu":
-            raise InputError(f"'frugal' is for models on the processor; on {device} there is stream_blocks().")
+        check_frugal(frugal, level, engine, device)
         self._undo()
         if level != OFF:
-            chosen = self._tuned(level, most, example) if engine == AUTO else engine
-            if chosen == OWN_ENGINE and device != "cpu":
-                self.acceleration = self._on_device(level, most, example)
-            elif chosen != OWN_ENGINE:
-                self.acceleration = self._driven(chosen, level, most, example)
-            elif level == EXACT:
-                self.acceleration = acceleration.make_fast(self, EXACT, frugal=frugal)
-            else:
-                self.acceleration = self._high(most, example, frugal)
+            try:
+                self.acceleration = self._by(engine, level, most, example, frugal, device)
+            except Exception:
+                self._undo()  # what fails halfway leaves a model that torch computes
+                raise
         return self
+
+    def _by(
+        self,
+        engine: str,
+        level: str,
+        bound: float | None,
+        example: Callable[[Any], Tensor] | None,
+        frugal: bool,
+        device: str,
+    ) -> Acceleration | DeviceSpeed | Drive:
+        from . import acceleration
+
+        chosen = self._tuned(level, bound, example) if engine == AUTO else engine
+        if chosen == OWN_ENGINE and device != "cpu":
+            return self._on_device(level, bound, example)
+        if chosen != OWN_ENGINE:
+            return self._driven(chosen, level, bound, example)
+        if level == EXACT:
+            return acceleration.make_fast(self, EXACT, frugal=frugal)
+        return self._high(bound, example, frugal)
 
     def _undo(self) -> None:
         """As torch computes it."""

@@ -91,7 +91,7 @@ def weights_digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _made(folder: Path, name: str, make: Callable[[Path], None], trial: str, *words: str) -> Path:
+def _made(engine: str, folder: Path, name: str, make: Callable[[Path], None], trial: str, *words: str) -> Path:
     """A file that is made once, and tried in a process of its own: an engine that crashes takes only that one along.
 
     A run that is interrupted, or a first trial that fails, leaves nothing behind. Each way to run it is tried once.
@@ -102,18 +102,21 @@ def _made(folder: Path, name: str, make: Callable[[Path], None], trial: str, *wo
         with atomic_folder(folder) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a tracer warns of every check of an input
             make(temporary / name)
-            _survive(trial, str(temporary / name), *words)
+            _survive(engine, trial, str(temporary / name), *words)
             (temporary / tried).touch()
     if not (folder / tried).exists():
-        _survive(trial, str(folder / name), *words)
+        _survive(engine, trial, str(folder / name), *words)
         (folder / tried).touch()
     return folder / name
 
 
-def _survive(trial: str, *words: str) -> None:
+def _survive(engine: str, trial: str, *words: str) -> None:
     ended = subprocess.run([sys.executable, "-c", trial, *words], capture_output=True, check=False)
     if ended.returncode < 0:
-        raise BackendError(f"The engine crashed while it compiled this model (signal {-ended.returncode}).")
+        raise BackendError(
+            f"The engine {engine!r} crashed while it compiled this model (signal {-ended.returncode}). Take another "
+            f"version of it (pip install --upgrade {engine}), another engine, or our own kernels (engine='own')."
+        )
 
 
 OPENVINO_TRIAL = """
@@ -143,7 +146,7 @@ def _openvino(graph: CallGraph, call: GivenCall, level: str, folder: Path) -> Ru
     options: dict[str, Any] = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY"}
     threads = torch.get_num_threads()
     options["INFERENCE_NUM_THREADS"] = threads
-    path = _made(folder, "model.xml", make, OPENVINO_TRIAL, hint, str(threads))
+    path = _made("openvino", folder, "model.xml", make, OPENVINO_TRIAL, hint, str(threads))
     compiled = core.compile_model(core.read_model(path), "CPU", options)
 
     def run(tensors: tuple[Tensor, ...]) -> Tensor:
@@ -163,7 +166,7 @@ def _onnxruntime(graph: CallGraph, call: GivenCall, level: str, folder: Path) ->
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    path = str(_made(folder, "model.onnx", make, ONNXRUNTIME_TRIAL))
+    path = str(_made("onnxruntime", folder, "model.onnx", make, ONNXRUNTIME_TRIAL))
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
 

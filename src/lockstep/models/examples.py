@@ -8,12 +8,34 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..errors import InputError
+
 Tensor = torch.Tensor
 Call = Callable[[nn.Module], Tensor]
 Config = Mapping[str, Any]
 Noise = Callable[..., Tensor]
 
 WORDS = 77
+
+
+def checked_example(example: Call | None) -> Call | None:
+    """An example of the user's, which is to return a tensor."""
+    if example is None:
+        return None
+    if not callable(example):
+        raise InputError(f"'example' wants a function that calls the model it is given, got {example!r}.")
+    given = example
+
+    def call(model: nn.Module) -> Tensor:
+        result = given(model)
+        if not isinstance(result, Tensor):
+            raise InputError(
+                "'example' wants a function that returns a tensor, the model's result to measure by "
+                f"(lambda model: model(…).sample); this one returned {type(result).__name__}."
+            )
+        return result
+
+    return call
 
 
 def example_call(model: nn.Module, size: int | None = None, batch: int = 1) -> Call | None:

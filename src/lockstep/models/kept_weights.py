@@ -89,7 +89,7 @@ def _place(model: nn.Module, layers: Mapping[str, Prepared]) -> Path | None:
 def most_kept() -> int:
     """Bytes that may be kept of all models together."""
     wanted = os.environ.get(SWITCH) or MOST
-    return 0 if wanted == "off" else parse_size(wanted)
+    return 0 if wanted == "off" else parse_size(wanted, f"{SWITCH} (or 'off')")
 
 
 def _write(place: Path, layers: Mapping[str, Prepared]) -> bool:

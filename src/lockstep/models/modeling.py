@@ -434,11 +434,11 @@ def resolve_device(device: torch.device | str | int | None) -> torch.device:
     try:
         target = torch.device("cpu" if device is None else device)
     except (RuntimeError, TypeError) as problem:
-        raise InputError(f"{device!r} is no device: {problem}.") from None
+        raise InputError(f"{device!r} is no device: {str(problem).rstrip('.')}.") from None
     try:
         torch.empty(0, device=target)
     except (AssertionError, RuntimeError) as problem:
-        raise MachineError(f"The device {device!r} cannot be used here: {problem}.") from None
+        raise MachineError(f"The device {device!r} cannot be used here: {str(problem).rstrip('.')}.") from None
     return target
 
 

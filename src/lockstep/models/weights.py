@@ -240,14 +240,22 @@ def _count(info: TensorInfo) -> int:
     return count
 
 
-def parse_size(size: int | str) -> int:
-    """`"5GB"` -> 5_000_000_000."""
+def parse_size(size: int | str, source: str = "A size") -> int:
+    """`"5GB"` -> 5_000_000_000; an error begins with who wants it."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", str(size).upper())
     unit = match[2] or "" if match else ""
     scale = (1024 if unit.endswith("I") else 1000) ** (" KMG".index(unit[:1] or " "))
     if match is None or float(match[1]) * scale < 1:
-        raise InputError(f"A size is a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
+        raise InputError(f"{source} wants a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
     return int(float(match[1]) * scale)
+
+
+def size_text(size: float) -> str:
+    """5_000_000_000 -> `5.00 GB`: in a unit in which it is not nothing."""
+    for unit, scale, digits in (("GB", 1e9, 2), ("MB", 1e6, 1), ("kB", 1e3, 0)):
+        if size >= scale:
+            return f"{size / scale:.{digits}f} {unit}"
+    return f"{size:.0f} bytes"
 
 
 def save_weights(

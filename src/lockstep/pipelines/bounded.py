@@ -11,6 +11,7 @@ from .. import memory
 from ..errors import InputError
 from ..models import frugal
 from ..models.accelerated import Accelerated
+from ..models.weights import size_text
 from ..notes import say_once
 
 # for what a call takes on top, until one was seen: at 512 x 512 pixels the decoder of SD 1.5 takes 0.9 GB, its UNet 0.2
@@ -46,8 +47,8 @@ class Bounded:
         least = own + max((size + rooms[name] for name, size in sizes.items()), default=0)
         if least > self.most * MARGIN:
             raise InputError(
-                f"max_memory is {self.most / 1e9:.2f} GB; the largest of these models and a call of it take "
-                f"{least / 1e9:.2f} GB. Give that much, or smaller models."
+                f"max_memory is {size_text(self.most)}; the largest of these models and a call of it take "
+                f"{size_text(least)}. Give that much, or smaller models."
             )
         frugal.keep_within(models.values(), self.most - own - sum(sizes.values()) - max(rooms.values(), default=0))
 
@@ -80,4 +81,4 @@ class Bounded:
                 return
             frugal.let_go(models[name])
         if memory.resident() + need > self.most * MARGIN:
-            say_once(f"{', '.join(wanted)}: a call may take more than max_memory, {self.most / 1e9:.2f} GB.")
+            say_once(f"{', '.join(wanted)}: a call may take more than max_memory, {size_text(self.most)}.")

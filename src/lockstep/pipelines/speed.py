@@ -31,7 +31,7 @@ class SpeedMixin:
     def accelerate(
         self,
         level: str = EXACT,
-        components: Iterable[str] | None = None,
+        components: Iterable[str] | str | None = None,
         *,
         bound: float | None = None,
         engine: str = OWN_ENGINE,
@@ -44,8 +44,9 @@ class SpeedMixin:
         relative L2 of a model's result to that in fp32, measured on the model. "fast" does so, too, and
         leaves out calls of the denoiser whose result can be foretold: `bound` is the relative error that one may bring
         into the latents. Another `engine` ("inductor", "openvino", "onnxruntime", or "auto" for the fastest) computes
-        models whose graphs it can have; the others are as they were. Models that are loaded later are accelerated then.
-        Anything but fp32 on the processor stays with torch.
+        models whose graphs it can have; the others are as they were. Models that this pipeline itself loads later (by
+        `load_components`, or when one is first used) are accelerated then; one that you put into it (`pipe.unet = …`)
+        is as you give it. Anything but fp32 on the processor stays with torch.
 
         `max_memory` (bytes, or as "6GB") is the most that the process may hold, with "exact" or "fast": weights that a
         file holds leave memory once they are prepared, transformed ones are kept as far as there is room, and models
@@ -57,12 +58,13 @@ class SpeedMixin:
             raise InputError(f"'bound' is for the levels {HIGH!r} and {FAST!r}; {level!r} gives up nothing.")
         if level == FAST and components is not None:
             raise InputError(f"{FAST!r} is about the whole run; for some of the models alone there is 'exact'.")
-        self._bind(max_memory, level, components, engine)
         able = {name: model for name, model in self._components.items() if isinstance(model, Accelerated)}
-        names = list(able) if components is None else list(components)
+        named = [components] if isinstance(components, str) else components
+        names = list(able) if named is None else list(named)
         for name in names:
             if name not in able:
                 raise UnknownNameError("component that can be accelerated", name, able)
+        self._bind(max_memory, level, components, engine)
         checked = None if bound is None else checked_bound(bound)
         of_models, of_model = self._level_of_models(level), checked if level == HIGH else None
         for name in names:
@@ -84,7 +86,7 @@ class SpeedMixin:
             raise InputError(
                 f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}."
             )
-        self._bounded = Bounded(parse_size(max_memory), self._components)
+        self._bounded = Bounded(parse_size(max_memory, "'max_memory'"), self._components)
         memory.give_back_freed_memory()  # for the whole process, whose memory this is about
 
     def _level_of_models(self, level: str) -> str:
@@ -127,7 +129,7 @@ class SpeedMixin:
     ) -> None:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
         try:
-            model.accelerate(level, bound=bound, engine=engine, frugal=self._bounded is not None)
+            model.accelerate(level, bound=bound, engine=engine, frugal=level != OFF and self._bounded is not None)
         except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise

@@ -32,26 +32,43 @@ static inline __attribute__((always_inline)) void add_products(const float* rows
   }
 }
 
-// What is known of a panel's queries while its keys are gone through: 2^(score - reference) are the weights. The reference
-// of a query is the maximum of its first keys, and stays until a score is more than MOST above it: nothing has to be
-// corrected in between, and scores become weights while they are in registers.
+// What is known of a panel's queries while its keys are gone through: 2^((score - reference) * steep) are the weights. The
+// reference of a query is a score, the highest of its first keys, and stays until one is beyond the limit: nothing has to
+// be corrected in between, and scores become weights while they are in registers. Scores are summed from zero and only
+// then compared, so that equal ones are equal however large they are; what is multiplied is their difference.
 template <int VECTORS>
 struct Running {
-  Vector minus[VECTORS], limit[VECTORS], highest[VECTORS], total[VECTORS], sum[VECTORS];
-  bool fresh = true;
+  Vector reference[VECTORS], limit[VECTORS], highest[VECTORS], total[VECTORS], sum[VECTORS];
+  float scale;  // of the products, where a bias is added to them; without one, scores are the products themselves
+  Steep steep;  // from differences of scores to powers of two
+  bool fresh = true, settled = false;  // no key was seen yet; the references were just raised to the next keys
 };
 
-constexpr float MOST = 8, UNSEEN = -1e30f;  // UNSEEN: the limit of a query that has seen no key yet
+constexpr float MOST = 8, UNSEEN = -__builtin_inff();  // UNSEEN: the limit of a query that has seen no key yet
 
-// The weights of COUNT keys; false, and nothing written, where a reference has to be raised before.
+// The highest score is the reference of the queries for which it is beyond the limit.
+template <int VECTORS>
+static inline void refer(Running<VECTORS>& run, int v) {
+  const Whole above = run.highest[v] > run.limit[v];
+  run.reference[v] = above ? run.highest[v] : run.reference[v];
+  run.limit[v] = above ? run.highest[v] + MOST / run.steep.factor : run.limit[v];
+}
+
+// The weights of COUNT keys; false, and nothing written, where a reference has to be raised before. Once it
+// was, nothing is asked: whatever the scores are, each second call goes on.
 template <class Numbers, int COUNT, int VECTORS>
 static __attribute__((noinline)) bool weights(const float* keys, const float* queries, Size units, const float* bias, float* to, Running<VECTORS>& run) {
   Vector sum[COUNT][VECTORS];
 #pragma GCC unroll 8
   for (int i = 0; i < COUNT; i++)
 #pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) sum[i][v] = bias ? run.minus[v] + bias[i] * LOG2E : run.minus[v];
+    for (int v = 0; v < VECTORS; v++) sum[i][v] = Vector{};
   add_products<Numbers>(keys, queries, units, sum);
+  if (bias)
+#pragma GCC unroll 8
+    for (int i = 0; i < COUNT; i++)
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; v++) sum[i][v] = sum[i][v] * run.scale + bias[i];
   Whole above = {};
 #pragma GCC unroll 3
   for (int v = 0; v < VECTORS; v++) {
@@ -61,27 +78,21 @@ static __attribute__((noinline)) bool weights(const float* keys, const float* qu
     above |= highest > run.limit[v];
     run.highest[v] = highest;
   }
-  if (__builtin_expect(any(above), 0)) {
+  if (__builtin_expect(any(above), 0) && !run.settled) {
     if (!run.fresh) return false;
-#pragma GCC unroll 3
-    for (int v = 0; v < VECTORS; v++) {  // the first keys: their maximum
-      const Vector rise = run.highest[v] > run.limit[v] ? run.highest[v] : Vector{};
-      run.limit[v] = run.highest[v] > run.limit[v] ? all(MOST) : run.limit[v];
-      run.minus[v] = -rise;
-#pragma GCC unroll 8
-      for (int i = 0; i < COUNT; i++) sum[i][v] -= rise;
-    }
+    for (int v = 0; v < VECTORS; v++) refer(run, v);
   }
-  run.fresh = false;
+  run.fresh = run.settled = false;
 #pragma GCC unroll 3
   for (int v = 0; v < VECTORS; v++) {
+    const Vector reference = run.reference[v];
     Vector total = run.sum[v];
 #pragma GCC unroll 8
     for (int i = 0; i < COUNT; i += Numbers::PACKED) {
       Vector unit[Numbers::PACKED] = {};
 #pragma GCC unroll 2
       for (int n = 0; n < Numbers::PACKED; n++)
-        if (i + n < COUNT) unit[n] = Numbers::power(sum[i + n][v]), total += unit[n];
+        if (i + n < COUNT) unit[n] = Numbers::power(Split(sum[i + n][v] - reference, run.steep)), total += unit[n];
       store(to + i / Numbers::PACKED * QUERIES + v * LANES, Numbers::unit(unit));
     }
     run.sum[v] = total;
@@ -100,13 +111,14 @@ static inline bool weights_of(int count, const float* keys, const float* queries
 template <int VECTORS>
 static void raise(Running<VECTORS>& run, float* result, Size width) {
   for (int v = 0; v < VECTORS; v++) {
-    const Vector rise = run.highest[v] > run.limit[v] ? run.highest[v] : Vector{};
-    const Vector less = run.limit[v] < 0.f ? Vector{} : exp2(-rise);  // who had seen no key has summed nothing
-    run.minus[v] -= rise;
-    run.limit[v] = run.highest[v] > run.limit[v] ? all(MOST) : run.limit[v];
+    const Vector old = run.reference[v];
+    const Whole unseen = run.limit[v] == UNSEEN;
+    refer(run, v);
+    const Vector less = unseen ? Vector{} : exp2(Split(old - run.reference[v], run.steep));  // who had seen no key has summed nothing
     run.total[v] = run.total[v] * less;
     for (Size d = 0; d < width; d++) store(result + d * QUERIES + v * LANES, load(result + d * QUERIES + v * LANES) * less);
   }
+  run.settled = true;
 }
 
 // KEYS dimensions of the result: what is there, and the values of a block by their weights
@@ -173,11 +185,12 @@ static void attend(const Attention& a, const float* q, float* out, int count, co
   for (int i = 0; i < count; i++) memcpy(rows + i * wide, q + i * a.q_row, sizeof(float) * width);
   for (int v = 0; v < VECTORS; v++)
     for (Size d = 0; d < wide; d += LANES)
-      transpose(rows + v * LANES * wide + d, wide, queries + d * QUERIES + v * LANES, QUERIES, all(a.scale * LOG2E));
+      transpose(rows + v * LANES * wide + d, wide, queries + d * QUERIES + v * LANES, QUERIES, all(a.scale < 0.f ? -1.f : 1.f));
   pack_rows<Numbers>(queries, wide, VECTORS);
   memset(result, 0, sizeof(float) * wide * QUERIES);
-  Running<VECTORS> run;
-  for (int v = 0; v < VECTORS; v++) run.minus[v] = run.total[v] = Vector{}, run.limit[v] = all(UNSEEN);
+  const float scale = a.scale < 0.f ? -a.scale : a.scale;
+  Running<VECTORS> run{.scale = scale, .steep = Steep(bias ? LOG2E : scale * LOG2E)};
+  for (int v = 0; v < VECTORS; v++) run.reference[v] = run.total[v] = Vector{}, run.limit[v] = all(UNSEEN);
   for (Size start = 0, done = 0; start < a.keys; start += done) {
     const Size size = std::min(KEY_BLOCK, a.keys - start);
     for (int v = 0; v < VECTORS; v++) run.sum[v] = Vector{};

@@ -41,37 +41,56 @@ static inline bool any(Whole lanes) {
 #endif
 }
 
-// p times 2^whole for the whole number nearest to x, and x's distance to that: the parts of 2^x.
+// The parts of 2^x: `scale` multiplies by 2^whole, for a whole number near x, what `power` makes of the rest.
+// A Steep is a factor: the parts of 2^(x * factor), where that is 126 at most, take no instruction more than those of 2^x.
 #if defined(__AVX512F__)
-struct Split {  // the instructions know zero and infinity
-  Vector whole, rest;
-  explicit Split(Vector x) : rest((Vector)_mm512_maskz_reduce_ps(0xffff, (__m512)x, 0)) { whole = x - rest; }
-  Vector scale(Vector p) const { return (Vector)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)whole); }
+struct Steep {
+  Vector factor;
+  explicit Steep(float by) : factor(all(by)) {}
+};
+struct Split {  // the whole number below: the instructions round down, and know zero and infinity
+  Vector x, rest;
+  explicit Split(Vector given) : x(given), rest((Vector)_mm512_maskz_reduce_ps(0xffff, (__m512)given, 1)) {}
+  Split(Vector given, const Steep& steep) : Split(given * steep.factor) {}
+  Vector scale(Vector p) const { return (Vector)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)x); }
+  static constexpr float POWER[] = {1.f, 6.93151295e-1f, 2.40164444e-1f, 5.57999127e-2f, 9.01703071e-3f, 1.86713005e-3f};
 };
 #else
-struct Split {  // a number this large has the whole one in its last bits
+struct Steep {
+  Vector factor, least;
+  explicit Steep(float by) : factor(all(by)), least(all(-126.f / by)) {}
+};
+struct Split {  // the nearest whole number: a number this large has it in its last bits
+  static constexpr float LARGE = 12582912.f;
   Vector shifted, rest;
   explicit Split(Vector x) {
     x = smaller(larger(x, all(-126.f)), all(126.f));
-    shifted = x + 12582912.f;
-    rest = x - (shifted - 12582912.f);
+    shifted = x + LARGE;
+    rest = x - (shifted - LARGE);
+  }
+  Split(Vector x, const Steep& steep) {
+    x = larger(x, steep.least);
+    shifted = x * steep.factor + LARGE;
+    rest = x * steep.factor - (shifted - LARGE);
   }
   Vector scale(Vector p) const { return (Vector)((Whole)p + ((Whole)shifted << 23)); }
+  static constexpr float POWER[] = {1.f, 6.9314700e-1f, 2.4022242e-1f, 5.5507336e-2f, 9.6715130e-3f, 1.3264726e-3f};
 };
 #endif
 
 // 2^x with a relative error of 1e-7. NaN stays NaN.
-static inline Vector exp2(Vector x) {
-  const Split split(x);
+static inline Vector exp2(Split split) {
   const Vector r = split.rest;
-  Vector p = all(1.3264726e-3f);
-  p = p * r + 9.6715130e-3f;
-  p = p * r + 5.5507336e-2f;
-  p = p * r + 2.4022242e-1f;
-  p = p * r + 6.9314700e-1f;
-  p = p * r + 1.f;
+  Vector p = all(Split::POWER[5]);
+  p = p * r + Split::POWER[4];
+  p = p * r + Split::POWER[3];
+  p = p * r + Split::POWER[2];
+  p = p * r + Split::POWER[1];
+  p = p * r + Split::POWER[0];
   return split.scale(p);
 }
+
+static inline Vector exp2(Vector x) { return exp2(Split(x)); }
 
 constexpr float LOG2E = 1.44269504f;
 
