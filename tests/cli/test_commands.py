@@ -304,7 +304,7 @@ def test_help_and_schema_tell_what_is_true_of_the_model(lockstep):
     _, out, _ = lockstep("generate", "--help")
     assert "--timesteps" not in out, "its DDIM takes no grid of timesteps"
     entries = {entry["name"]: entry for entry in json.loads(lockstep("schema", "--json")[1])["inputs"]}
-    assert entries["num_inference_steps"]["default"] == 12, "as its folder says"
+    assert entries["num_inference_steps"]["default"] == 2, "as its folder says"
     assert entries["height"]["multiple_of"] == 8
 
 

@@ -50,9 +50,9 @@ READ = {
     # faces
     "somebody crying their eyes out, as a smiley": ["a crying face"],
     "a smiley that is laughing": ["a laughing face"],
-    "a very sleepy emoji": ["a sleeping face"],
+    "a very sleepy emoji": ["a sleepy face"],
     "ein trauriges Gesicht": ["a crying face"],
-    "a smiley with heart eyes": ["a face with heart eyes"],
+    "a smiley with heart eyes": ["a lovestruck face"],
     "an emoji of a sad dog": ["a dog", "a water drop"],
     "a gray wolf's face": ["a gray wolf"],
     # slips of the pen

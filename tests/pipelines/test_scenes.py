@@ -191,8 +191,9 @@ def test_a_scene_is_the_same_in_any_batch(pipe):
 
 def test_negative_prompts_guidance_and_other_samplers(pipe):
     """A scene goes through every sampler, with and without guidance; what must not be there changes it."""
-    plain = np.asarray(pipe("two dogs", seed=0, num_inference_steps=3).images[0], int)
-    without = np.asarray(pipe("two dogs", negative_prompt="brown", seed=0, num_inference_steps=3).images[0], int)
+    guided = {"guidance_scale": 2.0, "seed": 0, "num_inference_steps": 3}
+    plain = np.asarray(pipe("two dogs", **guided).images[0], int)
+    without = np.asarray(pipe("two dogs", negative_prompt="brown", **guided).images[0], int)
     unguided = np.asarray(pipe("two dogs", guidance_scale=1.0, seed=0, num_inference_steps=3).images[0], int)
     assert np.abs(plain - without).max() > 8
     assert np.abs(plain - unguided).max() > 8

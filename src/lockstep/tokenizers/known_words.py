@@ -54,7 +54,8 @@ class KnownWords:
             "usual": dict(sorted(self.usual.items())),
             "near": dict(sorted(self.near.items())),
         }
-        text = json.dumps(content, ensure_ascii=False).replace("], ", "],\n")  # a line for each unknown word
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        text = text.replace("],", "],\n")  # a line for each unknown word
         files.write_text(folder / FILE_NAME, text + "\n")
 
     def unknown_in(self, text: str) -> list[str]:

@@ -9,7 +9,7 @@ from lockstep.embedded.training.diffusion import train_diffusion
 from lockstep.embedded.training.settings import DiffusionSettings, SketchSettings
 from lockstep.embedded.training.sketch import SketchTraining, train_sketch
 from lockstep.embedded.training.sketch_head import SketchHead
-from lockstep.embedded.training.sketch_reading import write_reading
+from lockstep.embedded.training.sketch_reading import ReadingLoss, standing_at, write_reading
 from lockstep.embedded.training.sketch_start import in_fields, principal_components, write_sketches
 from lockstep.errors import ConfigError
 from lockstep.models.unets.unet_2d_condition import UNet2DConditionModel
@@ -18,7 +18,7 @@ from lockstep.training.loop import Run
 from lockstep.training.settings import build_settings
 
 TEXT_ENCODER = {
-    "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
+    "hidden_size": 464, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
     "max_position_embeddings": 88,
 }  # fmt: skip
 SETTINGS = {
@@ -83,7 +83,7 @@ def test_the_unet_goes_on_with_words_that_stay(work, settings):
     assert (work / "runs/sketched/sheets/0000003.png").is_file()
     unet = {
         "sample_size": 16, "in_channels": 4,
-        "block_out_channels": [16, 16], "layers_per_block": 1, "cross_attention_dim": 384,
+        "block_out_channels": [16, 16], "layers_per_block": 1, "cross_attention_dim": 464,
         "attention_head_dim": 2, "norm_num_groups": 8,
         "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
         "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
@@ -151,3 +151,38 @@ def looked_at_own(layer, draw, hidden):
     width = seen[0].shape[-1] // layer.heads
     scores = seen[0][..., :width] @ layer.to_k(hidden)[..., :width].mT / width**0.5
     return scores.softmax(-1)[:, :, -16:].diagonal(dim1=1, dim2=2).mean().item()
+
+
+def test_finer_maps_read_their_own_latents_and_are_told_where_to_look():
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(
+        sample_size=8, in_channels=4, out_channels=4, block_out_channels=(64, 64), layers_per_block=1,
+        cross_attention_dim=48, attention_head_dim=4, norm_num_groups=8, only_cross_attention=(True, False),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+    )  # fmt: skip
+    head, latents, times = SketchHead(48, fields=4, shape=(4, 8, 8)), torch.randn(24, 4, 8, 8), torch.full((24,), 900)
+    hidden = torch.cat([torch.randn(1, 6, 48), torch.eye(16, 48)[None]], dim=1).repeat(24, 1, 1)
+    reading = ReadingLoss(unet, fields=4)
+
+    def draw():
+        unet(latents, times, encoder_hidden_states=hidden)
+
+    write_reading(unet, head, draw, hidden)
+    layer = unet.up_blocks[-1].attentions[-1].transformer_blocks[0].attn2
+    optimizer = torch.optim.Adam(unet.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(12):
+        draw()
+        losses.append(reading.take())
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < 0.8 * losses[0]
+    write_reading(unet, head, draw, hidden)
+    with torch.no_grad():
+        told, values = head(hidden[:1])[0], layer.to_v(hidden[0]).unflatten(-1, (4, 16))
+        own, within = standing_at(8, 4)
+        read = values[6 + own, within, :4]  # the head of the place within the field
+    torch.testing.assert_close(read.T.unflatten(-1, (8, 8)), told, rtol=1e-2, atol=1e-2)
+    assert values[0].abs().max() < 0.02  # the first mark tells nothing

@@ -40,7 +40,7 @@ from .evaluation import conditional_losses, retrieval_ranks, top_k
 from .latents import SHAPE, Normal, load_teacher, open_store
 from .settings import DiffusionSettings, Mixture, TextSettings
 from .sketch_head import SketchHead
-from .sketch_reading import write_reading
+from .sketch_reading import ReadingLoss, write_reading
 from .tokenizer import encode_batch, load_tokenizer, token_vectors
 from .vocabulary import adopt_embedding, read_meanings
 
@@ -101,7 +101,8 @@ class DiffusionData:
         """A caption as people write it, or as the reader of sentences hands it to the model."""
         if rng.random() >= self.settings.plain_captions:
             return self.table.draw_caption(item, rng)
-        return self.table.prompt(item) if item.style == DEFAULT_STYLE else self.table.caption(item)
+        unsaid = item.style == DEFAULT_STYLE and rng.random() < 0.8
+        return self.table.prompt(item) if unsaid else self.table.caption(item)
 
     def scenes_at(self, step: int) -> list[tuple[Tensor, str]]:
         """This step's scenes; the share is kept from step to step where it is no whole number."""
@@ -118,6 +119,26 @@ class DiffusionData:
             if all(getattr(item, key) == value for key, value in selection.items())
         ]
         return [rows[k * len(rows) // count] for k in range(min(count, len(rows)))]
+
+
+class KeptTexts:
+    """The hidden states of captions that come again and again, for words that do not learn any more."""
+
+    def __init__(self, text_encoder: nn.Module, data: DiffusionData, most: int) -> None:
+        self.text_encoder, self.data, self.most = text_encoder, data, most
+        self.kept: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def hidden(self, captions: Sequence[str]) -> Tensor:
+        found = {caption: self.kept[caption] for caption in captions if caption in self.kept}
+        missing = [caption for caption in dict.fromkeys(captions) if caption not in found]
+        if missing:
+            with autocast(self.data.settings.bfloat16):
+                hidden = self.text_encoder(self.data.tokens(missing), return_dict=False)[0].to(torch.bfloat16)
+            found |= dict(zip(missing, hidden, strict=True))
+            room = max(0, self.most - len(self.kept))
+            self.kept |= {caption: found[caption].clone() for caption in missing[:room]}
+        return torch.stack([found[caption] for caption in captions]).float()
 
 
 def chosen_kinds(shares: dict[str, float]) -> dict[str, float]:
@@ -200,6 +221,9 @@ class DiffusionTraining:
         self.scheduler = DDIMScheduler(**settings.scheduler)
         self.trainee = Trainee(self.fresh_models(), settings.optimizer)
         self.forward = torch.compile(denoise) if settings.compile else denoise
+        self.texts = KeptTexts(self.trainee.modules["text_encoder"], self.data, settings.kept_texts)
+        reads = settings.reading_weight > 0
+        self.reading = ReadingLoss(self.trainee.modules["unet"], settings.fields) if reads else None
         self.autoencoder: AutoencoderTiny | None = None
 
     def fresh_models(self) -> dict[str, nn.Module]:
@@ -221,14 +245,26 @@ class DiffusionTraining:
         timesteps = draw_timesteps(count, self.scheduler.config.num_train_timesteps, settings.noise_power, draw)
         timesteps = timesteps[torch.randperm(count, generator=draw)]  # scenes come first, strata do, too
         empty = torch.rand(count, generator=draw) < settings.empty_captions  # what guidance steers away from
-        tokens = data.tokens(["" if nothing else text for text, nothing in zip(captions, empty.tolist(), strict=True)])
+        captions = ["" if nothing else text for text, nothing in zip(captions, empty.tolist(), strict=True)]
+        if settings.astray > 0:
+            noise = noise + self.astray(latents, timesteps, draw)
         noisy = self.scheduler.add_noise(latents, noise, timesteps).contiguous(memory_format=torch.channels_last)
         modules = self.trainee.modules
-        with torch.set_grad_enabled(not settings.frozen_words):
-            hidden = modules["text_encoder"](tokens, return_dict=False)[0]
+        if settings.frozen_words:
+            hidden = self.texts.hidden(captions)
+        else:
+            hidden = modules["text_encoder"](data.tokens(captions), return_dict=False)[0]
         with autocast(settings.bfloat16):
             output = self.forward(modules["unet"], noisy, timesteps, hidden)
-        return F.mse_loss(output.float(), self.scheduler.get_velocity(latents, noise, timesteps))
+        loss = F.mse_loss(output.float(), self.scheduler.get_velocity(latents, noise, timesteps))
+        return loss if self.reading is None else loss + settings.reading_weight * self.reading.take()
+
+    def astray(self, latents: Tensor, timesteps: Tensor, draw: torch.Generator) -> Tensor:
+        """What of another picture is in the noise. Over several steps a sampler meets its own errors, which look like
+        parts of pictures; whoever takes them for true goes on to draw them."""
+        share = self.settings.astray * torch.rand((len(latents), 1, 1, 1), generator=draw)
+        kept = self.scheduler.alphas_cumprod[timesteps].sqrt().view(-1, 1, 1, 1)
+        return share * kept * (latents.roll(1, 0) - latents)
 
     @torch.no_grad()
     def examples(self, count: int = 6) -> tuple[Callable[[], Tensor], Tensor]:

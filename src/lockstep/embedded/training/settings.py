@@ -72,6 +72,9 @@ class DiffusionSettings(TextSettings):
     noise_power: float = 0.7
     empty_captions: float = 0.1
     frozen_words: bool = False  # the text encoder stays as it is: it has learned to sketch
+    reading_weight: float = 0.0  # of the loss that the finest cross-attentions look at their own fields
+    astray: float = 0.0  # of another picture at most that is mixed into the noisy one, to be led back by the words
+    kept_texts: int = 0  # hidden states of so many captions stay in memory, where the words are frozen
     compile: bool = False
     unet: dict[str, Any] = field(default_factory=dict)
     scheduler: dict[str, Any] = field(default_factory=dict)

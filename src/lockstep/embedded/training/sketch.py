@@ -33,7 +33,7 @@ from .drawing import caption_random
 from .latents import load_teacher
 from .settings import SketchSettings
 from .sketch_head import SketchHead
-from .sketch_start import TIER_WEIGHTS, style_table, write_sketches
+from .sketch_start import TIER_WEIGHTS, let_free, style_table, write_sketches
 
 
 class SketchTraining:
@@ -49,6 +49,8 @@ class SketchTraining:
         head = SketchHead(settings.text_encoder["hidden_size"], settings.fields)
         if not run.checkpoint.is_file():
             self.begin(text_encoder, head)
+        let_free(text_encoder, len(settings.mixture.styles))
+        head.requires_grad_(False)
         self.trainee = Trainee({"text_encoder": text_encoder, "sketch": head}, settings.optimizer)
 
     def begin(self, text_encoder: CLIPTextModel, head: SketchHead) -> None:
