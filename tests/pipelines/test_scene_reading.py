@@ -1,5 +1,6 @@
 """What people write to the embedded model, and what it is told: the names of its own list, and ways to say things."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,10 @@ READ = {
     "an emoji of a sad dog": ["a dog", "a water drop"],
     "a gray wolf's face": ["a gray wolf"],
     # slips of the pen
+    "a mighty t-rex, roaring": ["a dinosaur"],  # spelled much like "ring", but no noun
+    "a lovely elefent": ["an elephant"],
+    "two stawbery and an elefent": ["a strawberry", "a strawberry", "an elephant"],
+    "a smiley with a cowboy hat": ["a smiley face", "a top hat"],
     "a dinosuar": ["a dinosaur"],
     "gutiar": ["a guitar"],
     "tommato": ["a tomato"],
@@ -184,3 +189,29 @@ def test_a_word_within_a_name_says_nothing_by_itself():
     assert silent_in(["bone", "for", "a", "dog"]) == ({1, 2, 3}, set())
     assert silent_in(["bone", "for", "a", "dog"], {0, 1, 2, 3}) == (set(), set())
     assert silent_in(["cat", "without", "hat", ",", "dog"]) == (set(), {1, 2})
+
+
+def test_only_words_that_nobody_reads_are_told(reader):
+    """Slips, plurals and colours of further languages, wishes and styles are read, though nobody taught the model."""
+    for text in (
+        "eine rote Rose",
+        "zwei blaue Fische",
+        "a ripe strawbery",
+        "a volcano, 3d render",
+        "a crocadile, please",
+    ):
+        assert reader.unread(text) == [], text
+    assert reader.unread("a mighty t-rex") == ["mighty"]
+    assert reader.unread("a submarine, roaring") == ["submarine", "roaring"]
+    assert reader.unread("a (strawbery:1.2)") == ["strawbery"]  # its writer speaks to the model itself
+
+
+def test_a_drawn_word_that_was_not_taught_is_told_by_a_pipeline():
+    pipe = lockstep.DiffusionPipeline.from_pretrained("lockstep/emoji")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe("eine rote Rose", num_inference_steps=1, output_type="latent")
+    with pytest.warns(UserWarning, match="'rote'"):
+        pipe("eine rote Rose", read_scenes=False, num_inference_steps=1, output_type="latent")
+    with pytest.warns(UserWarning, match="not taught 'submarine'"):
+        pipe("a submarine", num_inference_steps=1, output_type="latent")

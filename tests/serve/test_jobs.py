@@ -309,7 +309,7 @@ def test_the_catalogue_and_the_schema_tell_what_there_is(live):
     assert list(catalogue["models"]) == ["lockstep/emoji"]
     schema = live.http.get("/api/schema").json()
     assert schema["inputs"]["num_inference_steps"]["default"] == 2
-    assert schema["inputs"]["guidance_scale"]["default"] == 2.0
+    assert schema["inputs"]["guidance_scale"]["default"] == 1.0  # the folder's own
     assert (schema["width"], schema["height"]) == (128, 128)
     flow = schema["blocks"]["text2image"]
     assert "preloop" in flow["boundaries"]

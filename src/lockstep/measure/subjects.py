@@ -36,13 +36,14 @@ class Subject:
     model: Any
     size: int | None
     batch: int
+    text: torch.Tensor | None = None  # that a UNet reads, by the text encoder that it was trained with
 
     def call(self, model: Any) -> Callable[[], torch.Tensor]:
         """A call of a model that has the same config."""
-        run = example_call(self.model, self.size, self.batch)
+        run = example_call(self.model, self.size, self.batch, self.text)
         assert run is not None  # see model_of
         dtype = next(model.parameters()).dtype
-        run = run if dtype == torch.float32 else example_call(model, self.size, self.batch)
+        run = run if dtype == torch.float32 else example_call(model, self.size, self.batch, self.text)
         assert run is not None
         chosen = run
         return lambda: chosen(model)
@@ -74,4 +75,17 @@ def model_of(pipe: Any, part: str | None, size: int | None, batch: int) -> Subje
     if name is None:
         kinds = ", ".join(type(one).__name__ for one in pipe.components.values() if isinstance(one, torch.nn.Module))
         raise UnsupportedError(f"None of the models of this pipeline can be measured alone: {kinds}.")
-    return Subject(f"{name} ({type(able[name]).__name__})", able[name], size, batch)
+    return Subject(f"{name} ({type(able[name]).__name__})", able[name], size, batch, text_for(able[name], pipe))
+
+
+def text_for(model: Any, pipe: Any) -> torch.Tensor | None:
+    """What the pipeline's own text encoder says of some words, for a UNet that reads just that."""
+    encoder, tokenizer = (pipe.components.get(name) for name in ("text_encoder", "tokenizer"))
+    width = getattr(getattr(encoder, "config", None), "hidden_size", None)
+    if type(encoder).__name__ != "CLIPTextModel" or tokenizer is None:
+        return None
+    if type(model).__name__ != "UNet2DConditionModel" or model.config.cross_attention_dim != width:
+        return None
+    with torch.no_grad():
+        words = tokenizer(["a red heart"], padding="max_length", return_tensors="pt")["input_ids"]
+        return encoder(words).last_hidden_state

@@ -38,8 +38,12 @@ def checked_example(example: Call | None) -> Call | None:
     return call
 
 
-def example_call(model: nn.Module, size: int | None = None, batch: int = 1) -> Call | None:
-    """A call of a model of this class, on latents of `size`; None where the class is not known here."""
+def example_call(model: nn.Module, size: int | None = None, batch: int = 1, text: Tensor | None = None) -> Call | None:
+    """A call of a model of this class, on latents of `size`; None where the class is not known here.
+
+    `text` (one row) is what a UNet reads in place of noise: attention of trained weights to noise can be so sharp that
+    fp32's rounding decides it.
+    """
     make = EXAMPLES.get(type(model).__name__)
     if make is None:
         return None
@@ -50,14 +54,17 @@ def example_call(model: nn.Module, size: int | None = None, batch: int = 1) -> C
     def noise(*shape: int) -> Tensor:
         return torch.randn(batch, *shape, generator=random).to(weight.device, weight.dtype)
 
+    if text is not None and make is _unet:
+        return _unet(config, noise, size, text.to(weight.device, weight.dtype).expand(batch, -1, -1))
     return make(config, noise, size)
 
 
-def _unet(config: Config, noise: Noise, size: int | None) -> Call:
+def _unet(config: Config, noise: Noise, size: int | None, text: Tensor | None = None) -> Call:
     side = size or min(32, config["sample_size"] or 32)
     width = config["cross_attention_dim"]
     sample = noise(config["in_channels"], side, side)
-    text = None if width is None else noise(WORDS, width if isinstance(width, int) else width[0])
+    if text is None and width is not None:
+        text = noise(WORDS, width if isinstance(width, int) else width[0])
     added: dict[str, Tensor] = {}
     if config["addition_embed_type"] == "text_time":
         places = 6  # size, crop and wanted size, as SDXL is told them

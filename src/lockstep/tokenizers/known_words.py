@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,8 @@ class KnownWords:
         """The names by how much their spelling is like a word's, the most alike first."""
         return sorted(((likeness_of(word, known), known) for known in self.names), reverse=True)
 
-    def meant_by(self, word: str) -> str | None:
-        """The name that an unknown word is a slip of the pen for."""
+    def meant_by(self, word: str, *, alike: bool = True) -> str | None:
+        """The name that an unknown word is a slip of the pen for: one slip, or (`alike`) a spelling that is like it."""
         if word in self.words or word in self.near or len(word) < 4 or not self.names:
             return None
         exchanged, others = slips_of(word)
@@ -84,11 +84,11 @@ class KnownWords:
             if slip in self.names and len(slip) > 3:
                 return slip
         share, known = self.spelled_like(word)[0]
-        return known if share >= SAME_WORD and known[0] == word[0] else None
+        return known if alike and share >= SAME_WORD and known[0] == word[0] else None
 
-    def remark_on(self, texts: Iterable[str]) -> str | None:
-        """One sentence about the unknown words of some texts; None if there are none."""
-        unknown = list(dict.fromkeys(word for text in texts for word in self.unknown_in(text)))
+    def remark_on(self, texts: Iterable[str], unknown_in: Callable[[str], list[str]] | None = None) -> str | None:
+        """One sentence about the unknown words of some texts (by this list or by who reads them), if there are any."""
+        unknown = list(dict.fromkeys(word for text in texts for word in (unknown_in or self.unknown_in)(text)))
         if not unknown:
             return None
         told = "; ".join(self.told(word) for word in unknown)

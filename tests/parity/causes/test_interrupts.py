@@ -30,6 +30,15 @@ class Other(Model):
         return self.proj(x).cumsum(-1).sort(-1).values ** 3 + torch.roll(x, 2, 1).sin()
 
 
+@pytest.fixture(autouse=True)
+def nobody_handles_signals():
+    """As in a new process: a command that was tested in this one before has left its handler."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGXCPU)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGXCPU"])
 def test_a_signal_ends_the_search_with_its_verdict(tmp_path, name):
     number, asked = getattr(signal, name), []

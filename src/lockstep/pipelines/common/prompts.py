@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from ...blocks import BlockView, InputParam, ModularPipelineBlocks
 from ...errors import InputError, UnsupportedError
 from ...notes import say_once
+from ...tokenizers.known_words import KnownWords
 from .parts import DENOISER_OUTLINE, GUIDER, Components
 
 Tensor = torch.Tensor
@@ -52,6 +53,10 @@ class EncodeText(ModularPipelineBlocks):
         self.check_widths(components, inputs)
         self.check_ready(inputs)
         check_encoders(components, inputs, *self.required_encoders)
+        self.warn(components, inputs)
+
+    def warn(self, components: Components, inputs: BlockView) -> None:
+        """What is not refused and not drawn as it was written is told."""
         warn_of_unknown_words([getattr(components, name) for name in self.encoders], inputs)
 
     def check_widths(self, components: Components, inputs: BlockView) -> None:
@@ -204,13 +209,18 @@ def check_shapes(denoiser: Any, inputs: BlockView, names: Iterable[str]) -> None
                 raise InputError(f"{name!r} has to be {of}({told}) for this denoiser, got {tuple(one.shape)}.")
 
 
-def warn_of_unknown_words(encoders: Sequence[Any], inputs: BlockView) -> None:
+def warn_of_unknown_words(
+    encoders: Sequence[Any],
+    inputs: BlockView,
+    unread: Callable[[KnownWords, str], list[str]] = KnownWords.unknown_in,
+) -> None:
     """A model whose tokenizer lists the words that it was taught tells of others, before it draws something else."""
     known = next((words for part in encoders if (words := getattr(part, "known_words", None))), None)
     if known is None:
         return
     given = [value for value in (inputs.prompt, inputs.negative_prompt) if value is not None]
-    remark = known.remark_on(text for value in given for text in ([value] if isinstance(value, str) else value))
+    texts = [text for value in given for text in ([value] if isinstance(value, str) else value)]
+    remark = known.remark_on(texts, lambda text: unread(known, text))
     if remark:
         warnings.warn(remark, UserWarning, stacklevel=2)
 

@@ -67,6 +67,11 @@ def joined(found: Sequence[Mention]) -> list[Mention]:
             continue
         elif whole and (not separate or is_same(whole[-1], mention)):
             whole[-1] = compound(whole[-1], mention)
+            if len(whole) > 1 and is_worn(whole[-1]):  # "with a cowboy hat"
+                hat = whole.pop()
+                whole[-1] = replace(whole[-1], end=hat.end, worn=(*whole[-1].worn, hat.taught))
+                attached = True
+                continue
         else:
             whole.append(described(mention))
         attached = bool(words & WITH) and not counted

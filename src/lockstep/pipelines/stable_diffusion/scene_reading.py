@@ -32,6 +32,7 @@ from .scene_words import (
     ONE,
     PLACES,
     SMALL,
+    STYLE_WORDS,
     STYLES,
     WEARING,
     WITH,
@@ -42,6 +43,7 @@ HALF, LESS = 0.5, 0.62  # of the largest: what is small, and what is as usual be
 IN_ONE_ROW = 3
 LEAST_FURTHER = 7  # letters of a word in a further language that may be a slip of the pen
 VOWEL = re.compile("[aeiouyäöüáàâãéèêíìîóòôõúùû]")
+NOUN_FOLLOWS = ARTICLES | NUMBERS.keys()
 MARKED = "(<["  # a text with weights or added words: its writer knows the model's own words
 
 
@@ -109,6 +111,26 @@ class SceneReader:
             return None if is_told_so else dressed([(Part(words, place), mention)], style)
         crowned = tuple(tokens[mentions[-1].end :][:2]) == ("on", "top")
         return dressed(laid_out(parts, "under" if crowned else relation_of(mentions[-1].before)), style)
+
+    def unread(self, text: str) -> list[str]:
+        """The words of a text that neither the model was taught nor the reader makes anything of."""
+        unknown = self.known.unknown_in(text)
+        if not unknown or any(mark in text for mark in MARKED):
+            return unknown
+        tokens = tokens_of(text)
+        foreign = is_foreign(tokens)
+        read = self.spelled | HOLDING | WEARING | FACES | FACE_MOODS.keys() | STYLE_WORDS | further.WORDS
+        return [word for word in unknown if word not in read and not self.is_put_right(word, tokens, foreign)]
+
+    def is_put_right(self, word: str, tokens: Sequence[str], foreign: bool) -> bool:
+        """Whether a word is a slip of the pen, a plural or a part of a token that is."""
+        token = next((token for token in tokens if word in token), word)
+        spelled = as_names_are_spelled(
+            [token], self.names.keys(), self.spelled, self.is_spelled, LEAST_FURTHER if foreign else LEAST
+        )
+        if all(part in self.spelled for part in spelled):
+            return True
+        return self.singular_of(token, foreign) is not None or self.known.meant_by(token, alike=False) is not None
 
     def begins_name(self, text: str) -> bool:
         """Whether a text begins with a name of several words."""
@@ -180,7 +202,9 @@ class SceneReader:
         name = self.singular_of(tokens[at], counted or foreign)
         if name:
             return 1, (name, not (at and tokens[at - 1] in ONE))
-        name = None if foreign and len(tokens[at]) < LEAST_FURTHER else self.known.meant_by(tokens[at])
+        alone = all(token in HOLDING for token in (*tokens[:at], *tokens[at + 1 :]))
+        is_noun = alone or bool(at and tokens[at - 1].isalnum() and tokens[at - 1] in NOUN_FOLLOWS | self.spelled)
+        name = None if foreign and len(tokens[at]) < LEAST_FURTHER else self.known.meant_by(tokens[at], alike=is_noun)
         return 1, (name, counted) if name else None
 
     def nearest_mentions(self, tokens: Sequence[str]) -> Iterator[Mention]:
@@ -189,6 +213,8 @@ class SceneReader:
             return  # a face of a mood that is not known
         for at in reversed(range(len(tokens))):
             near = [name for name in self.known.near.get(tokens[at], ()) if name in self.known.things]
+            meant = self.known.meant_by(tokens[at])
+            near = near or [name for name in (meant,) if name and name in self.known.things]
             if near and tokens[at] not in HOLDING and tokens[at] not in FACE_MOODS:
                 yield Mention(0, at + 1, near[0], before=tuple(tokens[:at]), taught=self.usual(near[0]))
                 return

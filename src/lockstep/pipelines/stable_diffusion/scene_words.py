@@ -115,6 +115,12 @@ BACKGROUND = re.compile(
     rf"|(?:^|[,\s]+){AT_GROUND}?{ANY_ARTICLE}?(?:fond|fondo|sfondo|fundo|background|hintergrund)\s*:?\s+"
     rf"(?:in\s+)?({ANY_COLOUR})\b"
 )
+STYLE_WORDS = frozenset(
+    (
+        "style", "stil", "estilo", "stile", "background", "backdrop", "bg", "hintergrund", "fond", "fondo", "sfondo",
+        "fundo", "render", "rendering", "rendered",
+    )
+)  # fmt: skip
 ANY_STYLE = r"\b(3d|flat|noto|fluent|outline|blob|firefox)\b"
 NAMED_STYLE = r"\b(?:style|stil|estilo|stile)\b"
 STYLES = tuple(

@@ -17,6 +17,7 @@ from ...tokenizers.known_words import KnownWords
 from ..common.decode import Decode
 from ..common.denoise import DenoiseOrPaint
 from ..common.parts import Components
+from ..common.prompts import warn_of_unknown_words
 from ..common.start import PrepareLatents, StartFromNoise
 from ..common.unet import AutoPredict, PredictWithUNet
 from ..common.weighted_text import pieces_of_rows
@@ -73,7 +74,13 @@ class ReadScene(ModularPipelineBlocks):
 class EncodeScene(EncodePrompt):
     """The same for prompts of several things: the texts of a picture's things one after the other."""
 
-    inputs = [*EncodePrompt.inputs, GIVEN]
+    inputs = [*EncodePrompt.inputs, READ_SCENES, GIVEN]
+
+    def warn(self, components: Components, inputs: BlockView) -> None:
+        if inputs.read_scenes:
+            warn_of_unknown_words([components.tokenizer], inputs, lambda known, text: SceneReader(known).unread(text))
+        else:
+            super().warn(components, inputs)
 
     def __call__(self, components: Components, state: BlockView) -> None:
         if state.scenes is None:
