@@ -1,6 +1,6 @@
 """What `fast` gives up: pictures of the embedded model (trained weights) with calls left out, beside those with all.
 
-python -m benchmarks.fewer_calls [--bounds 0.016] [--samplers ddim,dpm,euler,unipc,ancestral] [--steps 20]
+python -m benchmarks.fewer_calls [--bounds 0.012] [--samplers ddim,dpm,euler,unipc,ancestral] [--steps 20]
                                  [--prompts 64] [--level fast]
 
 For each sampler and bound: the share of calls that were made, and PSNR and SSIM to the picture with all of them at
@@ -115,7 +115,7 @@ def psnr(one: Any, other: Any) -> float:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bounds", default="0.016", help="of `foretell`, separated by commas")
+    parser.add_argument("--bounds", default="0.012", help="of `foretell`, separated by commas")
     parser.add_argument("--samplers", default=",".join(SAMPLERS))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=64)

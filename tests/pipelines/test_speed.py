@@ -96,5 +96,5 @@ def test_a_small_model_fits_into_a_small_bound(pipe):
 def test_the_manifest_says_exact_within_a_bound(pipe):
     result = pipe.accelerate("fast", max_memory="20GB")(**CALL)
     assert result.manifest["accelerated"]["unet"] == "exact"  # to choose layers for bf16 would take memory
-    assert pipe.speed_defaults == {"foretell": 0.016}
+    assert pipe.speed_defaults == {"foretell": 0.012}
     assert pipe.accelerate()._bounded is None

@@ -32,6 +32,10 @@ Stages, each of which goes on where it was stopped:
   lockstep train emoji sheet sheet.png --teacher ./taesd --run final
 
   lockstep train emoji export ./my-emoji --run final
+
+  lockstep train emoji polish ./my-emoji
+
+  lockstep train emoji export ./new-emoji --run polish --upon ./my-emoji
 """
 Work = Annotated[Path, typer.Option(help="The folder of pictures, items, latents and runs.")]
 Teacher = Annotated[Path, typer.Option(help="The folder with the two standalone TAESD files.")]
@@ -235,6 +239,23 @@ def wording(
     path = find_settings(config, CONFIGS)
     text = path.read_text(encoding="utf-8")
     say(train_wording(work, load_settings(WordingSettings, path), released, run_name=run, settings_text=text))
+
+
+@emoji.command(epilog=examples("polish ./my-emoji", "polish ./my-emoji --config mine.toml --run polish-2"))
+def polish(
+    released: Annotated[Path, typer.Argument(help="The folder of the released model to make better.")],
+    work: Work = WORK,
+    config: Annotated[str, typer.Option(help="A settings file, or the name of one of the package's.")] = "polish",
+    run: RunName = "polish",
+) -> None:
+    """Teach the decoder and the UNet's last blocks together to make the true pictures."""
+    from ..embedded.training.polish import train_polish
+    from ..embedded.training.settings import CONFIGS, PolishSettings
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    text = path.read_text(encoding="utf-8")
+    say(train_polish(work, load_settings(PolishSettings, path), released, run_name=run, settings_text=text))
 
 
 @emoji.command(epilog=examples("sheet sheet.png --teacher ./taesd", 'sheet cats.png --teacher ./taesd -p "a red cat"'))

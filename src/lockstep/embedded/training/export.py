@@ -21,10 +21,12 @@ from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import DDIMScheduler
 from ...tokenizers import CLIPTokenizer
 from ...training.checkpoint import load_checkpoint
+from ...training.settings import load_settings
 from ...training.trainee import averaged_tensors
 from .autoencoder import load_trained_autoencoder, run_folder
 from .diffusion import build_models, settings_of
-from .settings import AutoencoderSettings, DiffusionSettings
+from .polish import polished
+from .settings import AutoencoderSettings, DiffusionSettings, PolishSettings
 from .wording import widened_text_encoder
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -72,6 +74,11 @@ def export_upon(
     and the halves of its autoencoder."""
     run = work / "runs" / run_name
     tensors, _ = load_checkpoint(run / "checkpoint.safetensors")
+    scheduler = DDIMScheduler.from_pretrained(released / "scheduler").config
+    if averaged_tensors(tensors, "decoder"):
+        blocks = load_settings(PolishSettings, run / "settings.toml").decoder_blocks
+        models = polished(released, tensors, blocks)
+        return write_folder(target, models, released / "tokenizer", scheduler, dtype, limit_mb)
     if averaged_tensors(tensors, "unet"):
         models = load_averaged(run, settings_of(work, run_name))
     else:
@@ -85,7 +92,6 @@ def export_upon(
         checkpoint = run_folder(work, part) / "checkpoint.safetensors"
         if checkpoint.is_file():
             getattr(vae, part).load_state_dict(averaged_tensors(load_checkpoint(checkpoint)[0], part))
-    scheduler = DDIMScheduler.from_pretrained(released / "scheduler").config
     return write_folder(target, {**models, "vae": vae}, run / "tokenizer", scheduler, dtype, limit_mb)
 
 

@@ -113,3 +113,23 @@ class AutoencoderSettings(TrainingSettings):
     bfloat16: bool = False
     model: dict[str, Any] = field(default_factory=dict)
     mixture: Mixture = field(default_factory=Mixture)
+
+
+@dataclass(frozen=True)
+class PolishSettings(TrainingSettings):
+    """Decoder and last blocks of the UNet, learned together from the true pictures."""
+
+    steps: int = 5000
+    batch_size: int = 8
+    decay_share: float = 0.6
+    sampler_steps: int = 2  # that the released model takes; a training step ends at one of them
+    decoder_blocks: list[int] = field(default_factory=list)  # of each stage; the released decoder's where empty
+    unet_parts: list[str] = field(default_factory=lambda: ["up_blocks.2", "conv_norm_out", "conv_out"])
+    gradient_weight: float = 0.5
+    edge_weight: float = 0.5
+    latent_weight: float = 0.05  # of the latents' distance to the encoder's: others read them, too
+    encoded_share: float = 0.25  # of pictures that are decoded from the encoder's latents as well …
+    encoded_weight: float = 0.25  # … and what that counts
+    judged: int = 40  # everyday things in the default style
+    bfloat16: bool = False
+    mixture: Mixture = field(default_factory=Mixture)
