@@ -11,7 +11,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # peers' own
 def test_sides_in_turn_with_ratios_errors_and_a_plot(lockstep, tmp_path):
     picture = tmp_path / "bars.png"
     only = "diffusers; lockstep; lockstep, exact; lockstep, high"
-    code, out, err = lockstep("bench", "--size", "16", "--rounds", "1", "--only", only, "--plot", str(picture), "--json")
+    code, out, err = lockstep(
+        "bench", "--size", "16", "--rounds", "1", "--only", only, "--plot", str(picture), "--json"
+    )
     assert code == 0, err
     found = json.loads(out)
     sides = {side["name"]: side for side in found["tables"][0]["sides"]}

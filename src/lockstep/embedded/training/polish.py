@@ -133,22 +133,23 @@ class PolishTraining:
         encoder's latents; a sheet of both."""
         started, modules, averaged = time.monotonic(), self.trainee.modules, self.trainee.averaged
         everyday = self.table.select(core=True, styles=(DEFAULT_STYLE,), kinds=("base",), mirrored=False)
-        count = min(self.settings.judged, len(everyday))
-        items = [everyday[k * len(everyday) // count] for k in range(count)]
+        judged = min(self.settings.judged, len(everyday))
+        items = [everyday[k * len(everyday) // judged] for k in range(judged)]
         pixels, hidden = self.pictures(items), self.texts([self.table.prompt(item) for item in items])
-        noise = torch.randn((count, *self.encoder(pixels[:1]).shape[1:]), generator=generator_of(0, 0))
+        noise = torch.randn((judged, *self.encoder(pixels[:1]).shape[1:]), generator=generator_of(0, 0))
         learning = {name: value.clone() for name, value in modules["unet"].state_dict().items()}
         modules["unet"].load_state_dict(averaged["unet"].state_dict())
-        drawn = {f"{k}_steps": averaged["decoder"](self.sampled(noise, hidden, k + 1)) for k in range(len(self.times))}
+        counts = range(1, len(self.times) + 1)
+        drawn = {f"{count}_steps": averaged["decoder"](self.sampled(noise, hidden, count)) for count in counts}
         modules["unet"].load_state_dict(learning)
         drawn["encoded"] = averaged["decoder"](self.encoder(pixels))
         numbers: dict[str, float] = {}
         for name, ours in drawn.items():
             numbers[f"psnr_{name}"] = psnr(ours, pixels).mean().item()
             numbers[f"edges_{name}"] = (edge_strength(ours) / edge_strength(pixels)).mean().item()
-        both = torch.stack([pixels, drawn[f"{len(self.times) - 1}_steps"]], dim=1).flatten(0, 1)
+        both = torch.stack([pixels, drawn[f"{len(self.times)}_steps"]], dim=1).flatten(0, 1)
         path = self.run.folder / "sheets" / f"{self.trainee.step:07d}.png"
-        save_sheet(path, to_bytes(both), ["true", "ours"] * count, columns=16)
+        save_sheet(path, to_bytes(both), ["true", "ours"] * judged, columns=16)
         reporter.note(self.trainee.step, **numbers, evaluation_seconds=time.monotonic() - started)
         return numbers
 
