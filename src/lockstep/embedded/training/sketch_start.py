@@ -322,10 +322,10 @@ def colour(before: Any, layer: Any, places: Places, styles: int) -> None:
     before.out_proj.weight[behind, 0] = 1.0
     before.out_proj.weight[places.balance, 0] = -1.0
     for number, written in ((0, tints), (1, grounds)):
-        rows = torch.arange(number * head, number * head + len(TINTS))
-        attention.v_proj.weight[rows, torch.arange(tints.start, tints.stop)] = 1.0
-        attention.out_proj.weight[torch.arange(written.start, written.stop), rows] = 1.0
-        attention.out_proj.weight[places.balance, rows] = -1.0
+        values = torch.arange(number * head, number * head + len(TINTS))
+        attention.v_proj.weight[values, torch.arange(tints.start, tints.stop)] = 1.0
+        attention.out_proj.weight[torch.arange(written.start, written.stop), values] = 1.0
+        attention.out_proj.weight[places.balance, values] = -1.0
     first, draw = layer.mlp.fc1, torch.Generator().manual_seed(1)
     first.weight.zero_()
     for part, size in (
