@@ -78,7 +78,8 @@ class PolishTraining:
         missing = [caption for caption in dict.fromkeys(captions) if caption not in self.hidden]
         if missing:
             words = self.tokenizer(missing, padding="max_length", return_tensors="pt")["input_ids"]
-            states = self.text_encoder(words).last_hidden_state.to(torch.bfloat16)
+            with autocast(self.settings.bfloat16):
+                states = self.text_encoder(words).last_hidden_state.to(torch.bfloat16)
             self.hidden |= dict(zip(missing, states, strict=True))
         return torch.stack([self.hidden[caption] for caption in captions]).float()
 
