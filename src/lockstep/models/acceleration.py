@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import kernels
 from ..attention import AttentionModuleMixin
@@ -199,9 +200,16 @@ def _kind(module: nn.Module) -> Kind:
 
 
 @torch.no_grad()
+@torch.autocast("cpu", enabled=False)
 def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
-    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's."""
+    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's; in no mode that hides either."""
     found: dict[Kind, tuple[float, float]] = {}
+    with _disable_current_modes():
+        _try_each(model, found)
+    return found
+
+
+def _try_each(model: nn.Module, found: dict[Kind, tuple[float, float]]) -> None:
     for module in model.modules():
         fast, kind = fast_class(type(module)), _kind(module)
         x = None if fast is None or kind in found else _example(module)
@@ -211,24 +219,27 @@ def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
         own.__class__ = fast
         exact = copy.deepcopy(module).double()(x.double())
         found[kind] = _distance(own(x), exact), _distance(module(x), exact)
-    return found
 
 
 def _example(module: nn.Module) -> torch.Tensor | None:
     """Noise that a layer takes; None for what is made of layers, or is no fp32 on the processor."""
     weight = getattr(module, "weight", None)
-    if weight is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
+    if weight is None or weight.dtype != torch.float32 or not weight.is_cpu or not operators.lies_plainly(weight):
         return None
     random = torch.Generator().manual_seed(0)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float32, device="cpu", generator=random)
+
     if isinstance(module, nn.Linear):
-        return torch.randn(16, module.in_features, generator=random)
+        return noise(16, module.in_features)
     if isinstance(module, nn.Conv2d):
         pixels = (max(PIXELS, size) for size in module.kernel_size)
-        return torch.randn(1, module.in_channels, *pixels, generator=random)
+        return noise(1, module.in_channels, *pixels)
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        return torch.randn(16, *module.normalized_shape, generator=random)
+        return noise(16, *module.normalized_shape)
     assert isinstance(module, nn.GroupNorm)
-    return torch.randn(1, module.num_channels, PIXELS, PIXELS, generator=random)
+    return noise(1, module.num_channels, PIXELS, PIXELS)
 
 
 def _distance(result: torch.Tensor, exact: torch.Tensor) -> float:

@@ -116,7 +116,7 @@ class _Probe:
     """Hooks that compare each layer with itself in bf16, and weigh the difference when the gradient comes by."""
 
     effects: dict[str, Effect]
-    anchor: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+    anchor: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float32, requires_grad=True))
     comparing: bool = False
 
     def watch(self, name: str, module: nn.Module) -> Any:

@@ -52,7 +52,7 @@ def example_call(model: nn.Module, size: int | None = None, batch: int = 1, text
     weight = next(model.parameters())
 
     def noise(*shape: int) -> Tensor:
-        return torch.randn(batch, *shape, generator=random).to(weight.device, weight.dtype)
+        return torch.randn(batch, *shape, dtype=torch.float32, generator=random).to(weight.device, weight.dtype)
 
     if text is not None and make is _unet:
         return _unet(config, noise, size, text.to(weight.device, weight.dtype).expand(batch, -1, -1))
@@ -93,7 +93,7 @@ def _flux(config: Config, noise: Noise, size: int | None) -> Call:
 def _sd3(config: Config, noise: Noise, size: int | None) -> Call:
     side = size or min(32, config["sample_size"])
     latents, text = noise(config["in_channels"], side, side), noise(WORDS, config["joint_attention_dim"])
-    pooled, time = noise(config["pooled_projection_dim"]), torch.full((len(latents),), 501.0)
+    pooled, time = noise(config["pooled_projection_dim"]), torch.full((len(latents),), 501.0, dtype=torch.float32)
     return lambda model: model(latents, text, pooled, time).sample
 
 
