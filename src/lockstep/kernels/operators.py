@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch.autograd import forward_ad
 from torch.nn import Parameter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import calls
 from .library import found, library
@@ -65,6 +66,13 @@ def lies_plainly(tensor: Tensor) -> bool:
     kind = type(tensor)
     own = kind is Tensor or kind is Parameter or kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
     return own and not tensor.is_neg() and not tensor._is_zerotensor()
+
+
+class ByTorch(TorchDispatchMode):
+    """A context in which torch computes what our kernels would."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
 
 
 def _transformed() -> bool:

@@ -221,7 +221,7 @@ class Accelerated(nn.Module):
         """As "exact" with a line that says why, where there is nothing to gain or nothing to measure by."""
         from . import acceleration
         from .bf16_layers import BOUND
-        from .examples import example_call
+        from .examples import TextCall, example_call
 
         most = BOUND if bound is None else bound
         call, weight = example or example_call(self), next(self.parameters())
@@ -233,4 +233,5 @@ class Accelerated(nn.Module):
         if reason is not None:
             say_once(f"{type(self).__name__} is accelerated as 'exact', not as 'high': {reason}.")
             return acceleration.make_fast(self, EXACT, frugal=frugal)
-        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=example is None)
+        known = example is None or isinstance(example, TextCall)
+        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=known)

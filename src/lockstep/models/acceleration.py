@@ -144,7 +144,7 @@ def _trial(model: nn.Module) -> LayerTrial:
 def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:
     """Which layers multiply in bf16; a choice by an example of our own is remembered."""
     choose = lambda: bf16_layers.choose(model, call, bound)  # noqa: E731
-    return remembered.chosen(model, bound, choose) if remember else choose()
+    return remembered.chosen(model, bound, call, choose) if remember else choose()
 
 
 def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:

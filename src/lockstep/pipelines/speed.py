@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from .. import memory
+from ..blocks.params import ComponentSpec
 from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..models.weights import parse_size
 from ..notes import say_once
 from .bounded import Bounded
+from .example_text import text_call_of
 
 FAST = "fast"
 LEVELS = (EXACT, HIGH, FAST, OFF)
@@ -27,6 +29,8 @@ class SpeedMixin:
     _foretell: float | None = None  # what runs are asked for that do not say it themselves
     _bounded: Bounded | None = None  # what keeps the process within max_memory
     _components: dict[str, Any]
+    held: Callable[[str], Any]
+    _unloaded: dict[str, ComponentSpec]
 
     def accelerate(
         self,
@@ -128,10 +132,16 @@ class SpeedMixin:
         self, model: Accelerated, level: str, bound: float | None, engine: str, named: bool = False
     ) -> None:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
+        example = text_call_of(model, self._held_if_any) if level == HIGH else None
         try:
-            model.accelerate(level, bound=bound, engine=engine, frugal=level != OFF and self._bounded is not None)
+            frugal = level != OFF and self._bounded is not None
+            model.accelerate(level, bound=bound, example=example, engine=engine, frugal=frugal)
         except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise
             say_once(f"{problem} Our own kernels compute it.")
-            model.accelerate(level, bound=bound)
+            model.accelerate(level, bound=bound, example=example)
+
+    def _held_if_any(self, name: str) -> Any:
+        """A component, loaded now if it was not yet; None where there is none of this name."""
+        return self.held(name) if name in self._unloaded or name in self._components else None
