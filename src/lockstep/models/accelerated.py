@@ -131,14 +131,24 @@ class Accelerated(nn.Module):
         most = None if bound is None else checked_bound(bound)
         device = next((one.device.type for one in self.parameters()), "cpu")
         check_frugal(frugal, level, engine, device)
-        self._undo()
-        if level != OFF:
-            try:
-                self.acceleration = self._by(engine, level, most, example, frugal, device)
-            except Exception:
-                self._undo()  # what fails halfway leaves a model that torch computes
-                raise
+        self._change(lambda: self._by(engine, level, most, example, frugal, device), off=level == OFF)
         return self
+
+    def _change(self, make: Callable[[], Acceleration | DeviceSpeed | Drive], off: bool) -> None:
+        """Take another level; what fails halfway leaves the model as it was (on an accelerator: as torch computes)."""
+        from . import acceleration, device_speed
+
+        compiled = isinstance(self.acceleration, device_speed.DeviceSpeed)
+        before, told = acceleration.state_of(self), self.acceleration
+        try:
+            self._undo()
+            self.acceleration = None if off else make()
+        except BaseException:
+            self._undo()
+            if not compiled:
+                acceleration.put_back(before)
+                self.acceleration = told
+            raise
 
     def _by(
         self,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import kernels
@@ -176,13 +178,53 @@ def _computed(module: nn.Module) -> bool:
     return operators.takes(next((one.detach() for one in module.parameters()), None))
 
 
+MADE = ("_prepared", "_text", "by_torch", "in_bf16", "frugal", "keeps")  # what a fast layer has of its own
+State = list[tuple[nn.Module, type[nn.Module], dict[str, Any], Any]]
+
+
+def state_of(model: nn.Module) -> State:
+    """What acceleration has made of each module."""
+    names = ("_plain_class", "_drive", *MADE)
+    return [
+        (
+            module,
+            type(module),
+            {name: module.__dict__[name] for name in names if name in module.__dict__},
+            _backend(module),
+        )
+        for module in model.modules()
+    ]
+
+
+def put_back(state: State) -> None:
+    """Each module as it was then."""
+    for module, kind, own, backend in state:
+        module.__class__ = kind
+        module.__dict__.update(own)
+        if isinstance(module, AttentionModuleMixin) and _backend(module) != backend:
+            module.set_attention_backend(backend)
+
+
+def _backend(module: nn.Module) -> Any:
+    return getattr(module.processor, "_attention_backend", "") if isinstance(module, AttentionModuleMixin) else ""
+
+
+def _plain_of(module: nn.Module, plain: type[nn.Module]) -> type[nn.Module]:
+    """The class without ours: a parametrization that came later has made one of its own of it, and keeps that."""
+    kind = type(module)
+    if not parametrize.is_parametrized(module) or kind in FAST.values():
+        return plain
+    own = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(f"Parametrized{plain.__name__}", (plain,), own)
+
+
 def make_plain(model: nn.Module) -> None:
     """Every layer as it was."""
     for module in model.modules():
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
-            module.__class__ = plain
-            for made in ("_prepared", "_text", "by_torch", "in_bf16", "frugal", "keeps"):
+            module.__class__ = _plain_of(module, plain)
+            for made in MADE:
                 module.__dict__.pop(made, None)
         if isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
             OWN,

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
+from ..errors import InputError
 from . import fast_layers
 from .examples import Call
 from .fast_token_layers import FastTanhGELU
@@ -171,12 +172,19 @@ class _Probe:
 def measure(model: nn.Module, call: Call, layers: dict[str, nn.Module]) -> dict[str, Effect]:
     """What each layer in bf16, alone, does to the result: one pass forwards, one backwards."""
     probe = _Probe({name: Effect(module) for name, module in layers.items()})
+    if not layers:
+        return {}
     hooks = [probe.watch(name, module) for name, module in layers.items()]
     try:
         with torch.enable_grad():
             result = call(model)
+            if not result.requires_grad:
+                raise InputError(
+                    "The result to measure by has no gradient, and by its gradient the layers are weighed. Leave "
+                    "torch.no_grad() and .detach() out of 'example', and let it return what the model said."
+                )
             signs = torch.randint(0, 2, result.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
-            torch.autograd.grad((result * signs).sum(), probe.anchor)
+            torch.autograd.grad((result * signs).sum(), probe.anchor, allow_unused=True)
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,7 +1,7 @@
 """Weights on disk: which files hold them, tensors out of them without a needless copy, and tensors into them.
 
-A tensor that keeps its dtype is a view of the memory-mapped file, with a storage of its own; one that is cast is read in pieces straight into its
-final place, so that the peak is the result and one buffer.
+A tensor that keeps its dtype is a view of the memory-mapped file, with a storage of its own; one that is cast is read
+in pieces straight into its final place, so that the peak is the result and one buffer.
 """
 
 from __future__ import annotations

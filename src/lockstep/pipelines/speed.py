@@ -63,13 +63,12 @@ class SpeedMixin:
         if level == FAST and components is not None:
             raise InputError(f"{FAST!r} is about the whole run; for some of the models alone there is 'exact'.")
         able = {name: model for name, model in self._components.items() if isinstance(model, Accelerated)}
-        named = [components] if isinstance(components, str) else components
-        names = list(able) if named is None else list(named)
+        names = list(able) if components is None else _names(components)
         for name in names:
             if name not in able:
                 raise UnknownNameError("component that can be accelerated", name, able)
-        self._bind(max_memory, level, components, engine)
         checked = None if bound is None else checked_bound(bound)
+        self._bind(max_memory, level, components, engine)
         of_models, of_model = self._level_of_models(level), checked if level == HIGH else None
         for name in names:
             self._accelerate(able[name], of_models, of_model, engine, named=components is not None)
@@ -90,7 +89,9 @@ class SpeedMixin:
             raise InputError(
                 f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}."
             )
-        self._bounded = Bounded(parse_size(max_memory, "'max_memory'"), self._components)
+        bounded = Bounded(parse_size(max_memory, "'max_memory'"), self._components)
+        bounded.check()
+        self._bounded = bounded
         memory.give_back_freed_memory()  # for the whole process, whose memory this is about
 
     def _level_of_models(self, level: str) -> str:
@@ -124,6 +125,8 @@ class SpeedMixin:
 
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
+            if self._bounded is not None:
+                self._bounded.check()
             self._accelerate(model, self._level, self._bound_of_models, self._engine)
             if self._bounded is not None:
                 self._bounded.share()
@@ -145,3 +148,12 @@ class SpeedMixin:
     def _held_if_any(self, name: str) -> Any:
         """A component, loaded now if it was not yet; None where there is none of this name."""
         return self.held(name) if name in self._unloaded or name in self._components else None
+
+
+def _names(components: Any) -> list[str]:
+    """One name or several, as they were given."""
+    given = [components] if isinstance(components, str) else components
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"'components' wants the name of a component, or several, got {components!r}.")
+    return names
