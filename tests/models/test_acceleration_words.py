@@ -9,7 +9,7 @@ from lockstep import DiffusionPipeline, UNet2DConditionModel, kernels
 from lockstep.errors import BackendError, InputError, UnknownNameError
 from lockstep.models import accelerated, engines, fast_layers, kept_weights
 from lockstep.models.examples import example_call
-from lockstep.models.weights import size_text
+from lockstep.models.weights import parse_size, size_text
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 
@@ -79,6 +79,15 @@ def test_sizes_say_whose_they_are(pipe, monkeypatch):
         monkeypatch.setenv("LOCKSTEP_PREPARED", wrong)
         with pytest.raises(InputError, match=f"LOCKSTEP_PREPARED .*'{wrong}'"):
             kept_weights.most_kept()
+
+
+def test_a_number_with_a_point_is_hardly_one_of_bytes_and_terabytes_are_a_size(pipe, monkeypatch):
+    for wrong in (1.5, 6.0):
+        with pytest.raises(InputError, match=f"'max_memory' wants a number of bytes.*got {wrong}"):
+            pipe.accelerate(max_memory=wrong)
+    assert [parse_size(size) for size in ("6TB", "1 TiB", 1e9, 12)] == [6 * 10**12, 2**40, 10**9, 12]
+    monkeypatch.setenv("LOCKSTEP_PREPARED", "0")
+    assert kept_weights.most_kept() == 0
 
 
 def test_a_small_bound_is_told_in_its_unit(pipe):

@@ -117,3 +117,17 @@ def test_where_the_whole_is_over_the_bound_fewer_layers_are_tried_and_not_none(p
         len(pipe.unet.accelerate("high", bound=bound).acceleration.bf16.in_bf16) for bound in (0.004, 0.006, 0.012)
     ]
     assert 0 < found[0] <= found[1] <= found[2]
+
+
+def test_weights_that_our_kernels_do_not_take_are_told_once_and_not_claimed_to_be_exact(pipe, caplog):
+    told = pipe.accelerate()(**CALL).manifest
+    assert told["kernels"] == kernels.library().name
+    before = dict(told.record)
+    caplog.clear()
+    result = pipe.to(torch.bfloat16).accelerate("exact", max_memory="20GB")(**CALL)
+    assert pipe.accelerated() == {}
+    assert not {"accelerated", "kernels"} & set(result.manifest.record)
+    assert [line for line in caplog.messages if "Weights are bfloat16" in line] == caplog.messages[:1]
+    from lockstep.cli.replay import differences
+
+    assert f"kernels was {kernels.library().name}, is neon" in differences(before, {**before, "kernels": "neon"})

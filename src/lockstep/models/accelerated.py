@@ -31,6 +31,14 @@ def why_not() -> str | None:
     return kernels.why_not()
 
 
+def instructions() -> str | None:
+    """The instructions that our kernels here were compiled for, by their name; None where there are none."""
+    from .. import kernels
+
+    own = kernels.library()
+    return None if own is None else own.name
+
+
 def why_not_high() -> str | None:
     """Why "high" can do no more than "exact" here; None where it can."""
     from .. import kernels

@@ -31,6 +31,7 @@ DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
 }  # fmt: skip
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FEW = 10**6  # bytes below which a number with a point is hardly one of bytes
 CAST_BUFFER = 16 * 2**20  # bytes read at a time when a tensor is cast
 
 
@@ -246,10 +247,11 @@ def _count(info: TensorInfo) -> int:
 
 def parse_size(size: int | str, source: str = "A size") -> int:
     """`"5GB"` -> 5_000_000_000; an error begins with who wants it."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", str(size).upper())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", str(size).upper())
     unit = match[2] or "" if match else ""
-    scale = (1024 if unit.endswith("I") else 1000) ** (" KMG".index(unit[:1] or " "))
-    if match is None or float(match[1]) * scale < 1:
+    scale = (1024 if unit.endswith("I") else 1000) ** (" KMGT".index(unit[:1] or " "))
+    few = isinstance(size, float) and size < FEW  # 1.5 is rather meant in a unit
+    if match is None or few or float(match[1]) * scale < 1:
         raise InputError(f"{source} wants a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
     return int(float(match[1]) * scale)
 

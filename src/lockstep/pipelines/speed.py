@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+import torch
+
 from .. import memory
 from ..blocks.params import ComponentSpec
 from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
@@ -30,6 +32,7 @@ class SpeedMixin:
     _bounded: Bounded | None = None  # what keeps the process within max_memory
     _components: dict[str, Any]
     held: Callable[[str], Any]
+    device: torch.device
     _unloaded: dict[str, ComponentSpec]
 
     def accelerate(
@@ -119,9 +122,17 @@ class SpeedMixin:
         return max(memory.peak(), 0 if self._bounded is None else self._bounded.peak)
 
     def accelerated(self) -> dict[str, str]:
-        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated."""
+        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated.
+
+        A model none of whose layers our kernels take (its weights are bf16, say) is as torch computes it.
+        """
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
-        return {name: acceleration.name for name, acceleration in found if acceleration is not None}
+        return {name: one.name for name, one in found if one is not None and getattr(one, "layers", 1)}
+
+    def kernels_used(self) -> str | None:
+        """The instructions of our own kernels, which decide the last bits, where these compute a model."""
+        own = any("@" not in level for level in self.accelerated().values())
+        return accelerated.instructions() if own and self.device.type == "cpu" else None
 
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
@@ -139,11 +150,22 @@ class SpeedMixin:
         try:
             frugal = level != OFF and self._bounded is not None
             model.accelerate(level, bound=bound, example=example, engine=engine, frugal=frugal)
+            self._tell(model)
         except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise
             say_once(f"{problem} Our own kernels compute it.")
             model.accelerate(level, bound=bound, example=example)
+
+    def _tell(self, model: Accelerated) -> None:
+        """Say it where nothing has become faster."""
+        dtype = next((one.dtype for one in model.parameters()), torch.float32)
+        if model.acceleration is not None and not getattr(model.acceleration, "layers", 1) and dtype != torch.float32:
+            told = str(dtype).removeprefix("torch.")
+            say_once(
+                f"Weights are {told}, and our own kernels take fp32: torch computes as before. Load fp32 weights "
+                "(dtype='float32') for more speed."
+            )
 
     def _held_if_any(self, name: str) -> Any:
         """A component, loaded now if it was not yet; None where there is none of this name."""
