@@ -128,7 +128,7 @@ def _by_engine(method: str) -> Callable[..., Any]:
 def _reduced(self: Any, protocol: Any) -> Any:
     """As a class that has no name of its own is copied and pickled: by the one that it was made for."""
     drive: Drive = self._drive
-    whole = drive.plain.__reduce_ex__(self, protocol)
+    whole: Any = drive.plain.__reduce_ex__(self, protocol)
     copied = replace(drive, graphs={}, state=CURRENT if drive.state == weights_state(self) else ())
     return _made_driven, (drive.plain,), {**whole[2], "_drive": copied, "_acceleration": copied}, *whole[3:]
 

@@ -32,7 +32,6 @@ class SpeedMixin:
     _bounded: Bounded | None = None  # what keeps the process within max_memory
     _components: dict[str, Any]
     held: Callable[[str], Any]
-    device: torch.device
     _unloaded: dict[str, ComponentSpec]
 
     def accelerate(
@@ -127,12 +126,12 @@ class SpeedMixin:
         A model none of whose layers our kernels take (its weights are bf16, say) is as torch computes it.
         """
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
-        return {name: one.name for name, one in found if one is not None and getattr(one, "layers", 1)}
+        return {name: one.name for name, one in found if one is not None and getattr(one, "layers", None) != 0}
 
     def kernels_used(self) -> str | None:
         """The instructions of our own kernels, which decide the last bits, where these compute a model."""
-        own = any("@" not in level for level in self.accelerated().values())
-        return accelerated.instructions() if own and self.device.type == "cpu" else None
+        told = (getattr(model, "acceleration", None) for model in self._components.values())
+        return accelerated.instructions() if any(getattr(one, "layers", None) for one in told) else None
 
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
@@ -160,7 +159,7 @@ class SpeedMixin:
     def _tell(self, model: Accelerated) -> None:
         """Say it where nothing has become faster."""
         dtype = next((one.dtype for one in model.parameters()), torch.float32)
-        if model.acceleration is not None and not getattr(model.acceleration, "layers", 1) and dtype != torch.float32:
+        if getattr(model.acceleration, "layers", None) == 0 and dtype != torch.float32:
             told = str(dtype).removeprefix("torch.")
             say_once(
                 f"Weights are {told}, and our own kernels take fp32: torch computes as before. Load fp32 weights "
