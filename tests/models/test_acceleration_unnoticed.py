@@ -7,10 +7,11 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from lockstep import AutoencoderKL, FluxTransformer2DModel, UNet2DConditionModel, WanTransformer3DModel, kernels
 from lockstep.kernels import operators
-from lockstep.models import fast_layers
+from lockstep.models import fast_layers, frugal
 from lockstep.models.examples import example_call
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
@@ -252,3 +253,33 @@ def test_what_is_told_follows_the_weights(unet):
     assert model.to(torch.bfloat16).acceleration.layers == 0
     assert "torch computes all layers" in str(model.acceleration)
     assert model.float().acceleration.layers == layers
+
+
+class Twice(torch.nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+@pytest.mark.parametrize(
+    "steps", ["off", "again", "again off", "removed", "removed off", "off removed", "again removed"]
+)
+@pytest.mark.parametrize(
+    "name", ["mid_block.resnets.0.conv1", "mid_block.attentions.0.transformer_blocks.0.attn1.to_q"]
+)
+def test_a_parametrization_may_come_after_acceleration(unet, name, steps):
+    unet, call = unet
+    plain = copy.deepcopy(unet)
+    unet.accelerate()
+    for model in (unet, plain):
+        parametrize.register_parametrization(model.get_submodule(name), "weight", Twice())
+    assert frugal.to_come(unet) >= 0
+    for step in steps.split():
+        if step == "removed":
+            for model in (unet, plain):
+                parametrize.remove_parametrizations(model.get_submodule(name), "weight", leave_parametrized=False)
+        else:
+            unet.accelerate("off" if step == "off" else "exact")
+        with torch.no_grad():
+            assert distance(call(unet), call(plain)) < 5e-6
+    unet.accelerate("off")
+    assert not isinstance(unet.get_submodule(name), fast_layers.Fast)

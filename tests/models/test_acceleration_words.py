@@ -8,7 +8,8 @@ import torch
 from lockstep import DiffusionPipeline, UNet2DConditionModel, kernels
 from lockstep.errors import BackendError, InputError, UnknownNameError
 from lockstep.models import accelerated, engines, fast_layers, kept_weights
-from lockstep.models.weights import size_text
+from lockstep.models.examples import example_call
+from lockstep.models.weights import parse_size, size_text
 
 pytestmark = pytest.mark.skipif(kernels.library() is None, reason="no kernels were compiled here")
 
@@ -80,6 +81,15 @@ def test_sizes_say_whose_they_are(pipe, monkeypatch):
             kept_weights.most_kept()
 
 
+def test_a_number_with_a_point_is_hardly_one_of_bytes_and_terabytes_are_a_size(pipe, monkeypatch):
+    for wrong in (1.5, 6.0):
+        with pytest.raises(InputError, match=f"'max_memory' wants a number of bytes.*got {wrong}"):
+            pipe.accelerate(max_memory=wrong)
+    assert [parse_size(size) for size in ("6TB", "1 TiB", 1e9, 12)] == [6 * 10**12, 2**40, 10**9, 12]
+    monkeypatch.setenv("LOCKSTEP_PREPARED", "0")
+    assert kept_weights.most_kept() == 0
+
+
 def test_a_small_bound_is_told_in_its_unit(pipe):
     with pytest.raises(InputError, match=r"max_memory is 1\.0 MB; .* take \d+\.\d"):
         pipe.accelerate(max_memory="1MB")
@@ -104,3 +114,49 @@ def test_the_nearest_name_is_meant_and_names_with_commas_are_kept_apart():
     assert "did you mean 'avx2'?" in str(UnknownNameError("set", "avx1", ["avx2", "avx512"]))
     told = str(UnknownNameError("side", "foo", ["lockstep, exact", "lockstep"]))
     assert told.endswith("Known: 'lockstep'; 'lockstep, exact'.")
+
+
+def kinds(unet):
+    return [type(module) for module in unet.modules()]
+
+
+@pytest.mark.parametrize("before", ["off", "exact", "high"])
+@pytest.mark.parametrize("wrong", ["raises", "detached", "nothing"])
+def test_an_example_that_fails_leaves_the_model_as_it_was(unet, before, wrong):
+    if accelerated.why_not_high() is not None:
+        pytest.skip("no bf16 here")
+    call = example_call(unet)
+    examples = {
+        "raises": lambda model: 1 / 0,
+        "detached": lambda model: call(model).detach(),
+        "nothing": lambda model: None,
+    }
+    told = {
+        "raises": (ZeroDivisionError, "division"),
+        "detached": (InputError, "no gradient.*detach"),
+        "nothing": (InputError, "returned NoneType"),
+    }
+    unet.accelerate(before)
+    with torch.no_grad():
+        said, was, classes = call(unet), str(unet.acceleration), kinds(unet)
+        with pytest.raises(told[wrong][0], match=told[wrong][1]):
+            unet.accelerate("high", example=examples[wrong])
+        assert torch.equal(call(unet), said)
+    assert (str(unet.acceleration), kinds(unet)) == (was, classes)
+
+
+def test_a_refused_bound_leaves_the_pipeline_as_it_was(pipe):
+    for level in ("off", "high"):
+        pipe.accelerate(level)
+        was = pipe.accelerated(), kinds(pipe.unet)
+        for wrong in ({"max_memory": "100MB"}, {"level": "fast", "max_memory": "100MB"}, {"max_memory": "x"}):
+            with pytest.raises(InputError, match="max_memory"):
+                pipe.accelerate(**wrong)
+            assert (pipe.accelerated(), kinds(pipe.unet), pipe._bounded) == (*was, None)
+    pipe.accelerate("off")
+
+
+@pytest.mark.parametrize("wrong", [1, [1], 2.5])
+def test_components_are_names(pipe, wrong):
+    with pytest.raises(InputError, match="'components' wants the name"):
+        pipe.accelerate("exact", wrong)

@@ -1,5 +1,8 @@
 """Engines of others as a way to compute a model: compared before they are used, kept on disk, and back."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -25,9 +28,11 @@ class Echo:
     """Stands in for an engine of others: torch itself, spoilt by a factor."""
 
     def __init__(self, factor=1.0):
-        self.factor, self.built, self.ran = factor, 0, 0
+        self.factor, self.built, self.ran, self.refuses = factor, 0, 0, False
 
     def build(self, graph, call, level, folder):
+        if self.refuses:
+            raise RuntimeError("no such shape\nand much more")
         self.built += 1
 
         def run(tensors):
@@ -166,3 +171,42 @@ def test_a_damaged_memory_of_tuning_is_measured_again(unet, echo, monkeypatch):
     place = tuning._place(unet, "exact", None)
     place.write_text("{")
     assert {one.engine for one in tuning.tune(unet, "exact", example_call(unet), None).tried} == {"own", "echo"}
+
+
+def test_a_call_that_cannot_be_converted_is_torchs_and_told_once(unet, echo, caplog):
+    one = echo()
+    unet.accelerate(engine="echo")
+    one.refuses = True
+    with torch.no_grad():
+        for given in ((torch.randn(1, 4, 16, 16), torch.tensor(5), torch.randn(1, 7, 16)),
+                      (torch.randn(0, 4, 16, 16), torch.tensor(5), torch.randn(0, 7, 16))):  # fmt: skip
+            plain = copy.deepcopy(unet).accelerate("off")(*given).sample
+            for _ in range(2):
+                assert torch.equal(unet(*given).sample, plain)
+    told = [line for line in caplog.messages if "has no graph" in line]
+    assert len(told) == 2
+    assert "[1, 7, 16] (no such shape): torch computes it" in told[0]
+    assert isinstance(unet, UNet2DConditionModel)
+    ran = one.ran
+    with torch.no_grad():
+        example_call(unet)(unet)
+    assert one.ran == ran + 1
+
+
+def test_copies_and_pickles_of_a_driven_model_are_driven_without_its_graphs(unet, echo):
+    one = echo()
+    unet.accelerate(engine="echo")
+    call = example_call(unet)
+    with torch.no_grad():
+        said = call(unet)
+        for again in (copy.deepcopy(unet), pickle.loads(pickle.dumps(unet)), copy.copy(unet)):
+            assert again.acceleration.name == "exact@echo"
+            assert not again._drive.graphs
+            built = one.built
+            assert torch.equal(call(again), said)
+            assert one.built == built + 1
+            assert type(again.accelerate("off")) is UNet2DConditionModel
+        assert unet.acceleration.name == "exact@echo"
+        unet.conv_in.weight.mul_(2.0)
+        assert not torch.equal(call(copy.deepcopy(unet)), said)
+        assert one.built == built + 1

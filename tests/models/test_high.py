@@ -5,10 +5,17 @@ import copy
 import pytest
 import torch
 
-from lockstep import AutoencoderKL, FluxTransformer2DModel, UNet2DConditionModel, WanTransformer3DModel, kernels
+from lockstep import (
+    AutoencoderKL,
+    CLIPTextModel,
+    FluxTransformer2DModel,
+    UNet2DConditionModel,
+    WanTransformer3DModel,
+    kernels,
+)
 from lockstep.errors import InputError
 from lockstep.models import accelerated, bf16_layers, fast_layers, remembered
-from lockstep.models.examples import example_call
+from lockstep.models.examples import example_call, text_call
 
 own = kernels.library()
 pytestmark = pytest.mark.skipif(own is None or not own.bf16, reason="no kernels for bf16 here")
@@ -198,3 +205,44 @@ def test_small_models_leave_nothing_on_disk(unet, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_ENGINES", str(tmp_path))
     unet.accelerate("high", bound=0.01)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_looser_bound_never_gives_fewer_layers_however_the_errors_jump():
+    errors = [0.0, *torch.rand(200, generator=torch.Generator().manual_seed(0)).mul(0.05).tolist()]
+    errors[40], errors[150:160] = 0.0001, [float("nan")] * 10
+    found = [bf16_layers.most_within(lambda count: errors[count], 200, bound / 1000) for bound in range(1, 60)]
+    counts = [count for count, _ in found]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == 200
+    assert all(error <= bound / 1000 for (_, error), bound in zip(found, range(1, 60), strict=True))
+
+
+def test_a_choice_by_a_text_is_remembered_for_the_text(unet, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_ENGINES", str(tmp_path))
+    monkeypatch.setattr(remembered, "LARGE", 1)
+    encoder = CLIPTextModel(hidden_size=24, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2).eval()
+    call = text_call(unet, encoder, torch.tensor([[5, 6, 7]]))
+    computed = []
+    monkeypatch.setattr(
+        bf16_layers, "choose", lambda *given: computed.append(1) or bf16_layers.Choice((), (), 0.0, 1.0)
+    )
+    monkeypatch.setattr(remembered, "able", lambda model: {})
+    for example in (
+        call,
+        text_call(unet, encoder, torch.tensor([[5, 6, 7]])),
+        None,
+        text_call(unet, encoder, torch.tensor([[8]])),
+    ):
+        unet.accelerate("high", example=example)
+    assert len(computed) == 3
+    assert text_call(unet.mid_block, encoder, torch.tensor([[5]])) is None
+
+
+def test_a_text_is_the_same_whatever_the_speed_of_its_encoder(unet):
+    torch.manual_seed(0)
+    encoder = CLIPTextModel(hidden_size=24, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2).eval()
+    texts = [
+        text_call(unet, encoder.accelerate(level), torch.tensor([[5, 6, 7]])).text for level in ("off", "exact", "high")
+    ]
+    assert torch.equal(texts[0], texts[1])
+    assert torch.equal(texts[0], texts[2])

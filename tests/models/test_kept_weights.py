@@ -208,3 +208,15 @@ def test_what_an_interrupted_run_left_goes(folder, monkeypatch):
     loaded(folder).accelerate()
     assert not left.exists()
     assert len(kept(folder)) == 1
+
+
+def test_a_cache_without_room_is_told(folder, monkeypatch, caplog):
+    monkeypatch.setenv("LOCKSTEP_PREPARED", "9kB")
+    loaded(folder).accelerate()
+    loaded(folder).accelerate()
+    assert (
+        len([line for line in caplog.messages if "no room" in line and "at most 9 kB (LOCKSTEP_PREPARED)" in line]) == 1
+    )
+    monkeypatch.setenv("LOCKSTEP_PREPARED", "0")
+    loaded(folder).accelerate()
+    assert kept(folder) == []

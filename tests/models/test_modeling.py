@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ from lockstep.errors import (
     WriteError,
 )
 from lockstep.models.modeling import ModelMixin, computes_bf16, resolve_dtype
-from lockstep.models.weights import parse_size
+from lockstep.models.weights import open_weights, parse_size, read_tensors
 from lockstep.notes import say_once
 from pipelines import tiny
 
@@ -339,3 +340,21 @@ def test_config_values_are_read_from_the_model_with_a_warning():
     assert model.config.get("nothing", 3) == 3
     with pytest.raises(AttributeError, match="'Small' object has no attribute 'nothing'"):
         model.nothing
+
+
+def test_a_pickle_of_a_loaded_model_has_each_weight_once(tmp_path):
+    """Weights lie in one mapped file, each with a storage of its own."""
+    Small(width=64, depth=8).save_pretrained(tmp_path)
+    model = Small.from_pretrained(tmp_path)
+    size = len(pickle.dumps(model))
+    assert size < 1.3 * sum(one.nbytes for one in model.parameters())
+    again = pickle.loads(pickle.dumps(model))
+    assert all(torch.equal(one, other) for one, other in zip(again.parameters(), model.parameters(), strict=True))
+
+
+def test_a_tensor_without_numbers_is_read(tmp_path):
+    save_file({"none": torch.empty(0, 4), "one": torch.ones(1)}, tmp_path / "file.safetensors")
+    stored = open_weights([tmp_path / "file.safetensors"])
+    read = dict(read_tensors(stored, dict.fromkeys(stored, torch.float32), torch.device("cpu")))
+    assert read["none"].shape == (0, 4)
+    assert read["one"] == 1

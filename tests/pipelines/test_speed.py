@@ -98,3 +98,36 @@ def test_the_manifest_says_exact_within_a_bound(pipe):
     assert result.manifest["accelerated"]["unet"] == "exact"  # to choose layers for bf16 would take memory
     assert pipe.speed_defaults == {"foretell": 0.012}
     assert pipe.accelerate()._bounded is None
+
+
+@pytest.mark.skipif(not getattr(kernels.library(), "bf16", False), reason="no kernels for bf16 here")
+def test_high_is_measured_by_the_text_of_the_pipelines_own_encoder_whoever_is_loaded_first(pipe):
+    chosen = pipe.accelerate("high", bound=0.01).unet.acceleration.bf16
+    assert len(chosen.in_bf16) > 150  # by noise as its text, to which its attention is chaotic, there are 75
+    later = DiffusionPipeline.from_pretrained("lockstep/emoji", load=False, dtype=torch.float32).accelerate(
+        "high", bound=0.01
+    )
+    assert later.unet.acceleration.bf16 == chosen
+
+
+@pytest.mark.skipif(not getattr(kernels.library(), "bf16", False), reason="no kernels for bf16 here")
+def test_where_the_whole_is_over_the_bound_fewer_layers_are_tried_and_not_none(pipe):
+    """The UNet alone, which reads noise."""
+    found = [
+        len(pipe.unet.accelerate("high", bound=bound).acceleration.bf16.in_bf16) for bound in (0.004, 0.006, 0.012)
+    ]
+    assert 0 < found[0] <= found[1] <= found[2]
+
+
+def test_weights_that_our_kernels_do_not_take_are_told_once_and_not_claimed_to_be_exact(pipe, caplog):
+    told = pipe.accelerate()(**CALL).manifest
+    assert told["kernels"] == kernels.library().name
+    before = dict(told.record)
+    caplog.clear()
+    result = pipe.to(torch.bfloat16).accelerate("exact", max_memory="20GB")(**CALL)
+    assert pipe.accelerated() == {}
+    assert not {"accelerated", "kernels"} & set(result.manifest.record)
+    assert [line for line in caplog.messages if "Weights are bfloat16" in line] == caplog.messages[:1]
+    from lockstep.cli.replay import differences
+
+    assert f"kernels was {kernels.library().name}, is neon" in differences(before, {**before, "kernels": "neon"})

@@ -27,7 +27,7 @@ FIELDS: dict[str, Any] = {
     "weights": dict[str, str], "image": int, "video": int, "threads": int, "pixels": str, "fps": float,
     "freeu": dict[str, float], "ip_adapters": list[dict[str, Any]],
     "ip_adapter_scale": float | list[Any] | dict[str, Any], "accelerated": dict[str, str], "foretold_steps": list[int],
-    "parallel": dict[str, int],
+    "parallel": dict[str, int], "kernels": str,
 }  # fmt: skip
 SAMPLED = 8  # numbers of a tensor that are looked at before its hash is believed
 _HASHED: WeakKeyDictionary[torch.nn.Module, tuple[list[tuple[Any, ...]], str]] = WeakKeyDictionary()
@@ -105,6 +105,7 @@ def describe_run(run: Any) -> dict[str, Any]:
         "embeddings": [{**words, "file": _place(words["file"])} for words in pipe.describe_words()],
         **_placed(pipe.describe_switches()),
         **({"accelerated": pipe.accelerated()} if pipe.accelerated() else {}),
+        **({"kernels": kernels} if (kernels := pipe.kernels_used()) else {}),
         **({"parallel": degrees} if (degrees := pipe.parallel_degrees()) else {}),
         "workflow": run.workflow,
         "inputs": {

@@ -343,7 +343,8 @@ def switch_on(pipe: Any, manifest: dict[str, Any], places: Places, allow_pickle:
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What of a manifest is not the same: versions, machine, configs, weights."""
     told = []
-    for key in ("lockstep", "torch", "python", "machine", "threads", "device", "parallel", "pipeline", "blocks"):
+    machine = "lockstep", "torch", "python", "machine", "kernels", "threads", "device", "parallel", "pipeline", "blocks"
+    for key in machine:
         if key in before and before[key] != after.get(key):
             told.append(f"{key} was {before[key]}, is {after.get(key)}")
     for name, was in before.get("components", {}).items():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .library import Library
 
 Tensor = torch.Tensor
+FP32 = torch.float32  # what kernels read and write, whatever the default dtype and device of the process are
 
 
 def address(tensor: Tensor | None) -> int | None:
@@ -23,7 +24,7 @@ def address(tensor: Tensor | None) -> int | None:
 
 def aligned(floats: int, bf16: bool = False) -> Tensor:
     """Room for so many floats (or twice as many bf16) that begins at a line of the cache."""
-    room = torch.empty(floats + 16)
+    room = torch.empty(floats + 16, dtype=FP32, device="cpu")
     begins = room[-(room.data_ptr() // 4) % 16 :][:floats]
     return begins.view(torch.bfloat16) if bf16 else begins
 
@@ -101,7 +102,7 @@ def convolution(
     """A 3x3 convolution with padding 1; `bias` is (out) or one for each image, (batch, out)."""
     x, residual = channels_last(x), None if residual is None else channels_last(residual)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, height, width), memory_format=torch.channels_last)
+    y = torch.empty((batch, out, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
     step = 0 if bias is None or bias.ndim == 1 else out
     bias = None if bias is None else bias.contiguous()
     parts = (address(x), address(packed), address(bias), address(residual), address(y))
@@ -123,7 +124,7 @@ def normed_convolution(
     """The 3x3 convolution of SiLU of the GroupNorm of x, in bands; `norm` is groups, weight, bias and eps."""
     x, residual = channels_last(x), None if residual is None else channels_last(residual)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, height, width), memory_format=torch.channels_last)
+    y = torch.empty((batch, out, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
     step = 0 if bias is None or bias.ndim == 1 else out
     bias = None if bias is None else bias.contiguous()
     groups, weight, shift, eps = norm
@@ -139,7 +140,7 @@ def doubled_convolution(
     """The 3x3 convolution of x with each pixel taken twice, in rows and in columns."""
     x = channels_last(x)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, 2 * height, 2 * width), memory_format=torch.channels_last)
+    y = torch.empty((batch, out, 2 * height, 2 * width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
     bias = None if bias is None else bias.contiguous()
     sizes = (batch, 2 * height, 2 * width, into, out, stored, torch.get_num_threads())
     library.run("doubled_convolution", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
@@ -158,7 +159,7 @@ def patches(
     x = channels_last(x)
     batch, into, height, width = x.shape
     left = [(side + 2 * padding - size) // stride + 1 for side in (height, width)]
-    y = torch.empty((batch, out, *left), memory_format=torch.channels_last)
+    y = torch.empty((batch, out, *left), dtype=FP32, device="cpu", memory_format=torch.channels_last)
     bias = None if bias is None else bias.contiguous()
     sizes = (batch, height, width, into, out, size, stride, padding, torch.get_num_threads())
     library.run("patches", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
@@ -170,7 +171,7 @@ def join(library: Library, left: Tensor, right: Tensor) -> Tensor:
     left, right = channels_last(left), channels_last(right)
     batch, lefts, height, width = left.shape
     rights = right.shape[1]
-    y = torch.empty((batch, lefts + rights, height, width), memory_format=torch.channels_last)
+    y = torch.empty((batch, lefts + rights, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
     sizes = (batch * height * width, lefts, rights, torch.get_num_threads())
     library.run("join", *map(address, (left, right, y)), *sizes)
     return y

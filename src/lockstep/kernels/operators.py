@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch.autograd import forward_ad
+from torch.nn import Parameter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import calls
 from .library import found, library
@@ -38,23 +40,47 @@ def _packed(given: Tensor, layer: int) -> Tensor:
 
 def takes(*tensors: Tensor | None) -> bool:
     """Are there kernels here, and are these tensors what they compute: fp32 on the processor, no gradient recorded,
-    nothing empty? Under autocast torch decides the dtypes, and under a transform of functions (`torch.func`) or forward
-    gradients what a tensor is, so it computes, too."""
-    if library() is None or torch.is_autocast_enabled("cpu") or _transformed():
+    nothing empty, numbers that lie in memory as they are? Under autocast torch decides the dtypes, and under a mode of
+    torch's dispatcher, a transform of functions (`torch.func`) or forward gradients what a tensor is, so it computes,
+    too."""
+    if torch.is_autocast_enabled("cpu") or _transformed() or library() is None:
         return False
     recorded = torch.is_grad_enabled()
     for one in tensors:
         if one is not None and (
-            one.dtype != torch.float32 or not one.is_cpu or one.numel() == 0 or (recorded and one.requires_grad)
+            one.dtype != torch.float32
+            or not one.is_cpu
+            or one.numel() == 0
+            or (recorded and one.requires_grad)
+            or not lies_plainly(one)
         ):
             return False
     return True
 
 
+def lies_plainly(tensor: Tensor) -> bool:
+    """Are the numbers in memory what the tensor says: no class with a dispatch of its own (fake, functional, quantized
+    tensors …), not negated when it is read, not a zero without memory?"""
+    if torch.compiler.is_compiling():
+        return True
+    kind = type(tensor)
+    own = kind is Tensor or kind is Parameter or kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
+    return own and not tensor.is_neg() and not tensor._is_zerotensor()
+
+
+class ByTorch(TorchDispatchMode):
+    """A context in which torch computes what our kernels would."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
 def _transformed() -> bool:
     if forward_ad._current_level >= 0:
         return True
-    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _refusing(name: str, run: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -10,6 +10,7 @@ import torch
 
 from ..errors import UnknownNameError, UnsupportedError
 from ..models.examples import EXAMPLES, example_call
+from ..pipelines.example_text import text_call_of
 
 SD15_DECODER = {
     "block_out_channels": (128, 256, 512, 512),
@@ -80,12 +81,5 @@ def model_of(pipe: Any, part: str | None, size: int | None, batch: int) -> Subje
 
 def text_for(model: Any, pipe: Any) -> torch.Tensor | None:
     """What the pipeline's own text encoder says of some words, for a UNet that reads just that."""
-    encoder, tokenizer = (pipe.components.get(name) for name in ("text_encoder", "tokenizer"))
-    width = getattr(getattr(encoder, "config", None), "hidden_size", None)
-    if type(encoder).__name__ != "CLIPTextModel" or tokenizer is None:
-        return None
-    if type(model).__name__ != "UNet2DConditionModel" or model.config.cross_attention_dim != width:
-        return None
-    with torch.no_grad():
-        words = tokenizer(["a red heart"], padding="max_length", return_tensors="pt")["input_ids"]
-        return encoder(words).last_hidden_state
+    call = text_call_of(model, pipe.components.get)
+    return None if call is None else call.text

@@ -31,6 +31,14 @@ def why_not() -> str | None:
     return kernels.why_not()
 
 
+def instructions() -> str | None:
+    """The instructions that our kernels here were compiled for, by their name; None where there are none."""
+    from .. import kernels
+
+    own = kernels.library()
+    return None if own is None else own.name
+
+
 def why_not_high() -> str | None:
     """Why "high" can do no more than "exact" here; None where it can."""
     from .. import kernels
@@ -131,14 +139,24 @@ class Accelerated(nn.Module):
         most = None if bound is None else checked_bound(bound)
         device = next((one.device.type for one in self.parameters()), "cpu")
         check_frugal(frugal, level, engine, device)
-        self._undo()
-        if level != OFF:
-            try:
-                self.acceleration = self._by(engine, level, most, example, frugal, device)
-            except Exception:
-                self._undo()  # what fails halfway leaves a model that torch computes
-                raise
+        self._change(lambda: self._by(engine, level, most, example, frugal, device), off=level == OFF)
         return self
+
+    def _change(self, make: Callable[[], Acceleration | DeviceSpeed | Drive], off: bool) -> None:
+        """Take another level; what fails halfway leaves the model as it was (on an accelerator: as torch computes)."""
+        from . import acceleration, device_speed
+
+        compiled = isinstance(self.acceleration, device_speed.DeviceSpeed)
+        before, told = acceleration.state_of(self), self.acceleration
+        try:
+            self._undo()
+            self.acceleration = None if off else make()
+        except BaseException:
+            self._undo()
+            if not compiled:
+                acceleration.put_back(before)
+                self.acceleration = told
+            raise
 
     def _by(
         self,
@@ -221,7 +239,7 @@ class Accelerated(nn.Module):
         """As "exact" with a line that says why, where there is nothing to gain or nothing to measure by."""
         from . import acceleration
         from .bf16_layers import BOUND
-        from .examples import example_call
+        from .examples import TextCall, example_call
 
         most = BOUND if bound is None else bound
         call, weight = example or example_call(self), next(self.parameters())
@@ -233,4 +251,5 @@ class Accelerated(nn.Module):
         if reason is not None:
             say_once(f"{type(self).__name__} is accelerated as 'exact', not as 'high': {reason}.")
             return acceleration.make_fast(self, EXACT, frugal=frugal)
-        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=example is None)
+        known = example is None or isinstance(example, TextCall)
+        return acceleration.make_fast(self, HIGH, call, most, frugal, remember=known)

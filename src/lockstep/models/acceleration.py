@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import kernels
 from ..attention import AttentionModuleMixin
@@ -143,7 +146,7 @@ def _trial(model: nn.Module) -> LayerTrial:
 def _choice(model: nn.Module, call: Call, bound: float, remember: bool) -> Choice:
     """Which layers multiply in bf16; a choice by an example of our own is remembered."""
     choose = lambda: bf16_layers.choose(model, call, bound)  # noqa: E731
-    return remembered.chosen(model, bound, choose) if remember else choose()
+    return remembered.chosen(model, bound, call, choose) if remember else choose()
 
 
 def _change_classes(model: nn.Module, left: tuple[str, ...]) -> int:
@@ -175,13 +178,53 @@ def _computed(module: nn.Module) -> bool:
     return operators.takes(next((one.detach() for one in module.parameters()), None))
 
 
+MADE = ("_prepared", "_text", "by_torch", "in_bf16", "frugal", "keeps")  # what a fast layer has of its own
+State = list[tuple[nn.Module, type[nn.Module], dict[str, Any], Any]]
+
+
+def state_of(model: nn.Module) -> State:
+    """What acceleration has made of each module."""
+    names = ("_plain_class", "_drive", *MADE)
+    return [
+        (
+            module,
+            type(module),
+            {name: module.__dict__[name] for name in names if name in module.__dict__},
+            _backend(module),
+        )
+        for module in model.modules()
+    ]
+
+
+def put_back(state: State) -> None:
+    """Each module as it was then."""
+    for module, kind, own, backend in state:
+        module.__class__ = kind
+        module.__dict__.update(own)
+        if isinstance(module, AttentionModuleMixin) and _backend(module) != backend:
+            module.set_attention_backend(backend)
+
+
+def _backend(module: nn.Module) -> Any:
+    return getattr(module.processor, "_attention_backend", "") if isinstance(module, AttentionModuleMixin) else ""
+
+
+def _plain_of(module: nn.Module, plain: type[nn.Module]) -> type[nn.Module]:
+    """The class without ours: a parametrization that came later has made one of its own of it, and keeps that."""
+    kind = type(module)
+    if not parametrize.is_parametrized(module) or kind in FAST.values():
+        return plain
+    own = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__")}
+    return type(f"Parametrized{plain.__name__}", (plain,), own)
+
+
 def make_plain(model: nn.Module) -> None:
     """Every layer as it was."""
     for module in model.modules():
         plain = module.__dict__.pop("_plain_class", None)
         if plain is not None:
-            module.__class__ = plain
-            for made in ("_prepared", "_text", "by_torch", "in_bf16", "frugal", "keeps"):
+            module.__class__ = _plain_of(module, plain)
+            for made in MADE:
                 module.__dict__.pop(made, None)
         if isinstance(module, AttentionModuleMixin) and getattr(module.processor, "_attention_backend", "") in (
             OWN,
@@ -199,9 +242,16 @@ def _kind(module: nn.Module) -> Kind:
 
 
 @torch.no_grad()
+@torch.autocast("cpu", enabled=False)
 def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
-    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's."""
+    """Relative L2 to fp64 of one layer of each kind, by our kernel and by torch's; in no mode that hides either."""
     found: dict[Kind, tuple[float, float]] = {}
+    with _disable_current_modes():
+        _try_each(model, found)
+    return found
+
+
+def _try_each(model: nn.Module, found: dict[Kind, tuple[float, float]]) -> None:
     for module in model.modules():
         fast, kind = fast_class(type(module)), _kind(module)
         x = None if fast is None or kind in found else _example(module)
@@ -211,24 +261,27 @@ def _tried(model: nn.Module) -> dict[Kind, tuple[float, float]]:
         own.__class__ = fast
         exact = copy.deepcopy(module).double()(x.double())
         found[kind] = _distance(own(x), exact), _distance(module(x), exact)
-    return found
 
 
 def _example(module: nn.Module) -> torch.Tensor | None:
     """Noise that a layer takes; None for what is made of layers, or is no fp32 on the processor."""
     weight = getattr(module, "weight", None)
-    if weight is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
+    if weight is None or weight.dtype != torch.float32 or not weight.is_cpu or not operators.lies_plainly(weight):
         return None
     random = torch.Generator().manual_seed(0)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float32, device="cpu", generator=random)
+
     if isinstance(module, nn.Linear):
-        return torch.randn(16, module.in_features, generator=random)
+        return noise(16, module.in_features)
     if isinstance(module, nn.Conv2d):
         pixels = (max(PIXELS, size) for size in module.kernel_size)
-        return torch.randn(1, module.in_channels, *pixels, generator=random)
+        return noise(1, module.in_channels, *pixels)
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        return torch.randn(16, *module.normalized_shape, generator=random)
+        return noise(16, *module.normalized_shape)
     assert isinstance(module, nn.GroupNorm)
-    return torch.randn(1, module.num_channels, PIXELS, PIXELS, generator=random)
+    return noise(1, module.num_channels, PIXELS, PIXELS)
 
 
 def _distance(result: torch.Tensor, exact: torch.Tensor) -> float:

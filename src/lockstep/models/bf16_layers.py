@@ -2,12 +2,12 @@
 
 One forward pass computes each layer a second time in bf16, beside itself, and keeps the difference; one backward pass
 of a random sign for each number of the result says how much of a difference arrives there. Layers are taken in the
-order of what they cost the result for each multiplication, until the bound is reached; then the whole is measured.
+order of what they cost the result for each multiplication; how many may be is measured on the whole, by halves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +16,14 @@ from torch import nn
 
 from ..attention import AttentionModuleMixin
 from ..attention.kernels import OWN, OWN_BF16
+from ..errors import InputError
 from . import fast_layers
 from .examples import Call
 from .fast_token_layers import FastTanhGELU
 
 Tensor = torch.Tensor
 BOUND = 0.02  # relative L2 of a whole model to itself in fp32; OpenVINO's bf16 has as much on a UNet of SD 1.5
-ROUNDS = 4  # choices that are measured until the bound is met
-ENOUGH = 0.8  # of the bound: no more layers are tried
+ENOUGH = 0.9  # of the bound: no more layers are tried
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,36 @@ def choose(model: nn.Module, call: Call, bound: float) -> Choice:
     for module in layers.values():
         switch(module, False)
     effects = measure(model, call, layers)
-    called = sum(effect.multiplications > 0 for effect in effects.values())
+    order = _in_order(effects)
     with torch.no_grad():
         exact = call(model)
-        best, budget = Choice((), tuple(layers), 0.0, bound), bound**2
-        for _ in range(ROUNDS):
-            names = _within(effects, budget)
-            switch_to(layers, names)
-            error = float((call(model) - exact).norm() / exact.norm())
-            if error <= bound and len(names) >= len(best.in_bf16):
-                best = Choice(tuple(names), _kept(effects, names), error, bound)
-            if ENOUGH * bound <= error <= bound or (error <= bound and len(names) == called):
+
+        def error_of(count: int) -> float:
+            switch_to(layers, order[:count])
+            return float((call(model) - exact).norm() / exact.norm().clamp_min(1e-30))
+
+        count, error = most_within(error_of, len(order), bound)
+    switch_to(layers, order[:count])
+    return Choice(tuple(order[:count]), _kept(effects, order[:count]), error, bound)
+
+
+def most_within(error_of: Callable[[int], float], most: int, bound: float) -> tuple[int, float]:
+    """How many of the first `most` keep to the bound, and their error: measured by halves.
+
+    Which number is measured next depends on what passed alone. So however the errors jump, a looser bound never ends
+    with fewer than a tighter one.
+    """
+    count, error, above, tried = 0, 0.0, most + 1, most
+    while count < tried:
+        found = error_of(tried)
+        if found <= bound:
+            count, error = tried, found
+            if count == most or error >= ENOUGH * bound:
                 break
-            budget *= (0.95 * bound / max(error, 1e-3 * bound)) ** 2
-    switch_to(layers, set(best.in_bf16))
-    return best
+        else:
+            above = tried
+        tried = (count + above) // 2
+    return count, error
 
 
 def switch_to(layers: dict[str, nn.Module], names: Iterable[str]) -> None:
@@ -96,14 +111,10 @@ def switch_to(layers: dict[str, nn.Module], names: Iterable[str]) -> None:
         switch(module, name in chosen)
 
 
-def _within(effects: dict[str, Effect], budget: float) -> list[str]:
-    """The layers that together stay within a squared error, those that save most for what they cost first."""
-    names, spent = [], 0.0
-    for name, effect in sorted(effects.items(), key=lambda item: item[1].squared / max(item[1].multiplications, 1.0)):
-        if effect.multiplications and spent + effect.squared <= budget:  # what was not called was not measured
-            names.append(name)
-            spent += effect.squared
-    return names
+def _in_order(effects: dict[str, Effect]) -> list[str]:
+    """The layers that were called, those that save most for what they cost first."""
+    called = [name for name, effect in effects.items() if effect.multiplications > 0]  # the others were not measured
+    return sorted(called, key=lambda name: effects[name].squared / effects[name].multiplications)
 
 
 def _kept(effects: dict[str, Effect], names: Iterable[str]) -> tuple[str, ...]:
@@ -116,7 +127,7 @@ class _Probe:
     """Hooks that compare each layer with itself in bf16, and weigh the difference when the gradient comes by."""
 
     effects: dict[str, Effect]
-    anchor: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+    anchor: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float32, requires_grad=True))
     comparing: bool = False
 
     def watch(self, name: str, module: nn.Module) -> Any:
@@ -161,12 +172,19 @@ class _Probe:
 def measure(model: nn.Module, call: Call, layers: dict[str, nn.Module]) -> dict[str, Effect]:
     """What each layer in bf16, alone, does to the result: one pass forwards, one backwards."""
     probe = _Probe({name: Effect(module) for name, module in layers.items()})
+    if not layers:
+        return {}
     hooks = [probe.watch(name, module) for name, module in layers.items()]
     try:
         with torch.enable_grad():
             result = call(model)
+            if not result.requires_grad:
+                raise InputError(
+                    "The result to measure by has no gradient, and by its gradient the layers are weighed. Leave "
+                    "torch.no_grad() and .detach() out of 'example', and let it return what the model said."
+                )
             signs = torch.randint(0, 2, result.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
-            torch.autograd.grad((result * signs).sum(), probe.anchor)
+            torch.autograd.grad((result * signs).sum(), probe.anchor, allow_unused=True)
     finally:
         for hook in hooks:
             hook.remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,13 @@ from ..notes import say_once
 from ..outputs import Output
 from .accelerated import EXACT
 from .bf16_layers import BOUND
-from .engines import Engine, Runner, weights_digest
+from .engines import ENGINES, Engine, Runner, weights_digest
 from .examples import Call
 from .graphs import GivenCall, entrance, recording, unwatched
 from .origin import weights_state
 
 Tensor = torch.Tensor
+CURRENT = ("current",)  # the state of a copy whose weights are those that the graphs are for
 FLOOR = 1e-5  # relative L2 to torch that a graph may have at "exact"
 
 
@@ -47,12 +48,35 @@ class Drive:
     def __str__(self) -> str:
         return f"{self.level}: by {self.engine.name} (relative L2 of the whole model to torch's: {self.error:.1e})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was compiled: a copy makes its graphs when it is called, or reads them from the disk."""
+        return {**self.__dict__, "graphs": {}, "lock": None, "engine": self.engine.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, lock=threading.Lock(), engine=ENGINES[state["engine"]])
+
     def graph(self, model: nn.Module, call: GivenCall) -> Runner | None:
         """The graph for a call, made and compared now if it is new; None where torch has to compute it."""
         with self.lock:
             if call.shape not in self.graphs:
                 self.graphs[call.shape] = self._made(model, call)
             return self.graphs[call.shape]
+
+    def graph_if_any(self, model: nn.Module, call: GivenCall) -> Runner | None:
+        """The same; where no graph can be made of a shape, torch computes it from now on, and that is told."""
+        try:
+            if any(one.numel() == 0 for one in call.tensors):
+                raise UnsupportedError("nothing is in it")
+            return self.graph(model, call)
+        except Exception as problem:  # another library's converter may raise anything
+            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200].rstrip(".")
+            shapes = ", ".join(str(list(one.shape)) for one in call.tensors)
+            say_once(
+                f"{self.engine.name} has no graph for a call of {self.plain.__name__} with {shapes} ({first}): torch "
+                "computes it."
+            )
+            self.graphs[call.shape] = None
+            return None
 
     def _made(self, model: nn.Module, call: GivenCall) -> Runner | None:
         model.__class__ = self.plain  # what is traced is the model itself
@@ -88,7 +112,7 @@ def _by_engine(method: str) -> Callable[..., Any]:
         call, runner = GivenCall(given, named), None
         if _fits(self, call, drive.engine.devices):
             if drive.state == weights_state(self):
-                runner = drive.graph(self, call)
+                runner = drive.graph_if_any(self, call)
             else:
                 say_once(
                     f"The weights of {drive.plain.__name__} have changed since it was accelerated: torch computes."
@@ -101,6 +125,25 @@ def _by_engine(method: str) -> Callable[..., Any]:
     return run
 
 
+def _reduced(self: Any, protocol: Any) -> Any:
+    """As a class that has no name of its own is copied and pickled: by the one that it was made for."""
+    drive: Drive = self._drive
+    whole: Any = drive.plain.__reduce_ex__(self, protocol)
+    copied = replace(drive, graphs={}, state=CURRENT if drive.state == weights_state(self) else ())
+    return _made_driven, (drive.plain,), {**whole[2], "_drive": copied, "_acceleration": copied}, *whole[3:]
+
+
+def _made_driven(plain: type[nn.Module]) -> nn.Module:
+    kind = driven_class(plain)
+    return kind.__new__(kind)
+
+
+def _restored(self: Any, state: dict[str, Any]) -> None:
+    state["_drive"].plain.__setstate__(self, state)
+    if self._drive.state == CURRENT:
+        self._drive.state = weights_state(self)
+
+
 _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 
 
@@ -109,6 +152,7 @@ def driven_class(plain: type[nn.Module]) -> type[nn.Module]:
     if plain not in _CLASSES:
         method = "decode" if hasattr(plain, "decode") else "forward"
         inside = {method: _by_engine(method), "__module__": plain.__module__, "__qualname__": plain.__qualname__}
+        inside |= {"__reduce_ex__": _reduced, "__setstate__": _restored}
         _CLASSES[plain] = type(plain.__name__, (plain,), inside)
     return _CLASSES[plain]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import InputError
+from ..kernels.operators import ByTorch
 
 Tensor = torch.Tensor
 Call = Callable[[nn.Module], Tensor]
@@ -18,10 +20,45 @@ Noise = Callable[..., Tensor]
 WORDS = 77
 
 
+class TextCall:
+    """A call of a UNet that reads what a text encoder says of some words (one row of ids).
+
+    Torch computes the text, so that it is the same whatever the speed of the encoder is.
+    """
+
+    def __init__(self, unet: nn.Module, encoder: nn.Module, words: Tensor) -> None:
+        self.unet, self.encoder, self.words = unet, encoder, words
+
+    @functools.cached_property
+    def text(self) -> Tensor:
+        """What the encoder says."""
+        with torch.no_grad(), ByTorch():
+            place = next(self.encoder.parameters()).device
+            said: Tensor = self.encoder(self.words.to(place)).last_hidden_state
+        return said
+
+    @functools.cached_property
+    def _call(self) -> Call:
+        call = example_call(self.unet, text=self.text)
+        assert call is not None
+        return call
+
+    def __call__(self, model: nn.Module) -> Tensor:
+        return self._call(model)
+
+
+def text_call(model: nn.Module, encoder: nn.Module, words: Tensor) -> TextCall | None:
+    """A call of a UNet with the text that it was trained to read; None for other models and other texts."""
+    if type(model).__name__ != "UNet2DConditionModel" or type(encoder).__name__ != "CLIPTextModel":
+        return None
+    alike = model.config["cross_attention_dim"] == encoder.config["hidden_size"]  # type: ignore[index]
+    return TextCall(model, encoder, words) if alike else None
+
+
 def checked_example(example: Call | None) -> Call | None:
     """An example of the user's, which is to return a tensor."""
-    if example is None:
-        return None
+    if example is None or isinstance(example, TextCall):
+        return example
     if not callable(example):
         raise InputError(f"'example' wants a function that calls the model it is given, got {example!r}.")
     given = example
@@ -52,7 +89,7 @@ def example_call(model: nn.Module, size: int | None = None, batch: int = 1, text
     weight = next(model.parameters())
 
     def noise(*shape: int) -> Tensor:
-        return torch.randn(batch, *shape, generator=random).to(weight.device, weight.dtype)
+        return torch.randn(batch, *shape, dtype=torch.float32, generator=random).to(weight.device, weight.dtype)
 
     if text is not None and make is _unet:
         return _unet(config, noise, size, text.to(weight.device, weight.dtype).expand(batch, -1, -1))
@@ -93,7 +130,7 @@ def _flux(config: Config, noise: Noise, size: int | None) -> Call:
 def _sd3(config: Config, noise: Noise, size: int | None) -> Call:
     side = size or min(32, config["sample_size"])
     latents, text = noise(config["in_channels"], side, side), noise(WORDS, config["joint_attention_dim"])
-    pooled, time = noise(config["pooled_projection_dim"]), torch.full((len(latents),), 501.0)
+    pooled, time = noise(config["pooled_projection_dim"]), torch.full((len(latents),), 501.0, dtype=torch.float32)
     return lambda model: model(latents, text, pooled, time).sample
 
 

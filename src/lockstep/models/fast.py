@@ -174,4 +174,5 @@ class Prepared(Keeping, Fast):
 
     def size(self) -> int:
         """Bytes of what is prepared, or will be."""
-        return sum(one.nbytes for one in self.sources()) // (2 if self.in_bf16 else 1)
+        sources = self.sources() if self.has_own() else ()  # of weights that come anew each time nothing is prepared
+        return sum(one.nbytes for one in sources) // (2 if self.in_bf16 else 1)

@@ -125,7 +125,7 @@ def large(map: Tensor) -> bool:
 
 def normed(norm: Any, conv: Any, map: Tensor, residual: Tensor | None = None) -> Tensor:
     """The convolution of SiLU of the norm of a map, and a residual; of a large map without the one between them."""
-    fits = norm.affine and norm.takes(map, norm.weight, norm.bias) and conv.takes(map, conv.bias, residual)
+    fits = norm.scales and norm.takes(map, norm.weight, norm.bias) and conv.takes(map, conv.bias, residual)
     if not fits or not large(map) or conv.kind() != "winograd":
         return conv(norm(map, silu=True), None, residual)
     (kind, packed), layer = conv.current()
@@ -161,10 +161,15 @@ def dense(tensor: Tensor) -> bool:
 class FastGroupNorm(Fast, nn.GroupNorm):
     """A group norm of a feature map; scaled and shifted for each image, with SiLU behind it, where asked for."""
 
+    @property
+    def scales(self) -> bool:
+        """Has it a weight and a bias, whatever it says of itself?"""
+        return self.weight is not None and self.bias is not None
+
     def forward(self, input: Tensor, silu: bool = False, changes: tuple[Tensor, Tensor] | None = None) -> Tensor:
         weight: Tensor = self.weight
         bias: Tensor = self.bias
-        fits = input.ndim == 4 and self.affine and self.takes(input, weight, bias, *(changes or ()))
+        fits = input.ndim == 4 and self.scales and self.takes(input, weight, bias, *(changes or ()))
         if not fits or self.num_channels % found().lanes or input.shape[1] != self.num_channels:
             if torch.is_grad_enabled() and not input.requires_grad:
                 input = input.contiguous()  # torch crashes where channels are last and the weights alone have gradients

@@ -43,6 +43,17 @@ def to_come(model: nn.Module) -> int:
     return sum(layer.size() for layer in layers_of(model) if not layer.is_prepared)
 
 
+def prepared(model: nn.Module) -> int:
+    """Bytes that the layers have prepared."""
+    return sum(layer.size() for layer in layers_of(model) if layer.is_prepared)
+
+
+def weights(model: nn.Module) -> int:
+    """Bytes of the weights that a frugal model prepares, also of one that is not accelerated."""
+    multiplied = (module for module in model.modules() if isinstance(module, (nn.Linear, nn.Conv2d)))
+    return sum(module.weight.nbytes for module in multiplied)
+
+
 def keep_within(models: Iterable[nn.Module], room: int) -> None:
     """Let convolutions keep their transformed weights, three times what they take anyway, as far as there is room.
 

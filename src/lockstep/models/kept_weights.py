@@ -30,10 +30,10 @@ from .engines import cache_folder
 from .fast_layers import Prepared
 from .origin import unchanged
 from .remembered import is_small
-from .weights import parse_size
+from .weights import parse_size, size_text
 
 Tensor = torch.Tensor
-SWITCH = "LOCKSTEP_PREPARED"  # "off", or how much may be kept of all models together
+SWITCH = "LOCKSTEP_PREPARED"  # "off" (or "0"), or how much may be kept of all models together
 MOST = "20GB"
 FREE = 2  # a file takes no more than one part in so many of what is free on the disk
 MAGIC = b"LOCKSTEP-PREPARED-1\n"
@@ -89,13 +89,18 @@ def _place(model: nn.Module, layers: Mapping[str, Prepared]) -> Path | None:
 def most_kept() -> int:
     """Bytes that may be kept of all models together."""
     wanted = os.environ.get(SWITCH) or MOST
-    return 0 if wanted == "off" else parse_size(wanted, f"{SWITCH} (or 'off')")
+    return 0 if wanted in ("off", "0") else parse_size(wanted, f"{SWITCH} (or 'off')")
 
 
 def _write(place: Path, layers: Mapping[str, Prepared]) -> bool:
     """Prepare layer after layer into a file; False where there is no room for it."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    if not _make_room(place.parent, sum(layer.size() for layer in layers.values())):
+    wanted = sum(layer.size() for layer in layers.values())
+    if not _make_room(place.parent, wanted):
+        say_once(
+            f"Prepared weights ({size_text(wanted)}) are not kept in {place.parent}, which has no room for them: at "
+            f"most {size_text(most_kept())} ({SWITCH}) and one part in {FREE} of what is free on the disk."
+        )
         return False
     temporary = temporary_beside(place)
     try:

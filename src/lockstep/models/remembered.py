@@ -18,9 +18,12 @@ from ..files import atomic
 from ..kernels import found
 from .bf16_layers import Choice, able, switch_to
 from .engines import cache_folder
+from .examples import Call, TextCall
 from .origin import unchanged
 
 LARGE = 50_000_000  # parameters of a model whose choice is remembered; smaller ones are measured in a moment
+
+SEARCH = "by halves"  # how choices are made: what was chosen in another way is not taken
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,12 @@ def tried(model: nn.Module, measure: Callable[[], LayerTrial]) -> LayerTrial:
         return found_now
 
 
-def chosen(model: nn.Module, bound: float, choose: Callable[[], Choice]) -> Choice:
-    """The choice that was made for these weights, or the one that is made now."""
+def chosen(model: nn.Module, bound: float, call: Call, choose: Callable[[], Choice]) -> Choice:
+    """The choice that was made for these weights by such a call, or the one that is made now."""
     if is_small(model):
         return choose()
-    place = cache_folder() / f"bf16-{_key(model, bound)}.json"
+    read = (_key(call.encoder), call.words.tolist()) if isinstance(call, TextCall) else ()
+    place = cache_folder() / f"bf16-{_key(model, SEARCH, bound, *read)}.json"
     layers, kept = able(model), _read_choice(place)
     if kept is not None and set(kept.in_bf16) | set(kept.kept) == set(layers):
         switch_to(layers, kept.in_bf16)

@@ -1,12 +1,13 @@
 """Weights on disk: which files hold them, tensors out of them without a needless copy, and tensors into them.
 
-A tensor that keeps its dtype is a view of the memory-mapped file; one that is cast is read in pieces straight into its
-final place, so that the peak is the result and one buffer.
+A tensor that keeps its dtype is a view of the memory-mapped file, with a storage of its own; one that is cast is read
+in pieces straight into its final place, so that the peak is the result and one buffer.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
 }  # fmt: skip
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FEW = 10**6  # bytes below which a number with a point is hardly one of bytes
 CAST_BUFFER = 16 * 2**20  # bytes read at a time when a tensor is cast
 
 
@@ -194,7 +196,7 @@ class MappedFiles:
 
     def __init__(self, copies: bool = False) -> None:
         self.copies = copies
-        self.storages: dict[Path, Any] = {}
+        self.maps: dict[Path, mmap.mmap] = {}
 
     def read(self, tensor: StoredTensor, wanted: torch.dtype | None = None) -> torch.Tensor:
         """The tensor in its own dtype, as a view of the file where that can be, or in the wanted one."""
@@ -203,18 +205,21 @@ class MappedFiles:
         if isinstance(tensor, MadeTensor):
             return tensor.make().to(wanted).contiguous()
         if source == wanted and tensor.info.start % source.itemsize == 0 and not self.copies:
-            return _view(self._storage(tensor.path), tensor.info, source)
+            return _view(self._map(tensor.path), tensor.info, source)
         return _read_cast(tensor, source, wanted)
 
-    def _storage(self, path: Path) -> Any:
-        if path not in self.storages:
-            self.storages[path] = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
-        return self.storages[path]
+    def _map(self, path: Path) -> mmap.mmap:
+        if path not in self.maps:
+            with path.open("rb") as file:  # who writes to it has pages of their own: the file stays as it is
+                self.maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        return self.maps[path]
 
 
-def _view(storage: Any, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
-    flat = torch.empty(0, dtype=dtype).set_(storage, info.start // dtype.itemsize, (_count(info),))  # type: ignore[call-overload]
-    return flat.view(info.shape)
+def _view(mapped: mmap.mmap, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor whose storage is its part of the file alone: who pickles it does not pickle the whole file."""
+    if not _count(info):
+        return torch.empty(info.shape, dtype=dtype, device="cpu")
+    return torch.frombuffer(mapped, dtype=dtype, count=_count(info), offset=info.start).view(info.shape)
 
 
 def _read_cast(tensor: StoredTensor, source: torch.dtype, wanted: torch.dtype) -> torch.Tensor:
@@ -242,10 +247,11 @@ def _count(info: TensorInfo) -> int:
 
 def parse_size(size: int | str, source: str = "A size") -> int:
     """`"5GB"` -> 5_000_000_000; an error begins with who wants it."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", str(size).upper())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", str(size).upper())
     unit = match[2] or "" if match else ""
-    scale = (1024 if unit.endswith("I") else 1000) ** (" KMG".index(unit[:1] or " "))
-    if match is None or float(match[1]) * scale < 1:
+    scale = (1024 if unit.endswith("I") else 1000) ** (" KMGT".index(unit[:1] or " "))
+    few = isinstance(size, float) and size < FEW  # 1.5 is rather meant in a unit
+    if match is None or few or float(match[1]) * scale < 1:
         raise InputError(f"{source} wants a number of bytes or a text such as '10GB' or '500MB', got {size!r}.")
     return int(float(match[1]) * scale)
 

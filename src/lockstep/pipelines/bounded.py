@@ -39,18 +39,22 @@ class Bounded:
         """Those that prepare something."""
         return {name: one for name, one in self._components.items() if isinstance(one, Accelerated)}
 
-    def share(self) -> None:
-        """Spend what is left beside weights and calls on transformed weights; refuse what cannot be."""
-        models, own = self.models(), memory.resident()
-        sizes = {name: frugal.to_come(model) for name, model in models.items()}
-        rooms = {name: room_of(model) for name, model in models.items()}
-        least = own + max((size + rooms[name] for name, size in sizes.items()), default=0)
+    def check(self) -> None:
+        """Refuse what cannot be, before anything is changed; what is prepared now will be let go of."""
+        models = self.models().values()
+        own = max(0, memory.resident() - sum(frugal.prepared(model) for model in models))
+        least = own + max((frugal.weights(model) + room_of(model) for model in models), default=0)
         if least > self.most * MARGIN:
             raise InputError(
                 f"max_memory is {size_text(self.most)}; the largest of these models and a call of it take "
                 f"{size_text(least)}. Give that much, or smaller models."
             )
-        frugal.keep_within(models.values(), self.most - own - sum(sizes.values()) - max(rooms.values(), default=0))
+
+    def share(self) -> None:
+        """Spend what is left beside weights and calls on transformed weights."""
+        models = self.models().values()
+        taken = memory.resident() + sum(frugal.to_come(model) for model in models)
+        frugal.keep_within(models, self.most - taken - max((room_of(model) for model in models), default=0))
 
     @contextlib.contextmanager
     def bring(self, names: Iterable[str], keep: Iterable[str]) -> Iterator[None]:

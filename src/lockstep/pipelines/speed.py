@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+import torch
+
 from .. import memory
+from ..blocks.params import ComponentSpec
 from ..errors import BackendError, InputError, UnknownNameError, UnsupportedError
 from ..models import accelerated
 from ..models.accelerated import EXACT, HIGH, OFF, OWN_ENGINE, Accelerated, checked_bound
 from ..models.weights import parse_size
 from ..notes import say_once
 from .bounded import Bounded
+from .example_text import text_call_of
 
 FAST = "fast"
 LEVELS = (EXACT, HIGH, FAST, OFF)
@@ -27,6 +31,8 @@ class SpeedMixin:
     _foretell: float | None = None  # what runs are asked for that do not say it themselves
     _bounded: Bounded | None = None  # what keeps the process within max_memory
     _components: dict[str, Any]
+    held: Callable[[str], Any]
+    _unloaded: dict[str, ComponentSpec]
 
     def accelerate(
         self,
@@ -59,13 +65,12 @@ class SpeedMixin:
         if level == FAST and components is not None:
             raise InputError(f"{FAST!r} is about the whole run; for some of the models alone there is 'exact'.")
         able = {name: model for name, model in self._components.items() if isinstance(model, Accelerated)}
-        named = [components] if isinstance(components, str) else components
-        names = list(able) if named is None else list(named)
+        names = list(able) if components is None else _names(components)
         for name in names:
             if name not in able:
                 raise UnknownNameError("component that can be accelerated", name, able)
-        self._bind(max_memory, level, components, engine)
         checked = None if bound is None else checked_bound(bound)
+        self._bind(max_memory, level, components, engine)
         of_models, of_model = self._level_of_models(level), checked if level == HIGH else None
         for name in names:
             self._accelerate(able[name], of_models, of_model, engine, named=components is not None)
@@ -86,7 +91,9 @@ class SpeedMixin:
             raise InputError(
                 f"'max_memory' is for all models of a pipeline by our own kernels, at {EXACT!r} or {FAST!r}."
             )
-        self._bounded = Bounded(parse_size(max_memory, "'max_memory'"), self._components)
+        bounded = Bounded(parse_size(max_memory, "'max_memory'"), self._components)
+        bounded.check()
+        self._bounded = bounded
         memory.give_back_freed_memory()  # for the whole process, whose memory this is about
 
     def _level_of_models(self, level: str) -> str:
@@ -114,12 +121,22 @@ class SpeedMixin:
         return max(memory.peak(), 0 if self._bounded is None else self._bounded.peak)
 
     def accelerated(self) -> dict[str, str]:
-        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated."""
+        """Component -> level (with bound or engine: `high=0.02`, `exact@openvino`), for those that are accelerated.
+
+        A model none of whose layers our kernels take (its weights are bf16, say) is as torch computes it.
+        """
         found = ((name, getattr(model, "acceleration", None)) for name, model in self._components.items())
-        return {name: acceleration.name for name, acceleration in found if acceleration is not None}
+        return {name: one.name for name, one in found if one is not None and getattr(one, "layers", None) != 0}
+
+    def kernels_used(self) -> str | None:
+        """The instructions of our own kernels, which decide the last bits, where these compute a model."""
+        told = (getattr(model, "acceleration", None) for model in self._components.values())
+        return accelerated.instructions() if any(getattr(one, "layers", None) for one in told) else None
 
     def _speed_up(self, model: Any) -> None:
         if self._level is not None and isinstance(model, Accelerated):
+            if self._bounded is not None:
+                self._bounded.check()
             self._accelerate(model, self._level, self._bound_of_models, self._engine)
             if self._bounded is not None:
                 self._bounded.share()
@@ -128,10 +145,36 @@ class SpeedMixin:
         self, model: Accelerated, level: str, bound: float | None, engine: str, named: bool = False
     ) -> None:
         """A model that an engine cannot have goes by our own kernels, unless it was asked for by its name."""
+        example = text_call_of(model, self._held_if_any) if level == HIGH else None
         try:
-            model.accelerate(level, bound=bound, engine=engine, frugal=level != OFF and self._bounded is not None)
+            frugal = level != OFF and self._bounded is not None
+            model.accelerate(level, bound=bound, example=example, engine=engine, frugal=frugal)
+            self._tell(model)
         except (BackendError, UnsupportedError) as problem:
             if engine == OWN_ENGINE or named:
                 raise
             say_once(f"{problem} Our own kernels compute it.")
-            model.accelerate(level, bound=bound)
+            model.accelerate(level, bound=bound, example=example)
+
+    def _tell(self, model: Accelerated) -> None:
+        """Say it where nothing has become faster."""
+        dtype = next((one.dtype for one in model.parameters()), torch.float32)
+        if getattr(model.acceleration, "layers", None) == 0 and dtype != torch.float32:
+            told = str(dtype).removeprefix("torch.")
+            say_once(
+                f"Weights are {told}, and our own kernels take fp32: torch computes as before. Load fp32 weights "
+                "(dtype='float32') for more speed."
+            )
+
+    def _held_if_any(self, name: str) -> Any:
+        """A component, loaded now if it was not yet; None where there is none of this name."""
+        return self.held(name) if name in self._unloaded or name in self._components else None
+
+
+def _names(components: Any) -> list[str]:
+    """One name or several, as they were given."""
+    given = [components] if isinstance(components, str) else components
+    names = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"'components' wants the name of a component, or several, got {components!r}.")
+    return names

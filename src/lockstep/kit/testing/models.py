@@ -8,6 +8,7 @@ where `MyConfig(BaseModelTesterConfig)` says how to build a tiny model, its inpu
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from ...errors import (
     UnknownNameError,
     WeightsError,
 )
+from ...files import read_safetensors_header
 from ...models.modeling import ModelMixin
 from .closeness import TOLERANCE, assert_close, randomized
 
@@ -190,8 +192,16 @@ class MemoryTesterMixin(BaseModelTesterConfig):
     def test_loaded_tensors_are_views_of_the_file(self, tmp_path: Path) -> None:
         self.model().save_pretrained(tmp_path)
         loaded = self.model_class.from_pretrained(tmp_path)
-        storages = {(p.untyped_storage().data_ptr(), p.untyped_storage().nbytes()) for p in loaded.parameters()}
-        assert [size for _, size in storages] == [(tmp_path / self.model_class.weights_name).stat().st_size]
+        header, _ = read_safetensors_header(tmp_path / self.model_class.weights_name)
+        tensors = loaded.state_dict()
+        assert len({tensor.data_ptr() - header[name].start for name, tensor in tensors.items()}) == 1  # as in the file
+        assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in tensors.values())
+
+    def test_a_pickle_of_a_loaded_model_has_each_weight_once(self, tmp_path: Path) -> None:
+        self.model().save_pretrained(tmp_path)
+        loaded = self.model_class.from_pretrained(tmp_path)
+        size = len(pickle.dumps(dict(loaded.named_parameters())))
+        assert size < sum(one.nbytes for one in loaded.parameters()) + 2000 * len(loaded.state_dict())
 
     def test_changing_a_loaded_model_leaves_the_file_alone(self, tmp_path: Path) -> None:
         model = self.model()
