@@ -27,6 +27,7 @@ from .words import PlaceWords, are_exchanged, words_of
 LEVELS = 4  # modules around each other whose code is looked at
 ROUNDS = 4  # lines of one frame that are put right one behind the other
 MOST_PLACES = 40  # of these lines: a helper is used in every layer
+STEPS_OF_EVALUATION = 400
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
 TABLE = "rope_table"
 
@@ -124,7 +125,7 @@ class _Walk:
     def may_go_on(self) -> bool:
         """Few lines, however often each of them is run."""
         apart = sum(1 for i, line in enumerate(self.lines) if not line or line not in self.lines[:i])
-        return apart < ROUNDS and len(self.lines) < MOST_PLACES
+        return apart < ROUNDS and len(self.lines) < MOST_PLACES and not self.search.late()
 
     def goes_on(self) -> bool:
         """One place more; False where there is none, or where it cannot be told."""
@@ -166,6 +167,11 @@ class _Walk:
             self.place = self._place_of(matching, differences[0], inner[0], words[0])
         self._reached = _number(differences[0])
         return True
+
+    def _done_again(self, steps: int) -> None:
+        """Steps done again count as evaluations, as a part of a run does."""
+        self.search.log.spent += steps / STEPS_OF_EVALUATION
+        self.search.log.say("the steps of both sides")
 
     def _place_of(
         self, matching: Matching, difference: Parting, inner: list[Parting], words: PlaceWords
@@ -237,7 +243,8 @@ class _Walk:
 
     def _beside(self, graph: Graph) -> Matching:
         """The candidate's steps beside those of the reference."""
-        return Matching(graph, self.theirs, self.tolerance, self.frames.paths.of, is_exchanged(self.comparison))
+        paths = self.frames.paths.of
+        return Matching(graph, self.theirs, self.tolerance, paths, is_exchanged(self.comparison), self._done_again)
 
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so
