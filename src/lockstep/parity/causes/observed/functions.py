@@ -59,7 +59,7 @@ def order_words(
     The candidate's last function alone makes a value of the reference, and its first one makes the reference's result
     of that: so both are the reference's, whatever steps they are written in.
     """
-    ours, theirs = difference.ours, difference.theirs
+    theirs = difference.theirs
     if difference.exit is not None or matching.is_leaf(theirs) or not 1 < theirs.content.numel() <= MOST_ELEMENTS:
         return ""
     try:

@@ -23,6 +23,8 @@ STEPS_OF_MODULE = 2  # for each module inside of it, where one is called as a wh
 TOLD = 1000  # steps from one word of it to the next
 
 Sides = tuple[Mapping[str, nn.Module], Mapping[str, nn.Module]]  # the candidate's and the reference's
+
+
 @dataclass
 class Budget:
     """Steps that may still be done again; `tell` is given how many were."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
-from ..relations import relation
+from ..relations import as_whole_number, relation
 from .attentions import attention_words
 from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
@@ -162,8 +162,10 @@ def are_exchanged(matching: Matching, inner: list[Parting]) -> bool:
 
 def _with_relation(shown: str, ours: FrameValue, theirs: FrameValue) -> str:
     """With what the candidate's numbers are to the reference's, where that is simple."""
-    told = relation(ours.content, theirs.content)
     wrong, instead, right = shown.partition(" instead of ")
+    if (told := as_whole_number(ours.content, theirs.content)) and right:
+        return f"{told} ({wrong}{instead}{right})"
+    told = relation(ours.content, theirs.content)
     return f"{wrong} (the reference's {told}){instead}{right}" if told and wrong != right else shown
 
 
