@@ -125,6 +125,8 @@ def words_of(
     place = Parting(ours, theirs) if inner else difference
     if moved := order_words(matching, place, others, says.plain_name):
         return PlaceWords("order_exchanged", f"{moved}: {says.both(ours, theirs)}", rank=2)
+    if as_whole_number(ours.content, theirs.content):
+        return PlaceWords("precision", _with_relation(says.both(ours, theirs), ours, theirs), rank=2)
     if coarse := _coarser(matching, ours, theirs):
         shown = _rounded(says.both(ours, theirs), coarse)
         return PlaceWords("precision", shown, rank=2)
@@ -162,10 +164,8 @@ def are_exchanged(matching: Matching, inner: list[Parting]) -> bool:
 
 def _with_relation(shown: str, ours: FrameValue, theirs: FrameValue) -> str:
     """With what the candidate's numbers are to the reference's, where that is simple."""
+    told = as_whole_number(ours.content, theirs.content) or relation(ours.content, theirs.content)
     wrong, instead, right = shown.partition(" instead of ")
-    if (told := as_whole_number(ours.content, theirs.content)) and right:
-        return f"{told} ({wrong}{instead}{right})"
-    told = relation(ours.content, theirs.content)
     return f"{wrong} (the reference's {told}){instead}{right}" if told and wrong != right else shown
 
 
