@@ -207,7 +207,7 @@ def test_one_number_for_all_rows_is_that_number(times, tmp_path):
 def test_numbers_that_differ_from_row_to_row_are_not_one(tmp_path):
     end = ("denoise:00", "unet", "out", draw(4, 8))
     a = write(tmp_path / "a.trace", ("denoise:00", "unet", "in.timestep", np.array(3)), end)
-    b = write(tmp_path / "b.trace", ("denoise:00", "unet", "in.timestep", np.array([3, 3, 3, 4])), end)
+    b = write(tmp_path / "b.trace", ("denoise:00", "unet", "in.timestep", np.array([[3, 3], [3, 4]])), end)
     assert "shape" in compare(a, b).nodes[0].problem
 
 

@@ -380,8 +380,7 @@ def is_masked(a: Array, b: Array) -> Array:
     """Where both sides hold the same number in the place of minus infinity: beside it any difference is rounding."""
     if a.size != b.size or a.dtype.kind != "f" or b.dtype.kind != "f":
         return np.zeros(a.shape, bool)
-    with np.errstate(invalid="ignore"):
-        found: Array = (a <= -MASK) & (b.reshape(a.shape) == a)
+    found: Array = (a.astype(np.float64) <= -MASK) & (b.reshape(a.shape) == a)
     return found if not found.all() else np.zeros(a.shape, bool)
 
 
