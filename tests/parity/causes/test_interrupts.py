@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from lockstep.cli.parity.runs import RunRecipe, Side
 from lockstep.parity.causes.interrupts import ending_orderly
 from parity.causes.test_classes import diagnosed, drawn, seeded
 
@@ -53,6 +54,26 @@ def test_a_signal_ends_the_search_with_its_verdict(tmp_path, name):
     assert result.search.interrupted
     assert result.verdict == "BUG"
     assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("where", ["arranged_traces", "recorded_causes"])
+def test_an_interrupt_before_the_search_leaves_the_answer(tmp_path, monkeypatch, where):
+    """Whatever is done behind the verdict's line, its end is the verdict with what is known."""
+    from lockstep.cli.parity import proofs
+    from lockstep.parity.causes import diagnosis
+    from lockstep.parity.comparison import answer
+
+    def signalled(*args):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    result = diagnosed(tmp_path, seeded(Model()), seeded(Other()), lambda m: m(drawn(2, 5, 6)), limit=0)
+    result.causes, result.nodes[0].arranged = [], "4 rows in 2 calls"
+    monkeypatch.setattr(answer if where == "arranged_traces" else diagnosis, where, signalled)
+    run = RunRecipe("port.py:build")
+    proofs.name_causes(result, Side(run, seeded(Model()), None), Side(run, seeded(Other()), None))
+    assert result.search.interrupted
+    assert result.causes[0].name == "unknown"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_other_threads_leave_signals_alone():

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from lockstep.parity import compare, record
 from lockstep.parity.comparison.results import Standing
-from parity.causes.test_classes import diagnosed, seeded
+from parity.causes.test_classes import diagnosed, drawn, seeded
 
 CHANNELS, HEADS, WIDTH, ROWS, COLUMNS = 16, 2, 8, 3, 5
 PICTURE = torch.randn(2, CHANNELS, ROWS, COLUMNS, generator=torch.Generator().manual_seed(1))
@@ -166,3 +167,59 @@ def test_the_one_thing_is_told(tmp_path, fault, at, name, words):
     assert (cause.name, cause.standing) == (name, Standing.PROVEN), cause.why
     assert words in cause.why, cause.why
     assert (result.place or result.first).key.path.startswith(at), result.sentence()
+
+
+class Capped(nn.Module):
+    """Scores under a soft cap and a mask whose numbers stand for minus infinity."""
+
+    def __init__(self, cap=5.0, divided=True):
+        super().__init__()
+        self.proj, self.cap, self.divided = nn.Linear(8, 24), cap, divided
+
+    def forward(self, x):
+        q, k, v = self.proj(x).chunk(3, -1)
+        scores = q @ k.transpose(1, 2)
+        scores = torch.tanh(scores / self.cap if self.divided else scores) * self.cap
+        mask = torch.full((5, 5), torch.finfo(torch.float32).min).triu(1)
+        return torch.softmax(scores + mask, -1) @ v
+
+
+def test_a_mask_hides_no_difference_before_it(tmp_path):
+    for name, divided in (("a.trace", True), ("b.trace", False)):
+        model = seeded(Capped(divided=divided))
+        with torch.no_grad(), record(model, tmp_path / name, keep="full", level="module+ops"):
+            model(drawn(2, 5, 8))
+    result = compare(tmp_path / "a.trace", tmp_path / "b.trace")
+    assert result.first.key.path.endswith("tanh.0"), result.sentence()
+
+
+class Timed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+
+    def forward(self, x, timestep):
+        return self.first(x) * torch.cos(timestep / 100 + torch.arange(6))
+
+
+class Fractional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Timed()
+
+    def forward(self, x):
+        for t in (torch.tensor([981.3, 785.7, 402.6]) / 1.5).unbind():
+            x = x - 0.1 * self.net(x, t)
+        return x
+
+
+class Whole(Fractional):
+    def forward(self, x):
+        for t in (654.0, 524.0, 268.0):
+            x = x - 0.1 * self.net(x, torch.tensor(t))
+        return x
+
+
+def test_a_number_that_was_made_whole_is_told_so(tmp_path):
+    result = diagnosed(tmp_path, seeded(Fractional()), seeded(Whole()), lambda m: m(drawn(2, 6)))
+    assert "rounded to a whole number: 654 for 654.2" in result.causes[0].why, result.causes[0].why

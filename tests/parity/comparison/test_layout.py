@@ -153,6 +153,75 @@ def test_branches_of_a_step_are_rows_of_one_call(tmp_path):
         assert result.coverage.fraction == 1, pair
 
 
+class Denoiser(nn.Module):
+    """One layer that is used twice in each call, once on a vector and twice on a map."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.act = nn.Linear(8, 8), nn.Linear(8, 8), nn.SiLU()
+
+    def forward(self, x, t):
+        told = self.act(torch.sin(t.float() * torch.arange(1.0, 9.0)).expand(len(x), 8))
+        return self.last(self.act(self.first(self.act(x)) + told[:, None]))
+
+
+class Twice(nn.Module):
+    def __init__(self, way):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.way = Denoiser(), way
+
+    def forward(self, x):
+        if self.way == "two calls":
+            uncond, cond = self.net(x, torch.tensor(3)), self.net(0.5 * x, torch.tensor(3))
+        elif self.way == "one call":
+            uncond, cond = self.net(torch.cat([x, 0.5 * x]), torch.full((2 * len(x),), 3)[:, None]).chunk(2)
+        else:
+            cond, uncond = self.net(torch.cat([0.5 * x, x]), torch.full((2 * len(x),), 3)[:, None]).chunk(2)
+        return uncond + 4 * (cond - uncond)
+
+
+@pytest.mark.parametrize("ways", [("two calls", "one call"), ("one call", "two calls"), ("two calls", "exchanged")])
+def test_layers_that_a_call_uses_several_times_are_put_side_by_side_call_by_call(ways, tmp_path):
+    for way, name in zip(ways, "ab", strict=True):
+        with torch.no_grad(), record(model := Twice(way), tmp_path / name, keep="full"):
+            model(torch.from_numpy(draw(2, 5, 8)))
+    result = compare(tmp_path / "a", tmp_path / "b")
+    assert result.verdict in (Verdict.PASS, Verdict.NOISE), result.sentence()
+    assert max(node.error or 0.0 for node in result.nodes if not node.key.is_operation) < 1e-5
+    assert {node.key.call for node in result.nodes if node.key.path.endswith(".act")} >= {0, 1, 2}
+
+
+@pytest.mark.parametrize("times", [((), (4,)), ((4,), ()), ((1,), (2, 1))])
+def test_one_number_for_all_rows_is_that_number(times, tmp_path):
+    mine, theirs = (np.full(shape, 801) for shape in times)
+    end = ("denoise:00", "unet", "out", draw(4, 8))
+    a = write(tmp_path / "a.trace", ("denoise:00", "unet", "in.timestep", mine), end)
+    result = compare(a, write(tmp_path / "b.trace", ("denoise:00", "unet", "in.timestep", theirs), end))
+    assert result.verdict is Verdict.PASS, result.sentence()
+    assert result.nodes[0].error == 0
+    other = write(tmp_path / "c.trace", ("denoise:00", "unet", "in.timestep", theirs - 1), end)
+    assert compare(a, other).nodes[0].problem == "integers differ"
+
+
+def test_numbers_that_differ_from_row_to_row_are_not_one(tmp_path):
+    end = ("denoise:00", "unet", "out", draw(4, 8))
+    a = write(tmp_path / "a.trace", ("denoise:00", "unet", "in.timestep", np.array(3)), end)
+    b = write(tmp_path / "b.trace", ("denoise:00", "unet", "in.timestep", np.array([[3, 3], [3, 4]])), end)
+    assert "shape" in compare(a, b).nodes[0].problem
+
+
+def test_rows_that_fit_nowhere_take_no_longer_than_rows_that_fit(tmp_path, monkeypatch):
+    from lockstep.parity.comparison import layout
+
+    a = write(tmp_path / "a.trace", *((f"d:{i:02}", "net", "out", draw(2, 8, seed=i)) for i in range(40)))
+    b = [(f"d:{i:02}", "net", "out", draw(4, 8, seed=100 + i)) for i in range(40)]
+    sketched = []
+    monkeypatch.setattr(layout, "sketch", lambda values: sketched.append(1) or np.zeros(256))
+    compare(a, write(tmp_path / "b.trace", *b))
+    assert 0 < len(sketched) <= 40 * 4
+
+
 # Fused and split layers
 
 

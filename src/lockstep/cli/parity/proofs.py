@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,15 +61,32 @@ def name_causes(
     **options: Any,
 ) -> None:
     """Diagnose a difference on what is loaded; with nothing loaded, on the recorded values alone."""
-    from ...parity.comparison.results import Verdict
+    from ...parity.comparison.results import SearchLog, Verdict
 
     if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT, Verdict.NOISE):
         return
-    from ...parity.causes.diagnosis import Live, diagnose
+    from ...parity.causes.diagnosis import Live
+    from ...parity.causes.interrupts import ending_orderly
+    from ...parity.causes.sentences import not_found
 
     live = [Live(s.target, s.call, s.name, s.begun) if s is not None else None for s in (reference, candidate)]
     if comparison.first is not None and any(live):  # what is known stands there before the search, however long that is
         err.print(Text(f"{_first_words(comparison)}; looking for the cause (Ctrl-C ends that)"), soft_wrap=True)
+    try:
+        with ending_orderly():
+            _search(comparison, live, map, options)
+    except KeyboardInterrupt:  # before or behind what `diagnose` answers by itself
+        comparison.search = comparison.search or SearchLog()
+        comparison.search.interrupted = True
+        if not comparison.causes and comparison.first is not None:
+            comparison.causes = [not_found(comparison)]
+    if comparison.search is not None and comparison.search.interrupted:
+        err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
+
+
+def _search(comparison: Any, live: list[Any], map: Path | None, options: dict[str, Any]) -> None:
+    from ...parity.causes.diagnosis import diagnose
+
     if any(node.arranged for node in comparison.nodes):
         options["traces"] = _in_one_order(comparison, map)
     with err.status("looking for the cause") as status:
@@ -82,8 +100,6 @@ def name_causes(
                 err.print(f"[dim]looking for the cause: {escape(words)}[/]", highlight=False)
 
         diagnose(comparison, reference=live[0], candidate=live[1], map=map or "auto", tell=tell, **options)
-    if comparison.search is not None and comparison.search.interrupted:
-        err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
 
 
 def _first_words(comparison: Any) -> str:
@@ -201,11 +217,16 @@ def _to_keep(comparison: Any, trace: Path, of_reference: bool) -> dict[str, str]
     if first is not None and not first.exact and not (of_reference and first.arranged):
         keep |= keep_node((first.key if of_reference else first.other) or first.key)
     if not of_reference and comparison.unmeasured:
-        keep |= {"*": "sketch", **{literal(Key.parse(key).path): "full" for key in comparison.unmeasured}}
-        elements = sum(math.prod(e.shape) for e in _entries(trace) if keep.get(literal(e.key.path)) == "full")
-        if elements > FULL_ELEMENTS:
-            return {}
-    return keep
+        keep |= {"*": "sketch"}
+        elements = Counter({literal(Key.parse(key).path): 0 for key in comparison.unmeasured})
+        kept = sum(math.prod(e.shape) for e in _entries(trace) if keep.get(literal(e.key.path)) == "full")
+        for entry in _entries(trace):
+            if (path := literal(entry.key.path)) in elements:
+                elements[path] += math.prod(entry.shape)
+        for path, count in sorted(elements.items(), key=lambda found: found[1]):  # as many as there is room for
+            if keep.get(path) != "full" and (kept := kept + count) <= FULL_ELEMENTS:
+                keep[path] = "full"
+    return keep if "full" in keep.values() else {}
 
 
 def _entries(trace: Path) -> list[Any]:

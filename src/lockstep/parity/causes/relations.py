@@ -10,6 +10,7 @@ import torch
 
 MOST = 1 << 20  # numbers that are looked at
 NEAR = 1e-5
+LEAST_WHOLE = 2.0  # a smaller number has a whole one beside it by chance
 FEW = 6  # indices that are told one by one
 
 
@@ -24,6 +25,18 @@ def relation(ours: torch.Tensor, theirs: torch.Tensor) -> str:
         if same(a, b):
             return ""
         return next((words for words, moved in _moved(a) if same(moved, b)), "") or _of_rows(a, b) or _of_numbers(a, b)
+
+
+def as_whole_number(ours: torch.Tensor, theirs: torch.Tensor) -> str:
+    """In words that one number was made a whole one; empty where it is another, or too small to say how."""
+    if ours.numel() != 1 or theirs.numel() != 1 or ours.is_complex() or theirs.is_complex():
+        return ""
+    right, wrong = float(ours), float(theirs)
+    if not math.isfinite(right) or abs(right) < LEAST_WHOLE or not wrong.is_integer() or right.is_integer():
+        return ""
+    ways = (("rounded", round(right)), ("cut", math.trunc(right)), ("rounded up", math.ceil(right)))
+    way = next((words for words, value in ways if value == wrong), "")
+    return f"{way} to a whole number: {wrong:.0f} for {right:.6g}" if way else ""
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -39,6 +39,7 @@ _PRESENTATION = {
     "output",
 }
 _ANOTHER_VIEW = 0.05  # error up to which two shapes with the same axes, some of them joined, are one value
+MASK = 5e8  # below minus this a number of a mask stands for minus infinity
 _STRUCTURE_NODES = 8  # origins that get the full structure tests
 
 
@@ -246,7 +247,7 @@ class _Measurement:
             left, right = rows(self.a.array(a), pair.rows_a).shape, rows(self.b.array(b), pair.rows_b).shape
         else:
             left, right = a.shape, b.shape
-        if squeezed(left) != squeezed(right) and not self._same_numbers(a, b):
+        if squeezed(left) != squeezed(right) and not self._same_numbers(a, b) and not self._is_one_number(pair):
             return f"shape {list(left)} in the reference, {list(right)} in the candidate"
         if ("C64" in (a.dtype, b.dtype)) and a.dtype != b.dtype:
             return f"{a.dtype} in the reference, {b.dtype} in the candidate"
@@ -265,10 +266,24 @@ class _Measurement:
         error = sketch_error(self.a.sketch(a), self.b.sketch(b), self.a.stats(a).l2)
         return error <= _ANOTHER_VIEW
 
+    def _is_one_number(self, pair: Pair) -> bool:
+        """True if a part is handed one number on one side and on the other one for every row, all of them alike."""
+        sizes = sorted(math.prod(entry.shape) for entry in (pair.a, pair.b))
+        given = pair.a.key.is_input and not pair.rows_a and not pair.rows_b
+        stats = (self.a.stats(pair.a), self.b.stats(pair.b))
+        return given and sizes[0] == 1 < sizes[1] and all(s.min == s.max and s.nan + s.inf == 0 for s in stats)
+
     def _measure(self, node: NodeResult, pair: Pair) -> None:
-        if node.exact:
+        if squeezed(pair.a.shape) != squeezed(pair.b.shape) and self._is_one_number(pair):
+            mine, theirs = np.array([self.a.stats(pair.a).min]), np.array([self.b.stats(pair.b).min])
+            node.error, node.tail, node.cosine = errors(mine, theirs)
+            equal = node.error == 0
+        elif node.exact:
             values_a, values_b = rows(self.a.array(pair.a), pair.rows_a), rows(self.b.array(pair.b), pair.rows_b)
-            node.error, node.tail, node.cosine = errors(values_a, values_b)
+            masked = is_masked(values_a, values_b)
+            node.masked = bool(masked.any())
+            kept = (values_a[~masked], values_b.reshape(values_a.shape)[~masked]) if node.masked else None
+            node.error, node.tail, node.cosine = errors(*(kept or (values_a, values_b)))
             equal = node.error == 0
             if not equal:
                 (sketch_a, stats_a), (sketch_b, stats_b) = sketch_and_stats(values_a), sketch_and_stats(values_b)
@@ -290,7 +305,8 @@ class _Measurement:
         depth = 0
         for node in nodes:
             depth += not node.key.is_input and not node.key.is_operation
-            value = self.floor.value(node.key, node.other) if self.floor is not None else None
+            measured = self.floor is not None and not node.masked  # the floor is of all of it
+            value = self.floor.value(node.key, node.other) if measured and self.floor is not None else None
             node.floor = value.f if value is not None else None
             if node.status is Status.STRUCT or node.error is None:
                 continue
@@ -358,6 +374,14 @@ def _reals(values: Array) -> Array:
     """The numbers in float64, a complex one as two."""
     flat = np.ascontiguousarray(values).reshape(-1)
     return flat.astype(np.complex128).view(np.float64) if np.iscomplexobj(flat) else flat.astype(np.float64)
+
+
+def is_masked(a: Array, b: Array) -> Array:
+    """Where both sides hold the same number in the place of minus infinity: beside it any difference is rounding."""
+    if a.size != b.size or a.dtype.kind != "f" or b.dtype.kind != "f":
+        return np.zeros(a.shape, bool)
+    found: Array = (a.astype(np.float64) <= -MASK) & (b.reshape(a.shape) == a)
+    return found if not found.all() else np.zeros(a.shape, bool)
 
 
 def errors(a: Array, b: Array) -> tuple[float, float, float | None]:

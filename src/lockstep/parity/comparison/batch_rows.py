@@ -8,13 +8,16 @@ from ..trace.container import Array
 
 ROW_WORDS = {"in order": "", "calls reversed": ", in the other order", "copies": ", copied as a whole",
           "each twice": ", each row copied", "repeated": ", copied as a whole in the reference",
-          "each repeated": ", each row copied in the reference"}  # fmt: skip
+          "each repeated": ", each row copied in the reference", "by turns": "",
+          "by turns reversed": ", in the other order"}  # fmt: skip
 
 
-def batch_kinds(rows_a: int, rows_b: int) -> list[str]:
-    """The ways in which rows_b rows may be rows_a rows."""
+def batch_kinds(rows_a: int, rows_b: int, calls_a: int = 1, calls_b: int = 1) -> list[str]:
+    """The ways in which rows_b rows of so many calls may be rows_a rows."""
     if rows_a == rows_b:
-        return ["in order", "calls reversed"]
+        few, many = sorted((calls_a, calls_b))
+        turns = 1 < few < many and many % few == 0  # a layer that is used several times in each call of its model
+        return ["in order", "calls reversed", *(["by turns", "by turns reversed"] if turns else [])]
     if rows_a and rows_b % rows_a == 0:
         return ["copies", "each twice"]
     if rows_b and rows_a % rows_b == 0:
@@ -22,8 +25,10 @@ def batch_kinds(rows_a: int, rows_b: int) -> list[str]:
     return []
 
 
-def as_rows(kind: str, parts: list[Array], rows: int) -> Array:
-    """The rows of several calls as so many rows."""
+def as_rows(kind: str, parts: list[Array], rows: int, calls: int = 1) -> Array:
+    """The rows of several calls as so many rows of the reference's calls."""
+    if kind.startswith("by turns"):
+        return _by_turns(parts, calls, kind.endswith("reversed"))
     if kind == "calls reversed":
         if len(parts) == 1:  # one call holds what the other side did call by call
             half = parts[0].shape[0] // 2
@@ -39,6 +44,17 @@ def as_rows(kind: str, parts: list[Array], rows: int) -> Array:
     if kind == "each repeated":
         return np.repeat(values, rows // values.shape[0], axis=0)
     return values
+
+
+def _by_turns(parts: list[Array], calls: int, reverse: bool) -> Array:
+    """One call of the model makes every call of a layer once: its first in one call of the one side are all of its
+    first ones in several calls of the other."""
+    if len(parts) < calls:
+        pieces = [np.split(part, calls // len(parts)) for part in parts]
+        turns = [[piece[turn] for piece in pieces] for turn in range(calls // len(parts))]
+        return np.concatenate([part for turn in (reversed(turns) if reverse else turns) for part in turn])
+    own = [parts[i::calls] for i in range(calls)]
+    return np.concatenate([part for group in own for part in (reversed(group) if reverse else group)])
 
 
 def are_some_rows(mine: list[Array], theirs: list[Array], near: float) -> bool:

@@ -6,6 +6,7 @@ that errors, floors and causes see one value. What cannot be read so, because on
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,9 @@ class _Arranging:
     def __init__(self, a: Trace, b: Trace, alignment: Alignment) -> None:
         self.a, self.b, self.alignment = a, b, alignment
         self.pairs = {(pair.a.seq, pair.b.seq): pair for pair in alignment.pairs}
+        self._partners: dict[int, set[int]] = defaultdict(set)  # of the values of A, those that they had before, too
+        for mine, theirs in self.pairs:
+            self._partners[mine].add(theirs)
         self.layout = Layout()
         self.new_a: dict[int, list[Entry]] = {}
         self.new_b: dict[int, list[Entry]] = defaultdict(list)
@@ -109,10 +113,15 @@ class _Arranging:
         return made
 
     def _put(self, target: Entry, made: Entry, how: str, told: str) -> None:
-        for key in [k for k in self.pairs if k[0] == target.seq]:
+        for key in self._pairs_of(target.seq):
             del self.pairs[key]
         self.pairs[target.seq, made.seq] = Pair(target, made, how)
+        self._partners[target.seq].add(made.seq)
         self.layout.told[target.seq] = told
+
+    def _pairs_of(self, seq: int) -> list[tuple[int, int]]:
+        """The pairs in which a value of A stands."""
+        return [key for other in self._partners[seq] if (key := (seq, other)) in self.pairs]
 
     def _give_up(self, pair: Pair) -> None:
         self.pairs.pop((pair.a.seq, pair.b.seq), None)
@@ -154,6 +163,7 @@ class _Arranging:
                 for target in present:  # what goes in is the same for all of them
                     if target.shape == source.shape and not any(k[0] == target.seq for k in self.pairs):
                         self.pairs[target.seq, source.seq] = Pair(target, source, "weights")
+                        self._partners[target.seq].add(source.seq)
                 continue
             axis = _axis_of_parts(source.shape, [t.shape for t in present])
             if axis is None:
@@ -225,9 +235,9 @@ class _Arranging:
 
     def batches(self) -> None:
         """The same rows in other calls: one call of two for two calls of one, or every row more than once."""
-        done: set[tuple[str, str, str]] = set()
+        done: set[tuple[str, str, str, tuple[int, ...]]] = set()
         for pair in list(self.pairs.values()):
-            where = (pair.a.key.step, pair.a.key.path, pair.a.key.slot)
+            where = (pair.a.key.step, pair.a.key.path, pair.a.key.slot, _trailing(pair.a))
             if where in done or pair.rows_a or pair.rows_b or not _other_rows(pair.a, pair.b):
                 continue
             done.add(where)
@@ -235,7 +245,7 @@ class _Arranging:
             rights = [e for e in self._calls(self.b, pair.b) if _trailing(e) == _trailing(pair.b)]
             self._batch(lefts, rights)
         for left in self.alignment.missing:
-            where = (left.key.step, left.key.path, left.key.slot)
+            where = (left.key.step, left.key.path, left.key.slot, _trailing(left))
             if where not in done and left.shape and not left.key.is_operation:
                 done.add(where)
                 self._branches(left)
@@ -261,8 +271,8 @@ class _Arranging:
 
     def _batch(self, lefts: list[Entry], rights: list[Entry]) -> None:
         rows_a, rows_b = (sum(e.shape[0] for e in entries) for entries in (lefts, rights))
-        known = [p for p in self.pairs.values() if p.a in lefts]
-        kinds = batch_kinds(rows_a, rows_b)
+        known = [self.pairs[key] for left in lefts for key in self._pairs_of(left.seq)]
+        kinds = batch_kinds(rows_a, rows_b, len(lefts), len(rights))
         if not kinds:
             return
         if not all(e.has_data for e in rights):
@@ -271,7 +281,7 @@ class _Arranging:
             return
 
         def every(kind: str) -> Array:
-            return as_rows(kind, [self.b.array(e) for e in rights], rows_a)
+            return as_rows(kind, [self.b.array(e) for e in rights], rows_a, len(lefts))
 
         def rows_of(index: int, kind: str) -> Array:
             begin = sum(e.shape[0] for e in lefts[:index])
@@ -306,11 +316,13 @@ class _Arranging:
 
     def _kind_of_batch(self, lefts: list[Entry], kinds: list[str], rows_of: Callable[[int, str], Array]) -> str:
         """The order of the rows that fits best; one that fitted before is kept where it fits again."""
-        for kind in [k for k in self._copies if k in kinds]:
-            if all(self._error(t, rows_of(i, kind)) <= CERTAIN for i, t in enumerate(lefts)):
-                return kind
-        best = min(kinds, key=lambda kind: sum(self._error(t, rows_of(i, kind)) for i, t in enumerate(lefts)))
-        self._copies.append(best)
+        errors = {kind: [self._error(t, rows_of(i, kind)) for i, t in enumerate(lefts)] for kind in kinds}
+        kept = next((kind for kind in self._copies if max(errors.get(kind, [math.inf])) <= CERTAIN), None)
+        if kept is not None:
+            return kept
+        best = min(kinds, key=lambda kind: sum(errors[kind]))
+        if best not in self._copies:
+            self._copies.append(best)
         return best
 
     # Branches of the guidance in another order

@@ -100,6 +100,7 @@ class NodeResult:
     dtypes: tuple[str, str] = ("", "")
     other_shape: tuple[int, ...] | None = None  # of the candidate's value
     exact: bool = False  # measured on full tensors, not on sketches
+    masked: bool = False  # measured without the numbers of a mask, beside which any difference is rounding
     error: float | None = None  # e = |B - A| / |A|
     tail: float | None = None  # max|B - A| / rms(A), full tensors only
     cosine: float | None = None  # for display

@@ -27,6 +27,10 @@ from .words import PlaceWords, are_exchanged, words_of
 LEVELS = 4  # modules around each other whose code is looked at
 ROUNDS = 4  # lines of one frame that are put right one behind the other
 MOST_PLACES = 40  # of these lines: a helper is used in every layer
+OTHER_KERNELS = 10.0  # times the tolerance
+FAR_BELOW = 1e-3  # of the difference that is looked for: what hides nothing of it
+STEPS_OF_EVALUATION = 400
+MOST_STEPS = 40_000  # done again in one frame
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
 TABLE = "rope_table"
 
@@ -106,6 +110,8 @@ class _Walk:
     ) -> None:
         self.search, self.comparison, self.node, self.frames, self.theirs = search, comparison, node, frames, theirs
         self.tolerance = max(node.tau, LEAST)
+        if node.arranged and node.error is not None:  # other batches are other kernels
+            self.tolerance = max(self.tolerance, min(OTHER_KERNELS * self.tolerance, node.error * FAR_BELOW))
         if node.error is not None and node.error > 0:
             self.tolerance = min(self.tolerance, node.error / 4)
         self.plans: list[Transplant] = []
@@ -120,11 +126,15 @@ class _Walk:
         self.wrong: list[FrameValue] = []  # what the candidate has at the first place
         self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
+        self._steps = 0  # done again
 
     def may_go_on(self) -> bool:
         """Few lines, however often each of them is run."""
         apart = sum(1 for i, line in enumerate(self.lines) if not line or line not in self.lines[:i])
-        return apart < ROUNDS and len(self.lines) < MOST_PLACES
+        return apart < ROUNDS and len(self.lines) < MOST_PLACES and not self._is_late()
+
+    def _is_late(self) -> bool:
+        return self._steps > MOST_STEPS or self.search.late()
 
     def goes_on(self) -> bool:
         """One place more; False where there is none, or where it cannot be told."""
@@ -166,6 +176,12 @@ class _Walk:
             self.place = self._place_of(matching, differences[0], inner[0], words[0])
         self._reached = _number(differences[0])
         return True
+
+    def _done_again(self, steps: int) -> None:
+        """Steps done again count as evaluations, as a part of a run does."""
+        self._steps += steps
+        self.search.log.spent += steps / STEPS_OF_EVALUATION
+        self.search.log.say("the steps of both sides")
 
     def _place_of(
         self, matching: Matching, difference: Parting, inner: list[Parting], words: PlaceWords
@@ -237,7 +253,8 @@ class _Walk:
 
     def _beside(self, graph: Graph) -> Matching:
         """The candidate's steps beside those of the reference."""
-        return Matching(graph, self.theirs, self.tolerance, self.frames.paths.of, is_exchanged(self.comparison))
+        paths = self.frames.paths.of
+        return Matching(graph, self.theirs, self.tolerance, paths, is_exchanged(self.comparison), self._done_again)
 
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .graph import SHAPES, FrameValue
+from .graph import SHAPES, FrameValue, TooLarge
 from .matching import Matching, Parting
-from .smallest import Again, inside_of, read_as, views_of
+from .smallest import Again, Budget, inside_of, read_as, views_of
 
 MOST = 160  # results computed
 MOST_ELEMENTS = 1 << 22
@@ -59,11 +59,21 @@ def order_words(
     The candidate's last function alone makes a value of the reference, and its first one makes the reference's result
     of that: so both are the reference's, whatever steps they are written in.
     """
-    ours, theirs = difference.ours, difference.theirs
+    theirs = difference.theirs
     if difference.exit is not None or matching.is_leaf(theirs) or not 1 < theirs.content.numel() <= MOST_ELEMENTS:
         return ""
+    try:
+        return _exchanged_functions(matching, difference, modules, name)
+    except TooLarge:
+        return ""
+
+
+def _exchanged_functions(
+    matching: Matching, difference: Parting, modules: Mapping[str, nn.Module], name: Callable[[FrameValue], str]
+) -> str:
+    ours, theirs = difference.ours, difference.theirs
     rights = [v for _, v in inside_of(matching, ours) if v.step is not None]
-    left = MOST
+    left, budget = MOST, Budget(matching.done_again)
     for first, middle in _cuts(matching, theirs):
         put = read_as(matching, first, middle)
         if put is None:
@@ -71,12 +81,12 @@ def order_words(
         left -= 1
         if left < 0:
             break
-        last = Again(matching, modules, {id(middle): put}).value(theirs)
+        last = Again(matching, modules, {id(middle): put}, budget).value(theirs)
         known = next((r for r in rights if last is not None and _is(matching, r, last)), None)
         given = read_as(matching, known, first) if known is not None else None
         if known is None or given is None:
             continue
-        made = Again(matching, modules, {id(first): given}).value(middle)
+        made = Again(matching, modules, {id(first): given}, budget).value(middle)
         if made is not None and _is(matching, ours, made):
             before, behind = _function(matching, ours, name), _function(matching, known, name)
             return f"{before} before {behind}, not behind it"

@@ -50,9 +50,11 @@ class Matching:
     """Two graphs side by side; values are the same if their numbers are."""
 
     def __init__(
-        self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str], exchanged: bool = False
-    ) -> None:
+        self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str], exchanged: bool = False,
+        done_again: Callable[[int], None] = lambda steps: None,
+    ) -> None:  # fmt: skip
         self.ours, self.theirs, self.tolerance = ours, theirs, tolerance
+        self.done_again = done_again  # is told how many steps were done once more to look into a difference
         self._exchanged = exchanged  # the branches of the guidance stand in the other order, and are taken so
         self.paths = paths  # the candidate's path of a module of the reference
         self._partners: dict[int, FrameValue | None] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
@@ -12,13 +13,35 @@ from torch import nn
 
 from ...comparison.axes import joins
 from .arrangement import LEAST, only_arrangement
-from .graph import SHAPES, FrameStep, FrameValue
+from .graph import SHAPES, FrameStep, FrameValue, TooLarge
 from .matching import HEADS, Matching, Parting, alike
 
 MOST = 240  # results computed, for single values and for several of one line
 MOST_ELEMENTS = 1 << 22  # of a result that is computed so often
+MOST_STEPS = 20_000  # done again for one difference: every one of these results may take a whole run
+STEPS_OF_MODULE = 2  # for each module inside of it, where one is called as a whole
+TOLD = 1000  # steps from one word of it to the next
 
 Sides = tuple[Mapping[str, nn.Module], Mapping[str, nn.Module]]  # the candidate's and the reference's
+
+
+@dataclass
+class Budget:
+    """Steps that may still be done again; `tell` is given how many were."""
+
+    tell: Callable[[int], None]
+    left: int = MOST_STEPS
+    untold: int = 0
+
+    def spend(self, steps: int) -> None:
+        self.left, self.untold = self.left - steps, self.untold + steps
+        if self.untold >= TOLD or self.left < 0:
+            self.tell(self.untold)
+            self.untold = 0
+        if self.left < 0:
+            raise TooLarge
+
+
 Group = list[FrameValue]  # what one line of code made: one value, or one for each time that it ran
 
 
@@ -45,13 +68,16 @@ def smallest_difference(
     single = sorted(product(_single(few), _single(rights)), key=lambda pair: _is_spread(matching, *pair))
     rest = product(_single([value for count, value in inside[1] if count > half]), _single(rights))
     kinds: list[Iterable[tuple[Group, Group]]] = [single, _exchanged(matching, wrongs), several, rest]
-    sides = modules, ours_modules
-    found = (_healing(matching, sides, difference, pairs) for pairs in kinds)
-    return next((places for places in found if places), [])
+    sides, budget = (modules, ours_modules), Budget(matching.done_again)
+    found = (_healing(matching, sides, difference, pairs, budget) for pairs in kinds)
+    try:
+        return next((places for places in found if places), [])
+    except TooLarge:
+        return []  # the whole of it has to be told
 
 
 def _healing(
-    matching: Matching, sides: Sides, difference: Parting, pairs: Iterable[tuple[Group, Group]]
+    matching: Matching, sides: Sides, difference: Parting, pairs: Iterable[tuple[Group, Group]], budget: Budget
 ) -> list[Parting]:
     left = MOST
     for wrong, right in pairs:
@@ -61,17 +87,18 @@ def _healing(
         left -= 1
         if left < 0:
             break
-        result = Again(matching, sides[0], contents).value(difference.theirs)
+        result = Again(matching, sides[0], contents, budget).value(difference.theirs)
         if result is None or not _is_right(matching, difference, result):
             continue
-        if _does_as_much(matching, sides[1], difference, right, wrong):
+        if _does_as_much(matching, sides[1], difference, right, wrong, budget):
             return [Parting(x, y) for x, y in zip(right, wrong, strict=True)]
     return []
 
 
 def _does_as_much(
-    matching: Matching, modules: Mapping[str, nn.Module], difference: Parting, rights: Group, wrongs: Group
-) -> bool:
+    matching: Matching, modules: Mapping[str, nn.Module], difference: Parting, rights: Group, wrongs: Group,
+    budget: Budget,
+) -> bool:  # fmt: skip
     """False if the candidate's values in the reference's expression are seen not to make the candidate's result."""
     contents: dict[int, torch.Tensor] = {}
     for right, wrong in zip(rights, wrongs, strict=True):
@@ -79,7 +106,7 @@ def _does_as_much(
         if content is None:
             return True
         contents[id(right)] = content
-    made = Again(matching, modules, contents).value(difference.ours)
+    made = Again(matching, modules, contents, budget).value(difference.ours)
     return made is None or matching.same_numbers(FrameValue(made), difference.theirs)
 
 
@@ -209,8 +236,11 @@ def views_of(matching: Matching, value: FrameValue) -> Iterator[FrameValue]:
 class Again:
     """An expression computed again with some values replaced."""
 
-    def __init__(self, matching: Matching, modules: Mapping[str, nn.Module], right: dict[int, torch.Tensor]) -> None:
+    def __init__(
+        self, matching: Matching, modules: Mapping[str, nn.Module], right: dict[int, torch.Tensor], budget: Budget
+    ) -> None:
         self._matching, self._modules, self._right = matching, modules, right  # by what it takes the place of
+        self._budget = budget
         self._made: dict[int, Any] = {}
         self._depends: dict[int, bool] = {}
 
@@ -218,6 +248,8 @@ class Again:
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 return self._value(root, top=True)
+        except TooLarge:
+            raise
         except Exception:  # other kinds or shapes of values: not this one
             return None
 
@@ -244,11 +276,9 @@ class Again:
         return self._depends[id(value.step)]
 
     def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
-        return (
-            self._modules[step.place](*args, **kwargs)
-            if isinstance(step.place, str)
-            else step.function(*args, **kwargs)
-        )
+        module = self._modules[step.place] if isinstance(step.place, str) else None
+        self._budget.spend(1 if module is None else STEPS_OF_MODULE * sum(1 for _ in module.modules()))
+        return module(*args, **kwargs) if module is not None else step.function(*args, **kwargs)
 
     def _filled(self, value: Any) -> Any:
         if isinstance(value, FrameValue):

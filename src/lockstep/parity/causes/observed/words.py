@@ -12,7 +12,7 @@ from torch import nn
 
 from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
-from ..relations import relation
+from ..relations import as_whole_number, relation
 from .attentions import attention_words
 from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
@@ -125,6 +125,8 @@ def words_of(
     place = Parting(ours, theirs) if inner else difference
     if moved := order_words(matching, place, others, says.plain_name):
         return PlaceWords("order_exchanged", f"{moved}: {says.both(ours, theirs)}", rank=2)
+    if as_whole_number(ours.content, theirs.content):
+        return PlaceWords("precision", _with_relation(says.both(ours, theirs), ours, theirs), rank=2)
     if coarse := _coarser(matching, ours, theirs):
         shown = _rounded(says.both(ours, theirs), coarse)
         return PlaceWords("precision", shown, rank=2)
@@ -162,7 +164,7 @@ def are_exchanged(matching: Matching, inner: list[Parting]) -> bool:
 
 def _with_relation(shown: str, ours: FrameValue, theirs: FrameValue) -> str:
     """With what the candidate's numbers are to the reference's, where that is simple."""
-    told = relation(ours.content, theirs.content)
+    told = as_whole_number(ours.content, theirs.content) or relation(ours.content, theirs.content)
     wrong, instead, right = shown.partition(" instead of ")
     return f"{wrong} (the reference's {told}){instead}{right}" if told and wrong != right else shown
 
