@@ -248,12 +248,13 @@ class _Walk:
         return True
 
     def observed(self) -> Observed | None:
-        wrong, _, right = self.said[0].detail.partition(" instead of ") if self.said else ("", "", "")
-        if not self.plans or wrong == right:  # nothing, or the same thing twice: that says nothing
+        wrong, _, wanted = self.said[0].detail.partition(" instead of ") if self.said else ("", "", "")
+        if not self.plans or wrong == wanted:  # nothing, or the same thing twice: that says nothing
             return None
         name, detail, rank = _together(self.said)
         frame = self.frames.ours[0]
-        line = told_line(self.theirs, self.done_at, len(self.lines)) if not self.said[0].loaded else ""
+        right = self.said[0].loaded or self.said[0].form  # the step itself is
+        line = told_line(self.theirs, self.said[0].by if right else self.done_at, len(self.lines))
 
         def made(plans: list[Transplant]) -> Edit:
             def at(path: str) -> Edit:
