@@ -79,3 +79,148 @@ def test_a_weight_in_another_order_is_told_as_that(tmp_path):
     assert (cause.name, cause.standing) == ("axes_swapped", Standing.PROVEN), cause.why
     assert "channels, rows, columns" in cause.why, cause.why
     assert "channels, columns, rows" in cause.why, cause.why
+
+
+HEADS, LANES, TOKENS = 3, 8, 7
+
+
+def angles(base=100.0):
+    return torch.arange(TOKENS)[:, None] * base ** (-torch.arange(0, LANES, 2) / LANES)[None]
+
+
+class Looking(nn.Module):
+    """Lanes of the two halves are turned against each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, cos, sin):
+        query, key, value = (f(x).unflatten(-1, (HEADS, LANES)) for f in (self.query, self.key, self.value))
+        query, key, value = (v.transpose(1, 2) for v in (turned(query, cos, sin), turned(key, cos, sin), value))
+        return self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+
+
+def turned(x, cos, sin):
+    first, second = x.chunk(2, dim=-1)
+    return x * cos[:, None] + torch.cat([-second, first], dim=-1) * sin[:, None]
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.looking, self.behind = nn.LayerNorm(WIDTH), Looking(), nn.LayerNorm(WIDTH)
+        self.wide, self.narrow = nn.Linear(WIDTH, 40), nn.Linear(40, WIDTH)
+
+    def forward(self, x, cos, sin):
+        x = x + self.looking(self.before(x), cos, sin)
+        return x + self.narrow(F.silu(self.wide(self.behind(x))))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.layers = nn.Embedding(30, WIDTH), nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, tokens):
+        cos, sin = (f(torch.cat([angles(), angles()], dim=-1)) for f in (torch.cos, torch.sin))
+        x = self.words(tokens)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return x
+
+
+def in_pairs(rows):
+    """Rows of queries or keys so that the lanes of the two halves are neighbours."""
+    return rows.unflatten(0, (HEADS, 2, LANES // 2)).transpose(1, 2).flatten(0, 2)
+
+
+class PairedLayer(nn.Module):
+    """Projections fused or apart, with neighbouring lanes turned as one complex number."""
+
+    def __init__(self, reference, fault, fused):
+        super().__init__()
+        self.fused, (self.q, self.k, self.v) = fused, (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        looking, self.fault = reference.looking, fault
+        self.norm1, self.norm2 = reference.before, reference.behind
+        self.up, self.down, self.o, self.qkv = (
+            reference.wide,
+            reference.narrow,
+            looking.out,
+            nn.Linear(WIDTH, 3 * WIDTH),
+        )
+        with torch.no_grad():
+            for kind in ("weight", "bias"):
+                query, key, value = (getattr(m, kind) for m in (looking.query, looking.key, looking.value))
+                value = torch.zeros_like(value) if fault == f"value.{kind}" else value
+                rows = in_pairs(query), in_pairs(key), value
+                getattr(self.qkv, kind).copy_(torch.cat(rows))
+                for layer, part in zip((self.q, self.k, self.v), rows, strict=True):
+                    getattr(layer, kind).copy_(part)
+
+    def forward(self, x, table):
+        h = self.norm1(x)
+        rows = self.qkv(h) if self.fused else torch.cat([self.q(h), self.k(h), self.v(h)], dim=-1)
+        query, key, value = rows.unflatten(-1, (3, HEADS, LANES)).unbind(2)
+        query, key = self.turned(query, table), self.turned(key, table)
+        value = value.tanh() if self.fault == "tanh" else value
+        scores = torch.einsum("bqhd,bkhd->bhqk", query, key) / LANES**0.5
+        x = x + self.o(torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), value).flatten(2))
+        activation = F.gelu if self.fault == "gelu" else F.silu
+        return x + self.down(activation(self.up(self.norm2(x))))
+
+    def turned(self, x, table):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * table[:, None]).flatten(-2)
+
+
+class PairedWords(nn.Module):
+    def __init__(self, reference, fault="", fused=True):
+        super().__init__()
+        self.embed, self.fault = reference.words, fault
+        self.blocks = nn.ModuleList(PairedLayer(layer, fault, fused) for layer in reference.layers)
+
+    def forward(self, tokens):
+        turns = angles(200.0 if self.fault == "base" else 100.0)
+        table, x = torch.polar(torch.ones_like(turns), turns), self.embed(tokens)
+        for block in self.blocks:
+            x = block(x, table)
+        return x
+
+
+def of_words(folder, fault, fused=True):
+    reference, tokens = seeded(Words()), torch.tensor([[3, 9, 4, 17, 22, 1, 8], [5, 2, 11, 6, 0, 7, 28]])
+    return diagnosed(
+        folder, reference, PairedWords(reference, fault, fused), lambda model: model(tokens), evaluations=600
+    )
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_lanes_that_are_rearranged_on_both_sides_are_right(tmp_path, fused):
+    assert of_words(tmp_path, "", fused).verdict == "PASS"
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", ["weight", "bias"])
+def test_a_weight_is_told_and_not_the_lanes(tmp_path, kind, fused):
+    result = of_words(tmp_path, f"value.{kind}", fused)
+    cause = result.causes[0]
+    assert cause.standing is Standing.PROVEN, cause.why
+    assert f"`model.layers.0.looking.value.{kind}`" in cause.why, cause.why
+    assert "all zeros" in cause.why, cause.why
+    assert result.explained.verdict == "PASS", result.explained.sentence()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "words"), [("gelu", "`gelu("), ("base", "other angles in 3 of 4 lanes"), ("tanh", "tanh")]
+)
+def test_another_fault_behind_rearranged_lanes(tmp_path, fault, words, fused):
+    result = of_words(tmp_path, fault, fused)
+    cause = result.causes[0]
+    assert result.verdict == "BUG", result.sentence()
+    assert cause.standing is Standing.PROVEN, cause.why
+    assert words in cause.why, cause.why
+    assert "complex" not in cause.why, cause.why
+    assert result.explained.verdict == "PASS", result.explained.sentence()

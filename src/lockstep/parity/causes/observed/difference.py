@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,8 +27,11 @@ from .words import PlaceWords, are_exchanged, words_of
 LEVELS = 4  # modules around each other whose code is looked at
 ROUNDS = 4  # lines of one frame that are put right one behind the other
 MOST_PLACES = 40  # of these lines: a helper is used in every layer
+UNNAMED = "other_computation"
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
 TABLE = "rope_table"
+
+Kind = tuple[str, tuple[str, ...], tuple[str, ...]]  # the name of a difference, and the steps that one side alone takes
 
 
 @dataclass
@@ -40,8 +43,16 @@ class Observed:
     places: frozenset[str]  # steps of the reference that the candidate does not have
     near: frozenset[str]  # and those that give these what both sides have
     place: NodeResult | None = None  # the smallest value that is wrong, by the reference's name
+    first: Kind | None = None  # of the first place
     further: Edit | None = None  # another table of rotations, where that is what goes in
     seen: Callable[[Edit], bool] = lambda edit: True  # whether with an edit the reference computes what was seen there
+    kinds: tuple[Kind, ...] = ()  # of the places, those that say least first
+    only: Callable[[frozenset[Kind]], Edit | None] = lambda kinds: None  # with the places of these kinds alone
+
+    def narrowed(self, kinds: frozenset[Kind], edit: Edit) -> Observed:
+        """The same without places that were seen to do no harm."""
+        place = self.place if self.kinds[:1] and self.first in kinds else None
+        return replace(self, edit=edit, wider=None, place=place, kinds=tuple(k for k in self.kinds if k in kinds))
 
     def edits(self) -> list[Edit]:
         """What is to be tried, the most telling first."""
@@ -110,16 +121,20 @@ class _Walk:
             self.tolerance = min(self.tolerance, node.error / 4)
         self.plans: list[Transplant] = []
         self.wider: list[Transplant | None] = []  # the same in the place of more steps
-        self.said: list[PlaceWords] = []
+        self.told: list[list[PlaceWords]] = []  # of each place
         self.places: set[str] = set()
         self.near: set[str] = set()
-        self.done_at: FrameStep | None = None  # the candidate's step whose line is told
+        self.done_at: list[FrameStep | None] = []  # the candidate's step whose line is told, for each place
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
         self.wrong: list[FrameValue] = []  # what the candidate has at the first place
         self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
+
+    @property
+    def said(self) -> list[PlaceWords]:
+        return [words for place in self.told for words in place]
 
     def may_go_on(self) -> bool:
         """Few lines, however often each of them is run."""
@@ -146,18 +161,18 @@ class _Walk:
         if any(_comes_from_outside(matching, p.theirs) for p in small):
             self.from_outside = not self.plans or self.from_outside
             if not all(one.name == TABLE for one in words):
-                self.plans = []
+                self.plans, self.told, self.done_at = [], [], []
                 return False
         if any(self._holds_too_much(matching, p.theirs) for p in small):
             # nearly the whole run of the candidate put into the reference closes any run: it is looked into
             self._tried.discard(place)  # nothing was put right yet
             return self._opened(matching, small)
-        self.said += [one for one in words if one.detail]
+        self.told.append([one for one in words if one.detail])
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
         self.near |= _givers(matching, differences)
         made = [step for p in [*inner[0], *small] if (step := done_at(matching, p)) is not None]
         self.lines.append(made[0].line if made else "")
-        self.done_at = self.done_at or next(iter(made), None)
+        self.done_at.append(next(iter(made), None))
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
@@ -248,30 +263,47 @@ class _Walk:
         return True
 
     def observed(self) -> Observed | None:
-        wrong, _, wanted = self.said[0].detail.partition(" instead of ") if self.said else ("", "", "")
-        if not self.plans or wrong == wanted:  # nothing, or the same thing twice: that says nothing
+        if not self.plans or not self._says_something(self.said):
             return None
-        name, detail, rank = _together(self.said)
-        frame = self.frames.ours[0]
-        right = self.said[0].loaded or self.said[0].form  # the step itself is
-        line = told_line(self.theirs, self.said[0].by if right else self.done_at, len(self.lines))
-
-        def made(plans: list[Transplant]) -> Edit:
-            def at(path: str) -> Edit:
-                return Edit(name, detail, _changes(plans, path), rank)
-
-            return replace(at(frame), elsewhere=at, owner=frame, line=line)
-
-        wider = self.wider[0]
+        wider, kinds = self.wider[0], [_kind_of(told) for told in self.told]
+        alone = wider is not None and len(self.plans) == 1
         places, near = frozenset(self.places), frozenset(self.places | self.near)
+        every = range(len(self.plans))
         return Observed(
-            made(self.plans),
-            made([wider]) if wider is not None and len(self.plans) == 1 else None,
+            self._made(self.plans, every),
+            self._made([wider], every) if wider is not None and alone else None,
             places,
             near,
             self.place,
+            kinds[0],
             seen=self.is_seen,
+            kinds=tuple(sorted(dict.fromkeys(kinds), key=lambda kind: kind[0] != UNNAMED)),
+            only=self.only,
         )
+
+    def only(self, kinds: frozenset[Kind]) -> Edit | None:
+        """What was seen at places of these kinds alone; None where that says nothing."""
+        which = [i for i, told in enumerate(self.told) if _kind_of(told) in kinds]
+        said = [words for i in which for words in self.told[i]]
+        return self._made([self.plans[i] for i in which], which) if which and self._says_something(said) else None
+
+    def _says_something(self, said: list[PlaceWords]) -> bool:
+        """Not nothing, and not the same thing twice."""
+        wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
+        return wrong != right
+
+    def _made(self, plans: list[Transplant], which: Sequence[int]) -> Edit:
+        """The plans as an edit, in the words of the places they are for."""
+        said = [words for i in which for words in self.told[i]]
+        name, detail, rank = _together(said)
+        frame, first = self.frames.ours[0], said[0]
+        done_at = next((step for i in which if (step := self.done_at[i]) is not None), None)
+        line = told_line(self.theirs, first.by if first.loaded or first.form else done_at, len(which))
+
+        def at(path: str) -> Edit:
+            return Edit(name, detail, _changes(plans, path), rank)
+
+        return replace(at(frame), elsewhere=at, owner=frame, line=line)
 
     def is_seen(self, edit: Edit) -> bool:
         """True if with the edit the reference makes what the candidate has at the first place, or that is not known."""
@@ -282,6 +314,10 @@ class _Walk:
             return True
         matching = self._beside(graph)
         return all(matching.partner(value) is not None for value in self.wrong)
+
+
+def _kind_of(told: list[PlaceWords]) -> Kind:
+    return (told[0].name, told[0].mine, told[0].others) if told else ("", (), ())
 
 
 def _where(difference: Parting) -> Any:
@@ -391,7 +427,9 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
         if moved is not None:
             return first.name, f"{first.detail}; and {moved.detail}", first.rank
-    if len(said) > 1 and all(words.name == said[0].name for words in said) and first is said[0]:
+    alike = all(words.name == said[0].name for words in said)
+    alike = alike and (first.name != UNNAMED or len({(words.mine, words.others) for words in said}) == 1)
+    if len(said) > 1 and alike and first is said[0]:
         return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])
