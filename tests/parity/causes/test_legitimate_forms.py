@@ -224,3 +224,33 @@ def test_another_fault_behind_rearranged_lanes(tmp_path, fault, words, fused):
     assert words in cause.why, cause.why
     assert "complex" not in cause.why, cause.why
     assert result.explained.verdict == "PASS", result.explained.sentence()
+
+
+class Scaled(nn.Module):
+    """A picture is divided by a number that its noise gives."""
+
+    squared = True
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+
+    def forward(self, x, sigma):
+        scale = ((sigma**2 if self.squared else sigma) + 1) ** 0.5
+        return self.last(F.silu(self.first(x / scale)))
+
+
+class ScaledWithoutSquare(Scaled):
+    squared = False
+
+
+@pytest.mark.parametrize("sigma", [torch.tensor(14.6), torch.tensor([14.6, 9.3]).view(2, 1, 1, 1)])
+def test_a_number_is_not_activated(tmp_path, sigma):
+    reference = seeded(Scaled())
+    port = ScaledWithoutSquare()
+    port.load_state_dict(reference.state_dict())
+    result = diagnosed(tmp_path, reference, port.eval(), lambda model: model(drawn(2, 3, 8, 8), sigma), evaluations=300)
+    cause = result.causes[0]
+    assert cause.standing is Standing.PROVEN, cause.why
+    assert cause.name != "activation", cause.why
+    assert "`sigma` instead of `(sigma ** 2)`" in cause.why, cause.why
