@@ -254,3 +254,31 @@ def test_a_number_is_not_activated(tmp_path, sigma):
     assert cause.standing is Standing.PROVEN, cause.why
     assert cause.name != "activation", cause.why
     assert "`sigma` instead of `(sigma ** 2)`" in cause.why, cause.why
+
+
+def places(rows, columns, width, exchanged=False):
+    """Sines and cosines of a row in the first half of the lanes, of a column in the second."""
+    frequencies = 50.0 ** (-torch.arange(width // 4) / (width // 4))
+    row, column = (n.flatten()[:, None] * frequencies for n in torch.meshgrid(rows, columns, indexing="ij"))
+    halves = [torch.cat([angle.sin(), angle.cos()], dim=-1) for angle in (row, column)]
+    return torch.cat(halves[::-1] if exchanged else halves, dim=-1)
+
+
+class Placed(nn.Module):
+    def __init__(self, exchanged=False, batch=True):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, WIDTH), nn.Linear(WIDTH, 4)
+        self.table = places(torch.arange(4), torch.arange(5), WIDTH, exchanged).numpy()
+        self.table = self.table[None] if batch else self.table
+
+    def forward(self, x):
+        return self.last(F.silu(self.first(x) + torch.from_numpy(self.table)))
+
+
+def test_a_table_with_rows_and_columns_exchanged_is_told_as_that(tmp_path):
+    reference, port = seeded(Placed()), Placed(exchanged=True, batch=False)
+    port.load_state_dict(reference.state_dict())
+    result = diagnosed(tmp_path, reference, port.eval(), lambda model: model(drawn(2, 20, 6)), evaluations=300)
+    cause = result.causes[0]
+    assert cause.standing is Standing.PROVEN, cause.why
+    assert "the reference's moved by 12 along axis 1 (its two halves exchanged)" in cause.why, cause.why
