@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from lockstep.parity.causes.relations import relation
 from lockstep.parity.comparison.results import Standing
 from parity.causes.test_classes import diagnosed, drawn, seeded
 
@@ -282,3 +283,105 @@ def test_a_table_with_rows_and_columns_exchanged_is_told_as_that(tmp_path):
     cause = result.causes[0]
     assert cause.standing is Standing.PROVEN, cause.why
     assert "the reference's moved by 12 along axis 1 (its two halves exchanged)" in cause.why, cause.why
+
+
+class Res(nn.Module):
+    def __init__(self, channels, width):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(2, channels), nn.Conv2d(channels, width, 3, padding=1)
+        self.norm2, self.conv2 = nn.GroupNorm(2, width), nn.Conv2d(width, width, 3, padding=1)
+        self.short = nn.Conv2d(channels, width, 1) if channels != width else None
+
+    def forward(self, x):
+        h = self.conv2(F.silu(self.norm2(self.conv1(F.silu(self.norm1(x))))))
+        return (x if self.short is None else self.short(x)) + h
+
+
+class Up(nn.Module):
+    def __init__(self, *channels):
+        super().__init__()
+        self.resnets = nn.ModuleList(Res(count, 8) for count in channels)
+
+    def forward(self, x, skips):
+        for resnet in self.resnets:
+            x = resnet(torch.cat([x, skips.pop()], dim=1))
+        return x
+
+
+class Joined(nn.Module):
+    """Kept values are joined to what comes back, in two blocks of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        self.down = nn.ModuleList([Res(8, 8), Res(8, 12), Res(12, 12)])
+        self.middle, self.up = Res(12, 12), nn.ModuleList([Up(24, 20), Up(16, 16)])
+
+    def forward(self, x):
+        x = self.first(x)
+        kept = [x]
+        for block in self.down:
+            x = block(x)
+            kept.append(x)
+        x = self.middle(x)
+        for block in self.up:
+            x = block(x, kept)
+        return self.last(x)
+
+
+class JoinedFunction(nn.Module):
+    """The same as a function over a table of weights."""
+
+    def __init__(self, reference, fault):
+        super().__init__()
+        self.fault = fault
+        tensors = reference.state_dict()
+        self.names = list(tensors)
+        self.tensors = nn.ParameterList([nn.Parameter(x.clone(), requires_grad=False) for x in tensors.values()])
+
+    def forward(self, x):
+        w = dict(zip(self.names, self.tensors, strict=True))
+
+        def conv(name, x):
+            weight = w[f"{name}.weight"]
+            return F.conv2d(x, weight, w[f"{name}.bias"], padding=weight.shape[-1] // 2)
+
+        def norm(name, x):
+            return F.silu(F.group_norm(x, 2, w[f"{name}.weight"], w[f"{name}.bias"]))
+
+        def res(name, x):
+            h = conv(f"{name}.conv2", norm(f"{name}.norm2", conv(f"{name}.conv1", norm(f"{name}.norm1", x))))
+            return (conv(f"{name}.short", x) if f"{name}.short.weight" in w else x) + h
+
+        x = conv("first", x)
+        kept = [x]
+        for i in range(3):
+            x = res(f"down.{i}", x)
+            kept.append(x)
+        x = res("middle", x)
+        for i in range(2):
+            x = res(f"up.0.resnets.{i}", torch.cat((kept.pop(), x) if self.fault else (x, kept.pop()), 1))
+        for i in range(2):
+            x = res(f"up.1.resnets.{i}", torch.cat((kept.pop(), x) if self.fault else (x, kept.pop()), 1))
+        return conv("last", x)
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_an_order_in_every_place_is_told_once(tmp_path, fault):
+    reference = seeded(Joined())
+    port = JoinedFunction(reference, fault).eval()
+    result = diagnosed(tmp_path, reference, port, lambda model: model(drawn(2, 3, 8, 8)), evaluations=600)
+    if not fault:
+        assert result.verdict in ("PASS", "NOISE"), result.sentence()
+        return
+    cause = result.causes[0]
+    assert (cause.name, cause.standing) == ("concat_order", Standing.PROVEN), cause.why
+    assert result.explained.verdict in ("PASS", "NOISE"), result.explained.sentence()
+    line = next(n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1) if 'res(f"up.0' in line)
+    assert f"test_legitimate_forms.py:{line}" in cause.fix, cause.fix
+
+
+def test_a_grid_read_the_other_way_is_told_as_that():
+    table = drawn(16, 6)
+    turned = table.unflatten(0, (4, 4)).transpose(0, 1).flatten(0, 1)
+    assert "rows and columns of a grid of 4 x 4 exchanged" in relation(table[None], turned)

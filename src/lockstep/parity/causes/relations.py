@@ -56,7 +56,8 @@ def _moved(a: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         for parts in {2, 3, 4, size // 2, size // 4} - {0, 1}:
             if size % parts == 0 and size > parts:
                 dealt = a.unflatten(axis, (-1, parts)).transpose(axis, axis + 1).flatten(axis, axis + 1)
-                yield f"dealt into {parts} along axis {axis}", dealt
+                grid = f" (rows and columns of a grid of {parts} x {parts} exchanged)" if parts * parts == size else ""
+                yield f"dealt into {parts} along axis {axis}{grid}", dealt
         for step in {1, size - 1, size // 2, size // 4} - {0}:
             halves = " (its two halves exchanged)" if 2 * step == size > 2 else ""
             yield f"moved by {step} along axis {axis}{halves}", a.roll(step, axis)

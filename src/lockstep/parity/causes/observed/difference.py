@@ -155,7 +155,10 @@ class _Walk:
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
         sides = self.search.modules, self.search.across.modules
-        inner = [smallest_difference(matching, d, *reversed(sides)) for d in differences]
+        inner = [
+            [] if _takes_in_other_order(matching, d) else smallest_difference(matching, d, *reversed(sides))
+            for d in differences
+        ]
         small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_smallest(matching, i) else [d])]
         words = [words_of(matching, d, i, *sides) for d, i in zip(differences, inner, strict=True)]
         if any(_comes_from_outside(matching, p.theirs) for p in small):
@@ -390,6 +393,14 @@ def _is_smallest(matching: Matching, inner: list[Parting]) -> bool:
     and for two that are exchanged."""
     made = bool(inner) and all(p.ours.step is not None for p in inner)
     return made and (all(matching.partner(p.ours) is None for p in inner) or are_exchanged(matching, inner))
+
+
+def _takes_in_other_order(matching: Matching, difference: Parting) -> bool:
+    """True for one step of the same values in another order: that step is the place, not what made the values."""
+    a, b = difference.ours.step, difference.theirs.step
+    if difference.exit is not None or a is None or b is None or a.name != b.name or len(a.operands()) < 2:
+        return False
+    return sorted(map(id, a.operands())) == sorted(id(matching.partner(v)) for v in b.operands())
 
 
 def _is_unexplained(matching: Matching, value: FrameValue) -> bool:
