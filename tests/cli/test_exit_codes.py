@@ -64,6 +64,7 @@ FAILURES = [
     (["train", "emoji", "sheet", "sheet.png", *TEACHER], ExitCode.NOT_LOADED),
     (["train", "emoji", "export", "model"], ExitCode.NOT_LOADED),
     (["train", "emoji", "wording", "nowhere"], ExitCode.NOT_LOADED),
+    (["train", "emoji", "polish", "nowhere"], ExitCode.NOT_LOADED),
     (["serve", "--host", "0.0.0.0"], ExitCode.WRONG_USE),
     (["serve", "--size-policy", "stretch"], ExitCode.WRONG_USE),
     (["serve", "--device", "banana"], ExitCode.WRONG_USE),

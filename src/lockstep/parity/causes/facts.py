@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -79,12 +79,35 @@ def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
 
 
 def different_weights(search: Any) -> Iterator[Edit]:
-    """All parameters that differ, at once."""
+    """All parameters that differ, at once; where some only have another order, first those with other numbers."""
+    found = list(differing(search))
+    numbers, order = ([one for one in found if one.rearranged is so] for so in (False, True))
+    for some in [numbers, found, order] if numbers and order else [found]:
+        if len(some) > 1:
+            rank = int(any(one.rearranged for one in some))  # another order has to explain the whole run
+            yield Edit(*_words_of(some, search), tuple(one.change for one in some), rank=rank)
+        elif some:
+            yield Edit(some[0].name, some[0].words, (some[0].change,), rank=1)
+
+
+@dataclass(frozen=True)
+class Different:
+    """One parameter of which the other side holds something else."""
+
+    path: str
+    name: str
+    words: str
+    change: ParameterChange
+    rearranged: bool  # the same numbers in another order: it may be the other side's good right
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.name, self.words.partition("` ")[2].partition(" (")[0]
+
+
+def differing(search: Any) -> Iterator[Different]:
     if search.weights is None:
         return
-    changes: list[ParameterChange] = []
-    kinds: dict[str, list[str]] = defaultdict(list)
-    told: list[tuple[str, str]] = []
     own = search.live.weights()  # a tensor that two modules share has one name there
     tensors = {
         f"{p}.{n}": t for p, m in search.modules.items() for n, t in [*m._parameters.items(), *m._buffers.items()]
@@ -95,35 +118,34 @@ def different_weights(search: Any) -> Iterator[Edit]:
             theirs = search.weights.get(f"{path}.{name}", by_tensor.get(id(tensor)))
             if tensor is None or theirs is None or theirs.shape != tensor.shape:
                 continue
-            if torch.equal(theirs.to(tensor.dtype), tensor):
-                continue
-            told.append(weight_words(f"{path}.{name}", tensor, theirs, search.modules))
-            kind, words = told[-1]
-            kinds[f"{kind}|{words.partition('` ')[2].partition(' (')[0]}"].append(f"{path}.{name}")
-            changes.append(ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype)))
-    if len(changes) > 1:
-        yield Edit(*_words_of(kinds, len(changes), search), tuple(changes), rank=0)
-    elif changes:
-        yield Edit(*told[0], tuple(changes), rank=1)
+            there = theirs.to(tensor.dtype)
+            if not torch.equal(there, tensor):
+                told = weight_words(f"{path}.{name}", tensor, theirs, search.modules)
+                change = ParameterChange(path, name, lambda t, w=theirs: w.to(t.dtype))
+                yield Different(f"{path}.{name}", *told, change, _is_rearranged(tensor, there))
 
 
-def _words_of(kinds: dict[str, list[str]], count: int, search: Any) -> tuple[str, str]:
-    paths = [path for members in kinds.values() for path in members]
+def _is_rearranged(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    return torch.equal(*(tensor.detach().flatten().sort().values for tensor in (ours, theirs)))
+
+
+def _words_of(different: list[Different], search: Any) -> tuple[str, str]:
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in different:
+        kinds[one.kind].append(one.path)
+    paths, count = [path for members in kinds.values() for path in members], len(different)
     below = _common(paths)
     whole = sum(1 for m in search.modules.values() for p in m._parameters.values() if p is not None)
     where = "all parameters" if count == whole else f"{count} parameters" + (f" of `{below}`" if below else "")
-    names = {kind.partition("|")[0] for kind in kinds}
-    details = {kind.partition("|")[2] for kind in kinds}
+    names, details = ({kind[i] for kind in kinds} for i in (0, 1))
     if names == {"precision"} and len(details) == 1:
         return "weights_precision", f"{where} {next(iter(details)).replace('holds its', 'are their')}"
     if names == {"tied_weight"} and len(paths) > 1 and {_named(detail) for detail in details} == set(paths):
         return "swapped_weights", f"the values of {' and '.join(f'`{path}`' for path in paths[:4])} are exchanged"
     if not any(detail.startswith("holds other values") for detail in details):
         shown = ", ".join(f"`{path}`" for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-        each = (
-            f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds)).partition('|')[2]}"
-        )
-        return next(iter(kinds)).partition("|")[0], f"{shown}: {each}"
+        each = f"each {next(iter(details))}" if len(details) == 1 else f"the first {next(iter(kinds))[1]}"
+        return next(iter(kinds))[0], f"{shown}: {each}"
     return "weight_values", f"{where} hold other values: not loaded, stale, or of another checkpoint"
 
 

@@ -15,6 +15,7 @@ from .whole_run import Closing
 
 CLOSED = 6  # hypotheses that fit the value and are tried on the whole run
 WORSE = 1.5  # times as far off as before: no other fault that was there all along
+REDUCED = 4  # kinds of places that are tried to be left out
 LEAST_PROVING = 4  # fewer numbers than this are met by anything that can be chosen
 _STORIES = ("slice_lanes",)  # one of several ways in which a value may have come about
 _MOVES = ("norm_placement", "order_exchanged")
@@ -43,9 +44,8 @@ def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) 
     for first in nodes:
         if first is None or first.other is None:
             continue
-        node = _put_right(comparison, closing, first) if closing.closes else first
-        foreign_key = node.key if search.turned else node.other
-        entry = search.foreign.get(foreign_key) if foreign_key is not None else None
+        node = _put_right(search, comparison, closing, first) if closing.closes else first
+        entry = _foreign(search, node)
         again = closing.again.node(str(node.key))
         if entry is not None and again is not None and again.error is not None:
             goal = goal_of(node, search.foreign if search.turned else search.own, search.foreign, entry)
@@ -53,12 +53,19 @@ def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) 
     return None
 
 
-def _put_right(comparison: Comparison, closing: Closing, node: NodeResult) -> NodeResult:
+def _foreign(search: Any, node: NodeResult) -> Any:
+    """The other side's value, if its trace holds it under a name of its own: not for a part of a fused layer's."""
+    key = node.key if search.turned else node.other
+    return search.foreign.get(key) if key is not None else None
+
+
+def _put_right(search: Any, comparison: Comparison, closing: Closing, node: NodeResult) -> NodeResult:
     """The first bad value that is right now: one that nothing uses may stay as it was, and proves nothing."""
     bad = [n for n in comparison.nodes if n.bad and n.order >= node.order and not n.key.is_operation and n.other]
     for one in [node, *bad]:
         again = closing.again.node(str(one.key))
-        if again is not None and again.error is not None and again.error <= max(one.tau, 0.1 * (one.error or 0.0)):
+        right = again is not None and again.error is not None and again.error <= max(one.tau, 0.1 * (one.error or 0.0))
+        if right and _foreign(search, one) is not None:
             return one
     return node
 
@@ -80,6 +87,26 @@ def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -
             return judgement
         found = found or judgement
     return found
+
+
+def is_closed_by(judgement: Judgement, edit: Edit) -> bool:
+    """True if this very edit was chosen and the whole run agrees with it."""
+    closing, chosen = judgement.closing, judgement.chosen
+    return judgement.stands and closing is not None and closing.closes and chosen is not None and chosen.edit is edit
+
+
+def without_harmless(
+    search: Any, seen: Observed, judgement: Judgement, comparison: Comparison
+) -> tuple[Observed, Judgement]:
+    """What was seen without the kinds of places without which the whole run agrees as well: a port may be arranged
+    otherwise there, and be right."""
+    for kind in seen.kinds[:REDUCED]:
+        fewer = frozenset(seen.kinds) - {kind}
+        edit = seen.only(fewer) if fewer and not search.late() else None
+        again = _judged_edit(search, edit, comparison) if edit is not None else None
+        if edit is not None and again is not None and is_closed_by(again, edit):
+            seen, judgement = seen.narrowed(fewer, edit), again
+    return seen, judgement
 
 
 def _judged_edit(search: Any, edit: Edit, comparison: Comparison) -> Judgement | None:

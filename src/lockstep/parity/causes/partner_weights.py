@@ -49,12 +49,13 @@ def _of_fused(own: Weights, other: Weights, wanted: set[str]) -> Weights:
         families[owner(owner(name)), name.rpartition(".")[2]].append(name)
     found: Weights = {}
     orders: dict[tuple[str, str], tuple[str, ...]] = {}  # owner of the whole and of the family -> owners in order
-    for whole, tensor in sorted(other.items(), key=lambda item: item[1].ndim):  # biases say where weights stand
+    wholes = sorted(other.items(), key=lambda item: item[1].ndim)
+    for whole, tensor in [*wholes, *wholes]:  # biases say where weights stand; where they are other values, the reverse
         for (above, _), members in families.items():
-            if not wanted & set(members):
+            if not (wanted - set(found)) & set(members):
                 continue
-            known = orders.get((owner(whole), above))
             last = members[0].rpartition(".")[2]
+            known = orders.get((owner(whole), above)) if whole.rpartition(".")[2] == last else None
             combinations = [tuple(f"{o}.{last}" for o in known)] if known else _fitting(own, members, tensor)
             best = max(combinations, key=lambda parts: _agreement(own, parts, tensor), default=())
             if not best or any(part not in own for part in best) or not (known or _agreement(own, best, tensor) > 0):

@@ -20,6 +20,8 @@ def relation(ours: torch.Tensor, theirs: torch.Tensor) -> str:
         return ""
     with torch._C.DisableTorchFunction():
         a, b = ours.detach().double(), theirs.detach().double()
+        if a.shape != b.shape:  # a table with or without an axis for the rows of a batch
+            a, b = a.squeeze(), b.squeeze()
         if a.shape != b.shape:
             return ""
         if same(a, b):
@@ -67,9 +69,11 @@ def _moved(a: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         for parts in {2, 3, 4, size // 2, size // 4} - {0, 1}:
             if size % parts == 0 and size > parts:
                 dealt = a.unflatten(axis, (-1, parts)).transpose(axis, axis + 1).flatten(axis, axis + 1)
-                yield f"dealt into {parts} along axis {axis}", dealt
+                grid = f" (rows and columns of a grid of {parts} x {parts} exchanged)" if parts * parts == size else ""
+                yield f"dealt into {parts} along axis {axis}{grid}", dealt
         for step in {1, size - 1, size // 2, size // 4} - {0}:
-            yield f"moved by {step} along axis {axis}", a.roll(step, axis)
+            halves = " (its two halves exchanged)" if 2 * step == size > 2 else ""
+            yield f"moved by {step} along axis {axis}{halves}", a.roll(step, axis)
 
 
 def _of_rows(a: torch.Tensor, b: torch.Tensor) -> str:

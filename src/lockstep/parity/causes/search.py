@@ -17,7 +17,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
 from .edits import Edit, Site
-from .facts import from_facts
+from .facts import differing, from_facts
 from .failures import noted
 from .goals import Goal, goal_of
 from .hypotheses.catalogue import (
@@ -37,12 +37,13 @@ from .hypotheses.frames import repeated_children, scale_edits, several_edits, si
 from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.own_code import own_number_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
-from .judgement import Judgement, chosen_of, judge, judge_observed
+from .judgement import Judgement, chosen_of, is_closed_by, judge, judge_observed, without_harmless
 from .live import Live
 from .numbers import SideNumbers, numbers_of
 from .observed.difference import Observed, observed_difference
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import SPECIFIC, Probe, Read, Survey, Trial, families
+from .rearranged import behind_rearranged, rearranged_modules
 from .rounding import rounding_causes
 from .sentences import found_cause, is_repeated, once_more, proven_cause, settled, unknown_cause
 from .whole_run import WholeRun
@@ -89,7 +90,7 @@ class CauseSearch(RecordedCalls):
         current: Comparison | None = comparison
         while current is not None and current.first is not None and len(found) < limit:
             known = begun if not found else from_facts(self, current)
-            judgement = known or self._judged(current, current.first)
+            judgement = known or self._judged_past_order(current, current.first)
             if judgement.chosen is None:
                 found.append(unknown_cause(self, current, judgement))
                 break
@@ -105,10 +106,33 @@ class CauseSearch(RecordedCalls):
                 break
         return settled(found)
 
+    def _judged_past_order(self, current: Comparison, node: NodeResult) -> Judgement:
+        """Values in the order that their weight's rows have are passed over first: what is told of them has to explain
+        the whole run."""
+        later = list(behind_rearranged(self, current))
+        for one in later:
+            current.first = one
+            seen, observed = self._observed(current)
+            if seen is not None and observed is not None and is_closed_by(observed, seen.edit):
+                return observed
+        current.first = node
+        judgement = self._judged(current, node)
+        if later and judgement.closing is not None and not judgement.closing.closes:
+            judgement.stands = False
+        return judgement
+
+    def _observed(self, current: Comparison) -> tuple[Observed | None, Judgement | None]:
+        """What can be seen to differ in the steps of both sides, without what does no harm."""
+        seen = observed_difference(self, current)
+        observed = judge_observed(self, seen, current)
+        if seen is not None and observed is not None and is_closed_by(observed, seen.edit):
+            seen, observed = without_harmless(self, seen, observed, current)
+        return seen, observed
+
     def _judged(self, current: Comparison, node: NodeResult) -> Judgement:
         """Hypotheses, beside what can be seen to differ in the steps of both sides."""
-        seen = self.seen = observed_difference(self, current)
-        observed = judge_observed(self, seen, current)
+        seen, observed = self._observed(current)
+        self.seen = seen
         self.brief = observed is not None and observed.stands
         if observed is not None and observed.stands and seen is not None and self._is_known(seen.edit.line):
             return observed
@@ -121,6 +145,10 @@ class CauseSearch(RecordedCalls):
     def _is_known(self, line: str) -> bool:
         """True for a line of the candidate that a cause was found in before: it is run in other places, too."""
         return bool(line) and any(edit.line == line for edit in self.held)
+
+    @cached_property
+    def rearranged(self) -> frozenset[str]:
+        return rearranged_modules(differing(self))
 
     @cached_property
     def numbers(self) -> SideNumbers:

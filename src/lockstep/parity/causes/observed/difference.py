@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,8 +31,11 @@ OTHER_KERNELS = 10.0  # times the tolerance
 FAR_BELOW = 1e-3  # of the difference that is looked for: what hides nothing of it
 STEPS_OF_EVALUATION = 400
 MOST_STEPS = 40_000  # done again in one frame
+UNNAMED = "other_computation"
 LEAST = 1e-6  # relative: values nearer than this are the same, whatever kernel made them
 TABLE = "rope_table"
+
+Kind = tuple[str, tuple[str, ...], tuple[str, ...]]  # the name of a difference, and the steps that one side alone takes
 
 
 @dataclass
@@ -44,8 +47,16 @@ class Observed:
     places: frozenset[str]  # steps of the reference that the candidate does not have
     near: frozenset[str]  # and those that give these what both sides have
     place: NodeResult | None = None  # the smallest value that is wrong, by the reference's name
+    first: Kind | None = None  # of the first place
     further: Edit | None = None  # another table of rotations, where that is what goes in
     seen: Callable[[Edit], bool] = lambda edit: True  # whether with an edit the reference computes what was seen there
+    kinds: tuple[Kind, ...] = ()  # of the places, those that say least first
+    only: Callable[[frozenset[Kind]], Edit | None] = lambda kinds: None  # with the places of these kinds alone
+
+    def narrowed(self, kinds: frozenset[Kind], edit: Edit) -> Observed:
+        """The same without places that were seen to do no harm."""
+        place = self.place if self.kinds[:1] and self.first in kinds else None
+        return replace(self, edit=edit, wider=None, place=place, kinds=tuple(k for k in self.kinds if k in kinds))
 
     def edits(self) -> list[Edit]:
         """What is to be tried, the most telling first."""
@@ -116,10 +127,10 @@ class _Walk:
             self.tolerance = min(self.tolerance, node.error / 4)
         self.plans: list[Transplant] = []
         self.wider: list[Transplant | None] = []  # the same in the place of more steps
-        self.said: list[PlaceWords] = []
+        self.told: list[list[PlaceWords]] = []  # of each place
         self.places: set[str] = set()
         self.near: set[str] = set()
-        self.done_at: FrameStep | None = None  # the candidate's step whose line is told
+        self.done_at: list[FrameStep | None] = []  # the candidate's step whose line is told, for each place
         self.lines: list[str] = []  # of the candidate's code, one for each place
         self.place: NodeResult | None = None
         self.from_outside = False
@@ -127,6 +138,10 @@ class _Walk:
         self._tried: set[Any] = set()
         self._reached = -1  # number of the reference's step that was last put right
         self._steps = 0  # done again
+
+    @property
+    def said(self) -> list[PlaceWords]:
+        return [words for place in self.told for words in place]
 
     def may_go_on(self) -> bool:
         """Few lines, however often each of them is run."""
@@ -150,24 +165,27 @@ class _Walk:
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
         sides = self.search.modules, self.search.across.modules
-        inner = [smallest_difference(matching, d, *reversed(sides)) for d in differences]
+        inner = [
+            [] if _takes_in_other_order(matching, d) else smallest_difference(matching, d, *reversed(sides))
+            for d in differences
+        ]
         small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_smallest(matching, i) else [d])]
         words = [words_of(matching, d, i, *sides) for d, i in zip(differences, inner, strict=True)]
         if any(_comes_from_outside(matching, p.theirs) for p in small):
             self.from_outside = not self.plans or self.from_outside
             if not all(one.name == TABLE for one in words):
-                self.plans = []
+                self.plans, self.told, self.done_at = [], [], []
                 return False
         if any(self._holds_too_much(matching, p.theirs) for p in small):
             # nearly the whole run of the candidate put into the reference closes any run: it is looked into
             self._tried.discard(place)  # nothing was put right yet
             return self._opened(matching, small)
-        self.said += [one for one in words if one.detail]
+        self.told.append([one for one in words if one.detail])
         self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
         self.near |= _givers(matching, differences)
         made = [step for p in [*inner[0], *small] if (step := done_at(matching, p)) is not None]
         self.lines.append(made[0].line if made else "")
-        self.done_at = self.done_at or next(iter(made), None)
+        self.done_at.append(next(iter(made), None))
         outside = small == differences or any(_comes_from_outside(matching, d.theirs) for d in differences)
         self.wider.append(None if outside else self._plan(matching, differences))
         self.plans.append(self._plan(matching, small))
@@ -265,29 +283,47 @@ class _Walk:
         return True
 
     def observed(self) -> Observed | None:
-        wrong, _, right = self.said[0].detail.partition(" instead of ") if self.said else ("", "", "")
-        if not self.plans or wrong == right:  # nothing, or the same thing twice: that says nothing
+        if not self.plans or not self._says_something(self.said):
             return None
-        name, detail, rank = _together(self.said)
-        frame = self.frames.ours[0]
-        line = told_line(self.theirs, self.done_at, len(self.lines)) if not self.said[0].loaded else ""
-
-        def made(plans: list[Transplant]) -> Edit:
-            def at(path: str) -> Edit:
-                return Edit(name, detail, _changes(plans, path), rank)
-
-            return replace(at(frame), elsewhere=at, owner=frame, line=line)
-
-        wider = self.wider[0]
+        wider, kinds = self.wider[0], [_kind_of(told) for told in self.told]
+        alone = wider is not None and len(self.plans) == 1
         places, near = frozenset(self.places), frozenset(self.places | self.near)
+        every = range(len(self.plans))
         return Observed(
-            made(self.plans),
-            made([wider]) if wider is not None and len(self.plans) == 1 else None,
+            self._made(self.plans, every),
+            self._made([wider], every) if wider is not None and alone else None,
             places,
             near,
             self.place,
+            kinds[0],
             seen=self.is_seen,
+            kinds=tuple(sorted(dict.fromkeys(kinds), key=lambda kind: kind[0] != UNNAMED)),
+            only=self.only,
         )
+
+    def only(self, kinds: frozenset[Kind]) -> Edit | None:
+        """What was seen at places of these kinds alone; None where that says nothing."""
+        which = [i for i, told in enumerate(self.told) if _kind_of(told) in kinds]
+        said = [words for i in which for words in self.told[i]]
+        return self._made([self.plans[i] for i in which], which) if which and self._says_something(said) else None
+
+    def _says_something(self, said: list[PlaceWords]) -> bool:
+        """Not nothing, and not the same thing twice."""
+        wrong, _, right = said[0].detail.partition(" instead of ") if said else ("", "", "")
+        return wrong != right
+
+    def _made(self, plans: list[Transplant], which: Sequence[int]) -> Edit:
+        """The plans as an edit, in the words of the places they are for."""
+        said = [words for i in which for words in self.told[i]]
+        name, detail, rank = _together(said)
+        frame, first = self.frames.ours[0], said[0]
+        done_at = next((step for i in which if (step := self.done_at[i]) is not None), None)
+        line = told_line(self.theirs, first.by if first.loaded or first.form else done_at, len(which))
+
+        def at(path: str) -> Edit:
+            return Edit(name, detail, _changes(plans, path), rank)
+
+        return replace(at(frame), elsewhere=at, owner=frame, line=line)
 
     def is_seen(self, edit: Edit) -> bool:
         """True if with the edit the reference makes what the candidate has at the first place, or that is not known."""
@@ -298,6 +334,10 @@ class _Walk:
             return True
         matching = self._beside(graph)
         return all(matching.partner(value) is not None for value in self.wrong)
+
+
+def _kind_of(told: list[PlaceWords]) -> Kind:
+    return (told[0].name, told[0].mine, told[0].others) if told else ("", (), ())
 
 
 def _where(difference: Parting) -> Any:
@@ -372,6 +412,14 @@ def _is_smallest(matching: Matching, inner: list[Parting]) -> bool:
     return made and (all(matching.partner(p.ours) is None for p in inner) or are_exchanged(matching, inner))
 
 
+def _takes_in_other_order(matching: Matching, difference: Parting) -> bool:
+    """True for one step of the same values in another order: that step is the place, not what made the values."""
+    a, b = difference.ours.step, difference.theirs.step
+    if difference.exit is not None or a is None or b is None or a.name != b.name or len(a.operands()) < 2:
+        return False
+    return sorted(map(id, a.operands())) == sorted(id(matching.partner(v)) for v in b.operands())
+
+
 def _is_unexplained(matching: Matching, value: FrameValue) -> bool:
     """True for numbers that nobody was seen to make, or that a module of both sides makes of the same: put into the
     reference they would prove themselves."""
@@ -407,7 +455,9 @@ def _together(said: list[PlaceWords]) -> tuple[str, str, int]:
         first = replace(first, name="order_exchanged")  # the same steps, before something instead of behind it
         if moved is not None:
             return first.name, f"{first.detail}; and {moved.detail}", first.rank
-    if len(said) > 1 and all(words.name == said[0].name for words in said) and first is said[0]:
+    alike = all(words.name == said[0].name for words in said)
+    alike = alike and (first.name != UNNAMED or len({(words.mine, words.others) for words in said}) == 1)
+    if len(said) > 1 and alike and first is said[0]:
         return first.name, f"{first.detail} (and so in {len(said) - 1} more places)", first.rank
     others = list(dict.fromkeys(words.detail for words in said[1:] if words.detail != first.detail))
     detail = first.detail + "".join(f"; and {other}" for other in others[:1])

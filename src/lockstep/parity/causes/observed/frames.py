@@ -34,6 +34,7 @@ class SharedFrame:
         self.theirs = (theirs, search.across.call_number(theirs, node.other) if theirs != PIPELINE else 0)
         self.paths = ModulePaths(partners, ours, theirs)
         shared, fused = _shared(partners, comparison)
+        shared = {a: b for a, b in shared.items() if a not in search.rearranged}  # they make something else
         self.open_ours = _open(search.modules, ours, set(shared), fused, search.across.modules, theirs)
         self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
         if ours == PIPELINE:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .arrangement import LEAST
 from .graph import SHAPES, FrameValue, TooLarge
 from .matching import Matching, Parting
 from .smallest import Again, Budget, inside_of, read_as, views_of
@@ -33,14 +34,21 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def activation_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> tuple[str, str]:
-    """The name and the words where both are an activation of one value; empty where they are not."""
-    if ours.content.numel() != theirs.content.numel() or not ours.content.is_floating_point():
+    """The name and the words where both are an activation of one value; empty where they are not.
+
+    Between models nothing is activated, and of a few numbers any function may be right.
+    """
+    count = ours.content.numel()
+    if count != theirs.content.numel() or count < LEAST or not ours.content.is_floating_point():
+        return "", ""
+    if matching.ours.frame.startswith("@"):
         return "", ""
     for value in _leaves(matching, ours):
         if value.content.numel() != ours.content.numel() or not value.content.is_floating_point():
             continue
         with torch.no_grad(), torch._C.DisableTorchFunction():
             made = {name: FrameValue(function(value.content)) for name, function in _ACTIVATIONS.items()}
+            made = {name: one for name, one in made.items() if not matching.same_numbers(value, one)}  # it does nothing
         right, wrong = (
             next((name for name, one in made.items() if matching.same_numbers(one, side)), "")
             for side in (ours, theirs)

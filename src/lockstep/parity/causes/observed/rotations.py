@@ -13,6 +13,7 @@ from .matching import HEADS, Matching
 
 NEAR = 1e-4
 DEPTH = 4
+LOOKED_AT = 12  # values of one side
 OTHER_WAY = "turned the other way round"
 LANES = "other lanes make a pair"
 ALIKE = 3e-4  # radians: two tokens that a lane does not tell apart
@@ -40,7 +41,30 @@ def rotation_words(matching: Matching, ours: FrameValue, theirs: FrameValue) -> 
                 return _told(right[words], wrong[words])
             if right and wrong and not lanes:
                 lanes = f"{LANES}: {next(iter(wrong))} instead of {next(iter(right))}"
-    return lanes
+        return lanes or _of_other_lanes(matching, ours, theirs, result)
+
+
+def _of_other_lanes(matching: Matching, ours: FrameValue, theirs: FrameValue, result: torch.Tensor) -> str:
+    """Where the lanes lie otherwise before they are turned: by how much each side turns what it has itself."""
+    mine, others = (
+        [
+            table
+            for before, axis in product(_made_on_the_way(matching, value, ours.content.shape), (1, 2))
+            for pairs in _PAIRS.values()
+            if (table := _table(pairs(before), pairs(after), axis)) is not None
+        ]
+        for value, after in ((ours, ours.content), (theirs, result))
+    )
+    return _told(mine[0], others[0]) if mine and others else ""
+
+
+def _made_on_the_way(matching: Matching, value: FrameValue, shape: torch.Size) -> Iterator[torch.Tensor]:
+    """What one side alone makes before the value, in the shape: what was made first is not turned yet."""
+    steps = sorted(matching.until_shared(value), key=lambda step: step.number)
+    made = [v.content for step in steps for v in step.values if v is not value]
+    for content in [c for c in made if c.numel() == shape.numel() and c.is_floating_point()][:LOOKED_AT]:
+        views = [content.reshape(shape), *(v.transpose(1, 2) for v in [content] if v.ndim == HEADS)]
+        yield from (view for view in views if view.shape == shape)
 
 
 def _joined_pairs(value: FrameValue) -> FrameValue:

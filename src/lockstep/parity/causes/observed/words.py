@@ -22,6 +22,7 @@ from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
 from .matching import Matching, Parting
 from .norms import norm_words
+from .patches import is_one_step, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
 from .settings import plain
 
@@ -65,6 +66,8 @@ class PlaceWords:
     mine: tuple[str, ...] = ()  # steps that only the reference takes
     others: tuple[str, ...] = ()  # steps that only the candidate takes
     loaded: bool = False  # it is a matter of the weights, not of the code
+    form: bool = False  # the step at the place is right in another form: its line is not told
+    by: FrameStep | None = None  # but that of another one
 
 
 def words_of(
@@ -83,6 +86,8 @@ def words_of(
     says = Says(matching)
     if difference.exit is None and (weight := _other_weight(matching, ours, theirs, modules)) is not None:
         return weight
+    if difference.exit is None and (order := patch_words(matching, says, ours, theirs)) is not None:
+        return order
     for place in [difference, *inner]:
         if (writer := overwritten_by(matching, place)) is not None:
             told = f"`{says.plain_name(place.ours)}` is overwritten by `{writer.name}` in place while it is still used"
@@ -143,6 +148,18 @@ def words_of(
     if ours.content.dtype is torch.bool and theirs.content.dtype is torch.bool:
         words = replace(words, name="attention_mask")
     return replace(words, mine=steps[0], others=steps[1])
+
+
+def patch_words(matching: Matching, says: Says, ours: FrameValue, theirs: FrameValue) -> PlaceWords | None:
+    """Patches put through a convolution by the one and through a linear layer by the other: what goes in is told."""
+    ours, theirs = once(ours), once(theirs)
+    if theirs.step is not None and (order := patch_order(matching, ours, theirs)) is not None:
+        return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(theirs.step.operands()[0]))
+    if ours.step is None or theirs.step is None or not is_one_step(ours, theirs, matching.tolerance):
+        return None
+    wrong, right = (says.plain_name(v.step.operands()[0]) for v in (theirs, ours) if v.step is not None)
+    weight = says.plain_name(ours.step.operands()[1])
+    return PlaceWords("wrong_operand", f"`{weight}` is given other values: `{wrong}` for `{right}`", form=True)
 
 
 def _overwritten_operand(matching: Matching, says: Says, ours: FrameValue, theirs: FrameValue) -> str:
