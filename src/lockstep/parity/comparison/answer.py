@@ -30,13 +30,8 @@ from .verdict import Thresholds, assign_roles, decide, threshold
 
 # Arguments of a call that say how the result is handed out, not what is computed.
 _PRESENTATION = {
-    "output_type",
-    "return_dict",
-    "callback_on_step_end",
-    "callback_on_step_end_tensor_inputs",
-    "callback",
-    "preview",
-    "output",
+    *("output_type", "return_dict", "preview", "output"),
+    *("callback", "callback_on_step_end", "callback_on_step_end_tensor_inputs"),
 }
 _ANOTHER_VIEW = 0.05  # error up to which two shapes with the same axes, some of them joined, are one value
 MASK = 5e8  # below minus this a number of a mask stands for minus infinity
