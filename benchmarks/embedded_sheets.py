@@ -3,10 +3,9 @@
     python -m benchmarks.embedded_sheets [--model lockstep/emoji] [--out FOLDER] [--blind FOLDER] [--prompts FILE]
 
 Every picture is the first one: seed 0, nothing chosen. Writes prompts.jpg, compositions.jpg, free-form.jpg and
-editing.jpg, into the
-model's own folder unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled, with
-numbers instead of words,
-and the answers beside them: a person who has not seen the prompts names what is there, then the answers are counted.
+editing.jpg into docs/emoji unless told otherwise. `--blind` writes the pictures of the prompts once more, shuffled,
+with numbers instead of words, and the answers beside them: a person who has not seen the prompts names what is there,
+then the answers are counted.
 `--prompts` draws the lines of a file instead, as own.jpg.
 """
 
@@ -116,7 +115,7 @@ def write_blind(stem: Path, prompts: Sequence[str], pictures: Sequence[np.ndarra
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="lockstep/emoji")
-    parser.add_argument("--out", type=Path, default=Path("src/lockstep/embedded/emoji/sheets"))
+    parser.add_argument("--out", type=Path, default=Path("docs/emoji"))
     parser.add_argument("--blind", type=Path)
     parser.add_argument("--prompts", type=Path)
     options, _ = parser.parse_known_args()
