@@ -18,14 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ... import files
 from ...errors import ConfigError, NotFoundError
 from ...models.autoencoders.autoencoder_tiny import AutoencoderTiny, AutoencoderTinyBlock
 from ...models.text_encoders.clip import CLIPTextModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import DDIMScheduler
 from ...tokenizers import CLIPTokenizer
-from ...training.loop import Run, train
+from ...training.loop import Run
 from ...training.noise import generator_of
 from ...training.pixels import to_bytes, to_pixels
 from ...training.precision import autocast
@@ -37,6 +36,7 @@ from .data import DEFAULT_STYLE, Item, load_items, load_pictures
 from .drawing import caption_random, draw_rows, drawing_weights
 from .edges import edge_loss, edge_strength
 from .settings import PolishSettings
+from .stage import run_stage
 
 STANDARD = 0.8  # of captions in the default style that do not name it
 
@@ -212,13 +212,4 @@ def train_polish(
     """Train, or go on training, to the configured number of steps."""
     run = Run(work / "runs" / run_name)
     training = PolishTraining(work, settings, run, released)
-    run.resume(training.trainee)
-    falling = int(settings.steps * settings.decay_share)
-    run.begin_decay(settings.steps - falling, falling)
-    if settings_text:
-        files.write_text(run.folder / "settings.toml", settings_text)
-    train(
-        training.trainee, run, training.loss_at, title=run_name, batch_size=settings.batch_size, until=settings.steps,
-        cadence=settings.cadence, evaluate=training.evaluate,
-    )  # fmt: skip
-    return run.checkpoint
+    return run_stage(training, settings, settings_text=settings_text)

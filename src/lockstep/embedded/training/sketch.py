@@ -17,10 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ... import files
 from ...models.text_encoders.clip import CLIPTextModel
 from ...tokenizers.known_words import KnownWords
-from ...training.loop import Run, train
+from ...training.loop import Run
 from ...training.noise import generator_of
 from ...training.pixels import to_bytes
 from ...training.precision import autocast
@@ -34,6 +33,7 @@ from .latents import load_teacher
 from .settings import SketchSettings
 from .sketch_head import SketchHead
 from .sketch_start import TIER_WEIGHTS, let_free, style_table, write_sketches
+from .stage import run_stage
 
 
 class SketchTraining:
@@ -127,14 +127,4 @@ def train_sketch(
     """Train, or go on training, to the configured number of steps."""
     run = Run(work / "runs" / run_name)
     training = SketchTraining(work, settings, run, teacher_folder)
-    run.resume(training.trainee)
-    until = steps or settings.steps
-    falling = int(settings.steps * settings.decay_share)
-    run.begin_decay(settings.steps - falling, falling)
-    if settings_text:
-        files.write_text(run.folder / "settings.toml", settings_text)
-    train(
-        training.trainee, run, training.loss_at, title=run_name, batch_size=settings.batch_size, until=until,
-        cadence=settings.cadence, evaluate=training.evaluate,
-    )  # fmt: skip
-    return run.checkpoint
+    return run_stage(training, settings, until=steps, settings_text=settings_text)

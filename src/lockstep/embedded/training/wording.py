@@ -20,13 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ... import files
 from ...errors import NotFoundError
 from ...models.text_encoders.clip import CLIPTextModel
 from ...models.unets.unet_2d_condition import UNet2DConditionModel
 from ...schedulers import DDIMScheduler
 from ...tokenizers.known_words import KnownWords
-from ...training.loop import Run, train
+from ...training.loop import Run
 from ...training.noise import generator_of
 from ...training.progress import Reporter
 from ...training.trainee import Trainee
@@ -36,6 +35,7 @@ from .diffusion import pin_tokenizer, vocabulary_config
 from .drawing import caption_random
 from .latents import open_store
 from .settings import WordingSettings
+from .stage import run_stage
 from .tokenizer import encode_batch, load_tokenizer
 from .vocabulary import adopt_embedding, read_meanings
 
@@ -220,13 +220,4 @@ def train_wording(
     """Teach the words, from the start or from the run's checkpoint, to the configured number of steps."""
     run = Run(work / "runs" / run_name)
     training = WordingTraining(work, settings, run, released)
-    run.resume(training.trainee)
-    falling = int(settings.steps * settings.decay_share)
-    run.begin_decay(settings.steps - falling, falling)
-    if settings_text:
-        files.write_text(run.folder / "settings.toml", settings_text)
-    train(
-        training.trainee, run, training.loss_at, title=run_name, batch_size=settings.batch_size, until=settings.steps,
-        cadence=settings.cadence, evaluate=training.evaluate,
-    )  # fmt: skip
-    return run.checkpoint
+    return run_stage(training, settings, settings_text=settings_text)
