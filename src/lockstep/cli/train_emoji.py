@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -45,6 +45,18 @@ WORK = Path("training-work")
 DATA_STAGES = ("fetch", "render", "items", "sheets")
 
 emoji = typer.Typer(help="Make the embedded model again, stage by stage.", no_args_is_help=True, epilog=STAGES)
+
+
+Settings = TypeVar("Settings")
+
+
+def read_settings(kind: type[Settings], config: str) -> tuple[Settings, str]:
+    """The settings of a stage, and the text of their file, which the run keeps."""
+    from ..embedded.training.settings import CONFIGS
+    from ..training.settings import find_settings, load_settings
+
+    path = find_settings(config, CONFIGS)
+    return load_settings(kind, path), path.read_text(encoding="utf-8")
 
 
 def examples(*lines: str) -> str:
@@ -174,14 +186,13 @@ def sketch(
     steps: Annotated[int | None, typer.Option(min=1, help="Stop at this step; the same command goes on.")] = None,
 ) -> None:
     """Teach the text encoder alone what the picture of a caption is."""
-    from ..embedded.training.settings import CONFIGS, SketchSettings
+    from ..embedded.training.settings import SketchSettings
     from ..embedded.training.sketch import train_sketch
-    from ..training.settings import find_settings, load_settings
 
-    path = find_settings(config, CONFIGS)
+    settings, text = read_settings(SketchSettings, config)
     checkpoint = train_sketch(
-        work, load_settings(SketchSettings, path), run_name=run, teacher_folder=teacher, steps=steps,
-        settings_text=path.read_text(encoding="utf-8"),
+        work, settings, run_name=run, teacher_folder=teacher, steps=steps,
+        settings_text=text,
     )  # fmt: skip
     say(checkpoint)
 
@@ -213,13 +224,12 @@ def diffusion(
 ) -> None:
     """Train text encoder and UNet, or go on training them."""
     from ..embedded.training.diffusion import train_diffusion
-    from ..embedded.training.settings import CONFIGS, DiffusionSettings
-    from ..training.settings import find_settings, load_settings
+    from ..embedded.training.settings import DiffusionSettings
 
-    path = find_settings(config, CONFIGS)
+    settings, text = read_settings(DiffusionSettings, config)
     checkpoint = train_diffusion(
-        work, load_settings(DiffusionSettings, path), run_name=run, teacher_folder=teacher, steps=steps,
-        start_from=start_from, sketch=sketch, decay_steps=decay, settings_text=path.read_text(encoding="utf-8"),
+        work, settings, run_name=run, teacher_folder=teacher, steps=steps,
+        start_from=start_from, sketch=sketch, decay_steps=decay, settings_text=text,
     )  # fmt: skip
     say(checkpoint)
 
@@ -232,13 +242,11 @@ def wording(
     run: RunName = "wording",
 ) -> None:
     """Teach a text encoder with more words to read captions as people write them."""
-    from ..embedded.training.settings import CONFIGS, WordingSettings
+    from ..embedded.training.settings import WordingSettings
     from ..embedded.training.wording import train_wording
-    from ..training.settings import find_settings, load_settings
 
-    path = find_settings(config, CONFIGS)
-    text = path.read_text(encoding="utf-8")
-    say(train_wording(work, load_settings(WordingSettings, path), released, run_name=run, settings_text=text))
+    settings, text = read_settings(WordingSettings, config)
+    say(train_wording(work, settings, released, run_name=run, settings_text=text))
 
 
 @emoji.command(epilog=examples("polish ./my-emoji", "polish ./my-emoji --config mine.toml --run polish-2"))
@@ -250,12 +258,10 @@ def polish(
 ) -> None:
     """Teach the decoder and the UNet's last blocks together to make the true pictures."""
     from ..embedded.training.polish import train_polish
-    from ..embedded.training.settings import CONFIGS, PolishSettings
-    from ..training.settings import find_settings, load_settings
+    from ..embedded.training.settings import PolishSettings
 
-    path = find_settings(config, CONFIGS)
-    text = path.read_text(encoding="utf-8")
-    say(train_polish(work, load_settings(PolishSettings, path), released, run_name=run, settings_text=text))
+    settings, text = read_settings(PolishSettings, config)
+    say(train_polish(work, settings, released, run_name=run, settings_text=text))
 
 
 @emoji.command(epilog=examples("sheet sheet.png --teacher ./taesd", 'sheet cats.png --teacher ./taesd -p "a red cat"'))

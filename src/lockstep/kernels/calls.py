@@ -22,6 +22,12 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+def feature_map(batch: int, channels: int, height: int, width: int) -> Tensor:
+    """Room for a feature map whose channels lie side by side."""
+    shape = batch, channels, height, width
+    return torch.empty(shape, dtype=FP32, device="cpu", memory_format=torch.channels_last)
+
+
 def aligned(floats: int, bf16: bool = False) -> Tensor:
     """Room for so many floats (or twice as many bf16) that begins at a line of the cache."""
     room = torch.empty(floats + 16, dtype=FP32, device="cpu")
@@ -102,7 +108,7 @@ def convolution(
     """A 3x3 convolution with padding 1; `bias` is (out) or one for each image, (batch, out)."""
     x, residual = channels_last(x), None if residual is None else channels_last(residual)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
+    y = feature_map(batch, out, height, width)
     step = 0 if bias is None or bias.ndim == 1 else out
     bias = None if bias is None else bias.contiguous()
     parts = (address(x), address(packed), address(bias), address(residual), address(y))
@@ -124,7 +130,7 @@ def normed_convolution(
     """The 3x3 convolution of SiLU of the GroupNorm of x, in bands; `norm` is groups, weight, bias and eps."""
     x, residual = channels_last(x), None if residual is None else channels_last(residual)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
+    y = feature_map(batch, out, height, width)
     step = 0 if bias is None or bias.ndim == 1 else out
     bias = None if bias is None else bias.contiguous()
     groups, weight, shift, eps = norm
@@ -140,7 +146,7 @@ def doubled_convolution(
     """The 3x3 convolution of x with each pixel taken twice, in rows and in columns."""
     x = channels_last(x)
     batch, into, height, width = x.shape
-    y = torch.empty((batch, out, 2 * height, 2 * width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
+    y = feature_map(batch, out, 2 * height, 2 * width)
     bias = None if bias is None else bias.contiguous()
     sizes = (batch, 2 * height, 2 * width, into, out, stored, torch.get_num_threads())
     library.run("doubled_convolution", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
@@ -159,7 +165,7 @@ def patches(
     x = channels_last(x)
     batch, into, height, width = x.shape
     left = [(side + 2 * padding - size) // stride + 1 for side in (height, width)]
-    y = torch.empty((batch, out, *left), dtype=FP32, device="cpu", memory_format=torch.channels_last)
+    y = feature_map(batch, out, *left)
     bias = None if bias is None else bias.contiguous()
     sizes = (batch, height, width, into, out, size, stride, padding, torch.get_num_threads())
     library.run("patches", *map(address, (x, packed, bias, y)), *sizes, bf16=in_bf16(packed))
@@ -171,7 +177,7 @@ def join(library: Library, left: Tensor, right: Tensor) -> Tensor:
     left, right = channels_last(left), channels_last(right)
     batch, lefts, height, width = left.shape
     rights = right.shape[1]
-    y = torch.empty((batch, lefts + rights, height, width), dtype=FP32, device="cpu", memory_format=torch.channels_last)
+    y = feature_map(batch, lefts + rights, height, width)
     sizes = (batch * height * width, lefts, rights, torch.get_num_threads())
     library.run("join", *map(address, (left, right, y)), *sizes)
     return y

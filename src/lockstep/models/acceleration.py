@@ -22,6 +22,7 @@ from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
 from .bf16_layers import BOUND, Choice
 from .examples import Call
+from .fast import Prepared
 from .frugal import make_frugal
 from .layers import GEGLU, ResnetBlock2D, TanhGELU, Upsample2D
 from .remembered import LayerTrial
@@ -125,7 +126,7 @@ def _prepare(model: nn.Module) -> None:
     layers = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, fast_layers.Prepared) and operators.takes(*(one.detach() for one in module.sources()))
+        if isinstance(module, Prepared) and operators.takes(*(one.detach() for one in module.sources()))
     }
     if not kept_weights.adopt(model, layers):
         for layer in layers.values():

@@ -19,6 +19,7 @@ from ..attention.kernels import OWN, OWN_BF16
 from ..errors import InputError
 from . import fast_layers
 from .examples import Call
+from .fast import Prepared
 from .fast_token_layers import FastTanhGELU
 
 Tensor = torch.Tensor
@@ -53,7 +54,7 @@ def able(model: nn.Module) -> dict[str, nn.Module]:
 def _is_able(module: nn.Module) -> bool:
     if isinstance(module, AttentionModuleMixin):
         return getattr(module.processor, "_attention_backend", "") in (OWN, OWN_BF16)
-    if not isinstance(module, fast_layers.Prepared) or module.by_torch:
+    if not isinstance(module, Prepared) or module.by_torch:
         return False
     return not isinstance(module, fast_layers.FastConvolution) or module.kind() != ""
 

@@ -95,8 +95,8 @@ class Prepared(Keeping, Fast):
     frugal = False  # do its weights leave memory once it is prepared? (where a file holds them)
 
     def sources(self) -> tuple[Tensor, ...]:
-        """The weights that it is computed from."""
-        raise NotImplementedError
+        """The weights that it is computed from: its own, unless it says otherwise."""
+        return (self._parameters["weight"],)  # type: ignore[return-value]
 
     def settings(self) -> tuple[Any, ...]:
         """What else decides how they are prepared."""

@@ -15,9 +15,7 @@ from torch.nn import functional as F
 from ..kernels import calls, found, operators
 from .autoencoders.autoencoder_kl import ResnetBlock2D as AutoencoderResnet
 from .autoencoders.autoencoder_kl import Upsample2D as AutoencoderUpsample
-from .fast import Fast as Fast
-from .fast import Prepared as Prepared
-from .fast import watched as watched
+from .fast import Fast, Prepared, watched
 from .layers import GEGLU, ResnetBlock2D, Upsample2D
 
 Tensor = torch.Tensor
@@ -31,9 +29,6 @@ STORED_BF16 = 4 * STORED  # half as large each, and to make them costs twice as 
 
 class FastLinear(Prepared, nn.Linear):
     """A linear layer, with what is added to its result."""
-
-    def sources(self) -> tuple[Tensor, ...]:
-        return (self._parameters["weight"],)  # type: ignore[return-value]
 
     def prepare(self) -> Tensor:
         return calls.pack_linear(found(), self.weight, self.in_bf16)
@@ -67,9 +62,6 @@ class FastConvolution(Prepared, nn.Conv2d):
             return "linear"
         square = all(len(set(size)) == 1 and isinstance(size[0], int) for size in sizes)  # a padding may be a word
         return "patches" if plain and square and self.out_channels >= lanes else ""
-
-    def sources(self) -> tuple[Tensor, ...]:
-        return (self._parameters["weight"],)  # type: ignore[return-value]
 
     def settings(self) -> tuple[Any, ...]:
         sizes = self.kernel_size, self.stride, self.padding, self.dilation, self.groups

@@ -48,7 +48,7 @@ class FastAttention(Keeping, Attention):
             self._text = None
             return super().project(hidden_states, source)
         kept, state = self._text, (torch.is_inference_mode_enabled(), *_state(self.to_k), *_state(self.to_v))
-        alike = kept is not None and same(kept.state, state) and kept.source.shape == source.shape
+        alike = kept is not None and is_same_state(kept.state, state) and kept.source.shape == source.shape
         if kept is None or not alike or not calls.same(found(), kept.source, source.contiguous()):
             kept = Text(state, source.contiguous().clone(), self.to_k(source), self.to_v(source))
             self._text = kept
@@ -74,7 +74,7 @@ def _state(layer: nn.Linear) -> tuple[Any, Any]:
     return layer.prepared(), None if bias is None else facts(bias)
 
 
-def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+def is_same_state(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """The same tensors and equal facts?"""
     return all(a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(one, other, strict=True))
 

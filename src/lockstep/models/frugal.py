@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from torch import nn
 
 from .. import memory
-from .fast_layers import FastConvolution, Prepared
+from .fast import Prepared
+from .fast_layers import FastConvolution
 from .fast_unet_blocks import FastAttention
 
 

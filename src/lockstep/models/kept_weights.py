@@ -27,7 +27,7 @@ from ..files import temporary_beside
 from ..kernels import found
 from ..notes import say_once
 from .engines import cache_folder
-from .fast_layers import Prepared
+from .fast import Prepared
 from .origin import unchanged
 from .remembered import is_small
 from .weights import parse_size, size_text

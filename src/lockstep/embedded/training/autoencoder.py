@@ -32,7 +32,7 @@ from .adversary import critic_loss, deceiving_loss, new_critic
 from .collage import Collage
 from .data import Item, load_items, load_pictures
 from .data.scenes import SceneDrawer, render_scene
-from .drawing import caption_random, draw_rows, drawing_weights
+from .drawing import caption_random, draw_rows, drawing_weights, evenly
 from .edges import edge_loss, edge_strength
 from .latents import load_teacher, open_store
 from .settings import AutoencoderSettings
@@ -57,9 +57,7 @@ class AutoencoderTraining:
             raise NotFoundError(
                 f"Too few encoded pictures to train and to judge the {part} with. Run the `latents` stage first."
             )
-        self.held_out = [
-            held_out[k * len(held_out) // settings.held_out] for k in range(min(settings.held_out, len(held_out)))
-        ]
+        self.held_out = evenly(held_out, settings.held_out)
         self.weights = drawing_weights(self.items, settings.mixture)
         scenes = settings.mixture.scenes > 0 and part == "decoder"
         self.collage = Collage(work, SceneDrawer(self.table), self.store.normal()) if scenes else None

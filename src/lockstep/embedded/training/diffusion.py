@@ -33,10 +33,11 @@ from ...training.settings import load_settings
 from ...training.sheets import save_sheet
 from ...training.trainee import Trainee, averaged_tensors
 from .collage import Collage
-from .data import DEFAULT_STYLE, Item, ItemTable, load_items
+from .data import Item, ItemTable, load_items
 from .data.scenes import KINDS, SceneDrawer
-from .drawing import caption_random, draw_rows, drawing_weights
+from .drawing import caption_random, draw_rows, drawing_weights, evenly, plain_caption
 from .evaluation import conditional_losses, retrieval_ranks, top_k
+from .kept_texts import KeptTexts
 from .latents import SHAPE, Normal, load_teacher, open_store
 from .settings import DiffusionSettings, Mixture, TextSettings
 from .sketch_head import SketchHead
@@ -101,8 +102,7 @@ class DiffusionData:
         """A caption as people write it, or as the reader of sentences hands it to the model."""
         if rng.random() >= self.settings.plain_captions:
             return self.table.draw_caption(item, rng)
-        unsaid = item.style == DEFAULT_STYLE and rng.random() < 0.8
-        return self.table.prompt(item) if unsaid else self.table.caption(item)
+        return plain_caption(self.table, item, rng)
 
     def scenes_at(self, step: int) -> list[tuple[Tensor, str]]:
         """This step's scenes; the share is kept from step to step where it is no whole number."""
@@ -118,27 +118,7 @@ class DiffusionData:
             for row, item in enumerate(self.items)
             if all(getattr(item, key) == value for key, value in selection.items())
         ]
-        return [rows[k * len(rows) // count] for k in range(min(count, len(rows)))]
-
-
-class KeptTexts:
-    """The hidden states of captions that come again and again, for words that do not learn any more."""
-
-    def __init__(self, text_encoder: nn.Module, data: DiffusionData, most: int) -> None:
-        self.text_encoder, self.data, self.most = text_encoder, data, most
-        self.kept: dict[str, Tensor] = {}
-
-    @torch.no_grad()
-    def hidden(self, captions: Sequence[str]) -> Tensor:
-        found = {caption: self.kept[caption] for caption in captions if caption in self.kept}
-        missing = [caption for caption in dict.fromkeys(captions) if caption not in found]
-        if missing:
-            with autocast(self.data.settings.bfloat16):
-                hidden = self.text_encoder(self.data.tokens(missing), return_dict=False)[0].to(torch.bfloat16)
-            found |= dict(zip(missing, hidden, strict=True))
-            room = max(0, self.most - len(self.kept))
-            self.kept |= {caption: found[caption].clone() for caption in missing[:room]}
-        return torch.stack([found[caption] for caption in captions]).float()
+        return evenly(rows, count)
 
 
 def chosen_kinds(shares: dict[str, float]) -> dict[str, float]:
@@ -221,7 +201,8 @@ class DiffusionTraining:
         self.scheduler = DDIMScheduler(**settings.scheduler)
         self.trainee = Trainee(self.fresh_models(), settings.optimizer)
         self.forward = torch.compile(denoise) if settings.compile else denoise
-        self.texts = KeptTexts(self.trainee.modules["text_encoder"], self.data, settings.kept_texts)
+        text_encoder = self.trainee.modules["text_encoder"]
+        self.texts = KeptTexts(text_encoder, self.data.tokens, settings.bfloat16, settings.kept_texts)
         reads = settings.reading_weight > 0
         self.reading = ReadingLoss(self.trainee.modules["unet"], settings.fields) if reads else None
         self.autoencoder: AutoencoderTiny | None = None

@@ -5,13 +5,29 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ...errors import ConfigError
-from .data import Item
+from .data import DEFAULT_STYLE, Item, ItemTable
 from .settings import Mixture
+
+Value = TypeVar("Value")
+UNSAID = 0.8  # of captions in the default style: as the reader of sentences hands them on, without the style
+
+
+def plain_caption(table: ItemTable, item: Item, rng: random.Random) -> str:
+    """The canonical caption, as the reader of sentences hands it to the model."""
+    unsaid = item.style == DEFAULT_STYLE and rng.random() < UNSAID
+    return table.prompt(item) if unsaid else table.caption(item)
+
+
+def evenly(values: Sequence[Value], count: int) -> list[Value]:
+    """`count` of the values, or all, evenly spaced."""
+    count = min(count, len(values))
+    return [values[k * len(values) // count] for k in range(count)]
 
 
 def caption_random(seed: int, step: int, slot: int) -> random.Random:

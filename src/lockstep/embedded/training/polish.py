@@ -33,12 +33,11 @@ from ...training.sheets import save_sheet
 from ...training.trainee import Trainee, averaged_tensors
 from .autoencoder import picture_loss, psnr
 from .data import DEFAULT_STYLE, Item, load_items, load_pictures
-from .drawing import caption_random, draw_rows, drawing_weights
+from .drawing import caption_random, draw_rows, drawing_weights, evenly, plain_caption
 from .edges import edge_loss, edge_strength
+from .kept_texts import KeptTexts
 from .settings import PolishSettings
 from .stage import run_stage
-
-STANDARD = 0.8  # of captions in the default style that do not name it
 
 
 class PolishTraining:
@@ -64,7 +63,7 @@ class PolishTraining:
         self.times: list[int] = scheduler.timesteps.tolist()
         self.signal = scheduler.alphas_cumprod.sqrt().float()
         self.noise = (1 - scheduler.alphas_cumprod).sqrt().float()
-        self.hidden: dict[str, Tensor] = {}
+        self.texts = KeptTexts(self.text_encoder, self.tokens, settings.bfloat16, most=2 * len(self.items))
         decoder = deepened(vae, settings.decoder_blocks).decoder
         decoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.trainee = Trainee(
@@ -72,16 +71,9 @@ class PolishTraining:
             settings.optimizer,
         )
 
-    @torch.no_grad()
-    def texts(self, captions: Sequence[str]) -> Tensor:
-        """The hidden states of captions, each encoded once."""
-        missing = [caption for caption in dict.fromkeys(captions) if caption not in self.hidden]
-        if missing:
-            words = self.tokenizer(missing, padding="max_length", return_tensors="pt")["input_ids"]
-            with autocast(self.settings.bfloat16):
-                states = self.text_encoder(words).last_hidden_state.to(torch.bfloat16)
-            self.hidden |= dict(zip(missing, states, strict=True))
-        return torch.stack([self.hidden[caption] for caption in captions]).float()
+    def tokens(self, captions: Sequence[str]) -> Tensor:
+        ids: Tensor = self.tokenizer(list(captions), padding="max_length", return_tensors="pt")["input_ids"]
+        return ids
 
     def pictures(self, items: Sequence[Item]) -> Tensor:
         return to_pixels(np.stack([self.table.render(item, self.rgba) for item in items]))
@@ -106,7 +98,8 @@ class PolishTraining:
         draw = generator_of(settings.seed, step)
         items = [self.items[row] for row in draw_rows(self.weights, settings.batch_size, draw).tolist()]
         pixels = self.pictures(items)
-        hidden = self.texts([self.caption(item, step, slot) for slot, item in enumerate(items)])
+        words = [caption_random(settings.seed, step, slot) for slot in range(len(items))]
+        hidden = self.texts.hidden([plain_caption(self.table, *drawn) for drawn in zip(items, words, strict=True)])
         with torch.no_grad():
             encoded = self.encoder(pixels)
         given = int(settings.encoded_share * settings.batch_size)
@@ -123,21 +116,15 @@ class PolishTraining:
         edges = self.settings.edge_weight * edge_loss(drawn, pixels)
         return picture_loss(drawn, pixels, self.settings.gradient_weight) + edges
 
-    def caption(self, item: Item, step: int, slot: int) -> str:
-        """As the reader of sentences hands it to the model."""
-        unsaid = item.style == DEFAULT_STYLE and caption_random(self.settings.seed, step, slot).random() < STANDARD
-        return self.table.prompt(item) if unsaid else self.table.caption(item)
-
     @torch.no_grad()
     def evaluate(self, reporter: Reporter) -> dict[str, float]:
         """Everyday things in the default style beside the true ones, after each step of the sampler and from the
         encoder's latents; a sheet of both."""
         started, modules, averaged = time.monotonic(), self.trainee.modules, self.trainee.averaged
         everyday = self.table.select(core=True, styles=(DEFAULT_STYLE,), kinds=("base",), mirrored=False)
-        judged = min(self.settings.judged, len(everyday))
-        items = [everyday[k * len(everyday) // judged] for k in range(judged)]
-        pixels, hidden = self.pictures(items), self.texts([self.table.prompt(item) for item in items])
-        noise = torch.randn((judged, *self.encoder(pixels[:1]).shape[1:]), generator=generator_of(0, 0))
+        items = evenly(everyday, self.settings.judged)
+        pixels, hidden = self.pictures(items), self.texts.hidden([self.table.prompt(item) for item in items])
+        noise = torch.randn((len(items), *self.encoder(pixels[:1]).shape[1:]), generator=generator_of(0, 0))
         learning = {name: value.clone() for name, value in modules["unet"].state_dict().items()}
         modules["unet"].load_state_dict(averaged["unet"].state_dict())
         counts = range(1, len(self.times) + 1)
@@ -150,7 +137,7 @@ class PolishTraining:
             numbers[f"edges_{name}"] = (edge_strength(ours) / edge_strength(pixels)).mean().item()
         both = torch.stack([pixels, drawn[f"{len(self.times)}_steps"]], dim=1).flatten(0, 1)
         path = self.run.folder / "sheets" / f"{self.trainee.step:07d}.png"
-        save_sheet(path, to_bytes(both), ["true", "ours"] * judged, columns=16)
+        save_sheet(path, to_bytes(both), ["true", "ours"] * len(items), columns=16)
         reporter.note(self.trainee.step, **numbers, evaluation_seconds=time.monotonic() - started)
         return numbers
 
@@ -175,9 +162,7 @@ def deepened(vae: AutoencoderTiny, blocks: Sequence[int]) -> AutoencoderTiny:
             f"decoder_blocks wants at least {before}, the released decoder's, and no more in the last stage; got "
             f"{blocks}."
         )
-    left_out = AutoencoderTiny.ignored_config_keys
-    config = {key: value for key, value in vae.config.items() if not key.startswith("_") and key not in left_out}
-    deeper = AutoencoderTiny(**{**config, "num_decoder_blocks": tuple(blocks)})
+    deeper = AutoencoderTiny.from_config(vae.config, num_decoder_blocks=tuple(blocks))
     deeper.encoder.load_state_dict(vae.encoder.state_dict())
     old, stage = iter(vae.decoder.layers), 0
     seen = 0  # blocks of this stage

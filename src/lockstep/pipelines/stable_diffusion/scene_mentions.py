@@ -62,20 +62,24 @@ def joined(found: Sequence[Mention]) -> list[Mention]:
         if whole and len(words) == 1 and words <= OF:  # "a bouquet of roses"
             whole[-1] = filled(whole[-1], mention)
         elif whole and (is_worn(mention) or (attached and goes_on(mention))):
-            whole[-1] = replace(whole[-1], end=mention.end, worn=(*whole[-1].worn, mention.taught))
+            whole[-1] = wearing(whole[-1], mention)
             attached = True
             continue
         elif whole and (not separate or is_same(whole[-1], mention)):
             whole[-1] = compound(whole[-1], mention)
             if len(whole) > 1 and is_worn(whole[-1]):  # "with a cowboy hat"
-                hat = whole.pop()
-                whole[-1] = replace(whole[-1], end=hat.end, worn=(*whole[-1].worn, hat.taught))
+                whole[-2:] = [wearing(whole[-2], whole[-1])]
                 attached = True
                 continue
         else:
             whole.append(described(mention))
         attached = bool(words & WITH) and not counted
     return whole
+
+
+def wearing(thing: Mention, worn: Mention) -> Mention:
+    """The thing with one thing more that it wears or has."""
+    return replace(thing, end=worn.end, worn=(*thing.worn, worn.taught))
 
 
 def filled(first: Mention, second: Mention) -> Mention:

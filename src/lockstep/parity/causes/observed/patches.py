@@ -35,30 +35,34 @@ class PatchOrder:
 
 def patch_order(matching: Matching, ours: FrameValue, theirs: FrameValue) -> PatchOrder | None:
     """None where the two are not such a pair, or where the orders agree."""
-    for convolution, linear in ((ours.step, theirs.step), (theirs.step, ours.step)):
-        if convolution is None or linear is None or not _cuts_patches(convolution) or linear.name != "linear":
-            continue
-        (picture, kernel), (rows, weight) = (step.operands()[:2] for step in (convolution, linear))
-        if kernel.content.numel() != weight.content.numel() or picture.content.numel() > MOST_ELEMENTS:
-            continue
-        with torch._C.DisableTorchFunction():
-            given = _orders(_patches(picture.content, kernel.content), rows.content, matching.tolerance)
-            held = _orders(kernel.content, weight.content, matching.tolerance)
-        if given and held and not set(given) & set(held):
-            shown = [_said(order, kernel.content) for order in (given[0], held[0])]
-            return PatchOrder(*shown)
-    return None
+    if (pair := _two_forms(ours, theirs)) is None:
+        return None
+    (picture, kernel), (rows, weight) = (step.operands()[:2] for step in pair)
+    if kernel.content.numel() != weight.content.numel() or picture.content.numel() > MOST_ELEMENTS:
+        return None
+    with torch._C.DisableTorchFunction():
+        given = _orders(_patches(picture.content, kernel.content), rows.content, matching.tolerance)
+        held = _orders(kernel.content, weight.content, matching.tolerance)
+    if not given or not held or set(given) & set(held):
+        return None
+    return PatchOrder(*(_said(order, kernel.content) for order in (given[0], held[0])))
 
 
 def is_one_step(ours: FrameValue, theirs: FrameValue, tolerance: float) -> bool:
     """True for a convolution over patches and a linear layer with the same weight, in whatever order that lies."""
+    if (pair := _two_forms(ours, theirs)) is None:
+        return False
+    kernel, weight = (step.operands()[1].content for step in pair)
+    with torch._C.DisableTorchFunction():
+        return kernel.numel() == weight.numel() and bool(_orders(kernel, weight, tolerance))
+
+
+def _two_forms(ours: FrameValue, theirs: FrameValue) -> tuple[FrameStep, FrameStep] | None:
+    """The convolution over patches and the linear layer, whichever side has which."""
     for convolution, linear in ((ours.step, theirs.step), (theirs.step, ours.step)):
-        if convolution is None or linear is None or not _cuts_patches(convolution) or linear.name != "linear":
-            continue
-        kernel, weight = (step.operands()[1].content for step in (convolution, linear))
-        with torch._C.DisableTorchFunction():
-            return kernel.numel() == weight.numel() and bool(_orders(kernel, weight, tolerance))
-    return False
+        if convolution is not None and linear is not None and linear.name == "linear" and _cuts_patches(convolution):
+            return convolution, linear
+    return None
 
 
 def laid_by(value: FrameValue) -> FrameStep | None:
