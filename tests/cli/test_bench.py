@@ -29,6 +29,14 @@ def test_sides_in_turn_with_ratios_errors_and_a_plot(lockstep, tmp_path):
     assert Image.open(picture).size[0] == 960
 
 
+def test_an_autoencoder_whose_config_has_more_than_its_class_takes(lockstep):
+    words = ("--part", "vae", "--size", "8", "--rounds", "1", "--only", "diffusers; lockstep; lockstep, exact")
+    code, out, err = lockstep("bench", *words, "--json")
+    assert code == 0, err
+    sides = {side["name"]: side for side in json.loads(out)["tables"][0]["sides"]}
+    assert sides["lockstep"]["error"] < 1e-5
+
+
 def test_a_whole_picture_beside_diffusers(lockstep):
     only = "lockstep; diffusers; stable-diffusion.cpp"  # the last does not know the embedded model, or is not there
     words = ("--part", "picture", "--steps", "1", "--rounds", "1", "--only", only)

@@ -49,10 +49,10 @@ class Subject:
         chosen = run
         return lambda: chosen(model)
 
-    def again(self, kind: type | None = None, **more: Any) -> Any:
+    def again(self, kind: type | None = None) -> Any:
         """A further model with these very weights."""
         config = {key: value for key, value in self.model.config.items() if not key.startswith("_")}
-        made = (kind or type(self.model))(**config, **more).eval()
+        made = (kind or type(self.model)).from_config(config).eval()  # type: ignore[attr-defined]
         made.load_state_dict(self.model.state_dict(), assign=True)
         return made
 
