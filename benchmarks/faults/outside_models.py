@@ -142,6 +142,7 @@ class EulerLoop:
         context = torch.cat([negative, embeds])
         self.scheduler.set_timesteps(num_inference_steps)
         latents = torch.randn(1, 4, 8, 8, generator=generator) * self.scheduler.init_noise_sigma
+        latents = latents.to(embeds.dtype)
         for timestep in self.scheduler.timesteps:
             scaled = self.scheduler.scale_model_input(latents, timestep)
             prediction = self.unet(torch.cat([scaled, scaled]), timestep, context).sample
