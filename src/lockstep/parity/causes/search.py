@@ -122,8 +122,23 @@ class CauseSearch(RecordedCalls):
         return judgement
 
     def _observed(self, current: Comparison) -> tuple[Observed | None, Judgement | None]:
-        """What can be seen to differ in the steps of both sides, without what does no harm."""
-        seen = observed_difference(self, current)
+        """What can be seen to differ in the steps of both sides, without what does no harm.
+
+        Where that is no cause, what is far below the difference may have hidden it: it is passed over.
+        """
+        place = current.place
+        seen, observed = self._told_apart(current, coarse=False)
+        if observed is not None and observed.stands:
+            return seen, observed
+        near, current.place = current.place, place
+        further = self._told_apart(current, coarse=True)
+        if further[1] is not None and further[1].stands:
+            return further
+        current.place = near
+        return seen, observed
+
+    def _told_apart(self, current: Comparison, coarse: bool) -> tuple[Observed | None, Judgement | None]:
+        seen = observed_difference(self, current, coarse)
         observed = judge_observed(self, seen, current)
         if seen is not None and observed is not None and is_closed_by(observed, seen.edit):
             seen, observed = without_harmless(self, seen, observed, current)

@@ -5,6 +5,7 @@ frames.py       which code of the one side stands beside which of the other
 matching.py     which values both sides have, and the smallest places where they begin to differ
 smallest.py     the one value inside of such a place with which put right all of it is right
 anchors.py      places that both have without a name: where they use the same weight
+used_weights.py the weights of another module
 functions.py    what is done in the other order, or by another activation, however it is written
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have
@@ -13,6 +14,7 @@ norms.py        a norm that is the reference's but for one thing
 layouts.py      expressions that are the same but for how axes are read
 attentions.py   an attention as what goes into it, written as one call or as several
 rotations.py    by how much query and key are turned, whatever form the tables have
+places.py       the value that is told
 lines.py        the line of the candidate that is told
 words.py        such a place as a name and a sentence
 transplant.py   the candidate's steps done in the reference instead: the proof

@@ -6,22 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from ...comparison.layout import is_exchanged
-from ...comparison.results import Comparison, NodeResult, Status
-from ...trace.names import Key
-from ...trace.sketch import ratio
+from ...comparison.results import Comparison, NodeResult
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from ..probe import SPECIFIC
 from .frames import SharedFrame
-from .graph import SHAPES, FrameStep, FrameValue, Graph, TooLarge, graph_of
+from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
 from .matching import Matching, Parting, gives_alike
+from .places import earliest, givers_of, place_of, places_of, where
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
+from .used_weights import weights_of_another_place
 from .words import PlaceWords, are_exchanged, words_of
 
 LEVELS = 4  # modules around each other whose code is looked at
@@ -29,6 +27,7 @@ ROUNDS = 4  # lines of one frame that are put right one behind the other
 MOST_PLACES = 40  # of these lines: a helper is used in every layer
 OTHER_KERNELS = 10.0  # times the tolerance
 FAR_BELOW = 1e-3  # of the difference that is looked for: what hides nothing of it
+ROUNDED = 1e-4  # what the sine of a large number may be off by, where its frequency was rounded in another way
 STEPS_OF_EVALUATION = 400
 MOST_STEPS = 40_000  # done again in one frame
 UNNAMED = "other_computation"
@@ -71,35 +70,40 @@ class _Outside:
     observed: Observed | None
 
 
-def observed_difference(search: Any, comparison: Comparison) -> Observed | None:
-    """None where only one side can be run, or where both take the same steps."""
+def observed_difference(search: Any, comparison: Comparison, coarse: bool = False) -> Observed | None:
+    """None where only one side can be run, or where both take the same steps.
+
+    With `coarse` what is far below the difference that is looked for is the same: a table that was rounded otherwise.
+    """
     node = comparison.first
     if search.turned or search.across is None or node is None or node.other is None:
         return None
     found: Observed | None = None
     with noted(search.log, search.held, "the steps of both sides"):
         try:
-            found = _smallest_frame(search, comparison, node)
+            found = _smallest_frame(search, comparison, node, coarse)
         except TooLarge:
             search.log.say("too many numbers to put the steps of both sides side by side")
     return found
 
 
-def _smallest_frame(search: Any, comparison: Comparison, node: NodeResult) -> Observed | None:
+def _smallest_frame(search: Any, comparison: Comparison, node: NodeResult, coarse: bool) -> Observed | None:
     """What is seen in the smallest code around the value that is given the same on both sides.
 
     Where it is given another table of rotations, that table is told if the code around says no more.
     """
     table: Observed | None = None
     for above in range(LEVELS):
-        seen = _observed(search, comparison, node, above)
+        seen = _observed(search, comparison, node, above, coarse)
         if not isinstance(seen, _Outside):
             return replace(seen, further=table.edit) if seen is not None and table is not None else seen or table
         table = table or seen.observed
     return table
 
 
-def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int) -> Observed | _Outside | None:
+def _observed(
+    search: Any, comparison: Comparison, node: NodeResult, above: int, coarse: bool
+) -> Observed | _Outside | None:
     """`_Outside` where something goes into the candidate's code that the reference's is not given: put into the
     reference that would prove itself."""
     assert node.other is not None
@@ -107,20 +111,22 @@ def _observed(search: Any, comparison: Comparison, node: NodeResult, above: int)
     theirs_graph = graph_of(search.across, *frames.theirs, open_=frames.open_theirs)
     if theirs_graph is None:
         return None
-    walk = _Walk(search, comparison, node, frames, theirs_graph)
+    walk = _Walk(search, comparison, node, frames, theirs_graph, coarse)
     while walk.may_go_on() and walk.goes_on():
         pass
-    return _Outside(walk.observed()) if walk.from_outside else walk.observed()
+    return _Outside(walk.observed()) if walk.from_outside else walk.observed() or walk.other_weights()
 
 
 class _Walk:
     """The places of one frame where the sides part, each put right in the reference before the next is looked for."""
 
     def __init__(
-        self, search: Any, comparison: Comparison, node: NodeResult, frames: SharedFrame, theirs: Graph
+        self, search: Any, comparison: Comparison, node: NodeResult, frames: SharedFrame, theirs: Graph, coarse: bool
     ) -> None:
         self.search, self.comparison, self.node, self.frames, self.theirs = search, comparison, node, frames, theirs
         self.tolerance = max(node.tau, LEAST)
+        if coarse and node.error is not None:
+            self.tolerance = max(self.tolerance, min(ROUNDED, node.error * FAR_BELOW))
         if node.arranged and node.error is not None:  # other batches are other kernels
             self.tolerance = max(self.tolerance, min(OTHER_KERNELS * self.tolerance, node.error * FAR_BELOW))
         if node.error is not None and node.error > 0:
@@ -159,11 +165,11 @@ class _Walk:
             return False
         if self._went_back(differences):
             return True
-        if (place := _where(differences[0])) in self._tried:
+        if (place := where(differences[0])) in self._tried:
             return False  # putting it right did not help
         self._tried.add(place)
         if matching.anchor is not None and not self.search.held:
-            self.comparison.place = self.comparison.place or _place(differences[0], self.node, self.tolerance)
+            self.comparison.place = self.comparison.place or place_of(differences[0], self.node, self.tolerance)
         sides = self.search.modules, self.search.across.modules
         inner = [
             [] if _takes_in_other_order(matching, d) else smallest_difference(matching, d, *reversed(sides))
@@ -181,8 +187,8 @@ class _Walk:
             self._tried.discard(place)  # nothing was put right yet
             return self._opened(matching, small)
         self.told.append([one for one in words if one.detail])
-        self.places |= _places(matching, [*differences, *(p for places in inner for p in places)])
-        self.near |= _givers(matching, differences)
+        self.places |= places_of(matching, [*differences, *(p for places in inner for p in places)])
+        self.near |= givers_of(matching, differences)
         made = [step for p in [*inner[0], *small] if (step := done_at(matching, p)) is not None]
         self.lines.append(made[0].line if made else "")
         self.done_at.append(next(iter(made), None))
@@ -192,7 +198,7 @@ class _Walk:
         if len(self.plans) == 1:
             self.wrong = [d.theirs for d in [*differences, *inner[0]] if not matching.is_leaf(d.theirs)]
             self.place = self._place_of(matching, differences[0], inner[0], words[0])
-        self._reached = _number(differences[0])
+        self._reached = differences[0].ours.number
         return True
 
     def _done_again(self, steps: int) -> None:
@@ -207,10 +213,11 @@ class _Walk:
         """The value that is wrong: of several alike the first; and where only the result of the whole frame was
         compared, what was seen inside of it."""
         if _is_smallest(matching, inner):
-            return _place(inner[0], self.node, self.tolerance)
+            return place_of(inner[0], self.node, self.tolerance)
         first, frame = (inner or [difference])[0], self.frames.ours[0]
         like = first.ours.step and first.theirs.step and first.ours.step.name == first.theirs.step.name
-        if not like and matching.partner(first.ours) is not None:
+        has_both = matching.partner(first.ours) is not None and matching.partner(first.theirs) is not None
+        if has_both or (not like and matching.partner(first.ours) is not None):
             first = difference  # the candidate has it, too: where it is taken is the place
             if difference.exit is not None:
                 return None
@@ -222,7 +229,7 @@ class _Walk:
             return None  # both sides know it by the name of the node
         # one thing that one step does otherwise is at that step; else it begins with the first step of the place
         alone = bool(inner) or (words.rank < SPECIFIC and words.name != "order_exchanged")
-        return _place(first, self.node, self.tolerance, None if alone else _earliest(matching, first))
+        return place_of(first, self.node, self.tolerance, None if alone else earliest(matching, first))
 
     def _holds_too_much(self, matching: Matching, value: FrameValue) -> bool:
         """True for many steps, and for whole blocks of the candidate that the reference has not: any fault may be
@@ -277,7 +284,7 @@ class _Walk:
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so
         only what comes of it is put right."""
-        if not self.plans or _number(differences[0]) >= self._reached or self.wider[-1] is None:
+        if not self.plans or differences[0].ours.number >= self._reached or self.wider[-1] is None:
             return False
         self.plans[-1], self.wider[-1] = self.wider[-1], None
         return True
@@ -300,6 +307,15 @@ class _Walk:
             kinds=tuple(sorted(dict.fromkeys(kinds), key=lambda kind: kind[0] != UNNAMED)),
             only=self.only,
         )
+
+    def other_weights(self) -> Observed | None:
+        """No step is another one, but the weights of another module are taken."""
+        matching = self._matching() if self.frames.ours[0] in self.search.live.parts.modules else None
+        edit = weights_of_another_place(matching, self.search.modules) if matching is not None else None
+        if edit is None:
+            return None
+        places = frozenset([edit.owner])
+        return Observed(edit, None, places, places)
 
     def only(self, kinds: frozenset[Kind]) -> Edit | None:
         """What was seen at places of these kinds alone; None where that says nothing."""
@@ -338,64 +354,6 @@ class _Walk:
 
 def _kind_of(told: list[PlaceWords]) -> Kind:
     return (told[0].name, told[0].mine, told[0].others) if told else ("", (), ())
-
-
-def _where(difference: Parting) -> Any:
-    """The place of the reference at which the sides part, and the how-manieth visit of it."""
-    step = difference.ours.step
-    return difference.exit, (step.place, step.visit, difference.ours.piece) if step is not None else None
-
-
-def _number(difference: Parting) -> int:
-    return _number_of(difference.ours)
-
-
-def _earliest(matching: Matching, difference: Parting) -> FrameValue | None:
-    """Of the steps that only the reference takes the first one."""
-    steps = [s for s in matching.until_shared(difference.ours) if _makes_numbers(s)]
-    if not steps:
-        return None
-    first = min(steps, key=lambda s: s.number)
-    return first.values[0] if first.values else None
-
-
-def _makes_numbers(step: FrameStep) -> bool:
-    """Not for what only changes shapes, nor for indices."""
-    return step.name not in SHAPES and bool(step.values) and step.values[0].content.is_floating_point()
-
-
-def _number_of(value: FrameValue) -> int:
-    return value.step.number if value.step is not None else -1
-
-
-def _place(difference: Parting, node: NodeResult, tolerance: float, at: FrameValue | None = None) -> NodeResult | None:
-    """The first value that differs, where it has no name that both sides know."""
-    ours, theirs = at or difference.ours, difference.theirs
-    while not isinstance(ours.step and ours.step.place, str) and ours.step is not None and ours.step.name in SHAPES:
-        below = ours.step.operands()
-        if len(below) != 1 or below[0].step is None:
-            break
-        ours = below[0]
-    if ours.step is None:
-        return None
-    site = ours.step.place
-    path = site if isinstance(site, str) else f"{site.path}/{site.op}.{site.index}"
-    if (path, "out") == (node.key.path, node.key.slot):
-        return None  # both sides know it by that name
-    shape, other = tuple(ours.content.shape), tuple(theirs.content.shape)
-    found = replace(node, key=Key("-", path, "out"), how="steps", op=ours.step.name, shape=shape, inputs=[], floor=None)
-    found.status, found.tau, found.structure, found.other, found.other_shape = Status.OVER, tolerance, None, None, other
-    a, b = difference.ours.content, theirs.content
-    if a.numel() != b.numel() or not (a.is_floating_point() and b.is_floating_point()):
-        found.status, found.error = Status.STRUCT, None
-        shapes = f"shape {list(a.shape)} in the reference, {list(b.shape)} in the candidate"
-        found.problem = "integers differ" if a.shape == b.shape else shapes
-        return found
-    with torch._C.DisableTorchFunction():
-        a, b = a.double().reshape(-1), b.double().reshape(-1)
-        found.error = ratio(float((b - a).nan_to_num().norm()), float(a.nan_to_num().norm()))
-    found.ratio = ratio(found.error, tolerance)
-    return found
 
 
 def _comes_from_outside(matching: Matching, value: FrameValue) -> bool:
@@ -470,21 +428,3 @@ def _moved_to(said: list[PlaceWords]) -> PlaceWords | None:
     if bool(first.mine) == bool(first.others) or any(w.name not in MOVABLE for w in said):
         return None
     return next((w for w in said if bool(w.mine) == bool(first.others) and bool(w.others) == bool(first.mine)), None)
-
-
-def _places(matching: Matching, differences: list[Parting]) -> set[str]:
-    found: set[str] = set()
-    for difference in differences:
-        found |= {str(step.place) for step in matching.until_shared(difference.ours)}
-    return found
-
-
-def _givers(matching: Matching, differences: list[Parting]) -> set[str]:
-    """Steps of the reference whose results the differing steps of either side take."""
-    found: set[str] = set()
-    for difference in differences:
-        for value, side in ((difference.ours, matching.ours), (difference.theirs, matching.theirs)):
-            taken = [value, *(v for step in matching.until_shared(value) for v in step.operands())]
-            known = [v if side is matching.ours else matching.partner(v) for v in taken]
-            found |= {str(v.step.place) for v in known if v is not None and v.step is not None}
-    return found

@@ -52,6 +52,11 @@ class FrameValue:
     piece: int = 0  # of several results
     given: str = ""  # `in.x`, `weight:norm.bias`; empty for a constant
 
+    @property
+    def number(self) -> int:
+        """Of the step that made it, in the order of computation."""
+        return self.step.number if self.step is not None else -1
+
 
 @dataclass(eq=False)
 class FrameStep:

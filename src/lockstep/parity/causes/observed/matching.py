@@ -323,7 +323,9 @@ class Matching:
             below = self._inside(other)
             if any(self.same_numbers(*pair) for pair in ((v, step.operands()[0]) for v in below)):
                 continue  # it is given the same: what it makes of that is its own matter
-            for inner in reversed(below):  # the furthest: a norm of what is centred already is the same
+            for inner in sorted(
+                below, key=lambda v: v.number
+            ):  # the earliest: a norm of what is centred already is the same
                 if inner.content.shape == other.content.shape and self._gives(step, inner, other):
                     pair = (inner, step.operands()[0])
                     return [pair[::-1] if mine else pair]

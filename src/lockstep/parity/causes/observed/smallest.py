@@ -137,7 +137,7 @@ def _alike(values: list[FrameValue]) -> list[Group]:
     """Every two values that are made in the same way, or by two modules."""
     made = [value for value in values if value.step is not None]
     pairs = combinations(made, 2)
-    return [sorted(pair, key=_number) for pair in pairs if _way(pair[0]) == _way(pair[1])]
+    return [sorted(pair, key=lambda v: v.number) for pair in pairs if _way(pair[0]) == _way(pair[1])]
 
 
 def _way(value: FrameValue) -> Any:
@@ -150,10 +150,6 @@ def _step_name(value: FrameValue) -> str:
     return value.step.name if value.step is not None else ""
 
 
-def _number(value: FrameValue) -> int:
-    return value.step.number if value.step is not None else 0
-
-
 def _of_one_line(values: list[FrameValue]) -> list[Group]:
     """A helper that is called for the query and for the key is wrong twice."""
     groups: dict[Any, Group] = defaultdict(list)
@@ -162,7 +158,7 @@ def _of_one_line(values: list[FrameValue]) -> list[Group]:
             shape = sorted(value.content.shape)
             groups[value.step.line, value.step.name, value.piece, tuple(shape)].append(value)
     found: list[Group] = []
-    for group in (sorted(members, key=_number) for members in groups.values()):
+    for group in (sorted(members, key=lambda v: v.number) for members in groups.values()):
         half = len(group) // 2 if len(group) % 2 == 0 else 0  # a line may do the same thing several times
         found += [[group[i], group[half + i]] for i in range(half)]
     return found
