@@ -41,7 +41,7 @@ def inputs(generator: torch.Generator, dtype: torch.dtype) -> tuple[Tensor, ...]
 def _rotated_in_halves(x: Tensor, table: Any) -> Tensor:
     cos, sin = (part.unsqueeze(-2) for part in table)
     first, second = x.chunk(2, -1)
-    return x * cos + torch.cat([-second, first], -1) * sin
+    return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
 
 
 def _rotating(query: Callable[..., Tensor], key: Callable[..., Tensor]) -> Callable[[Any], set[str]]:

@@ -142,8 +142,8 @@ HARMLESS = [
             method="__call__")),
     _h("rotation by complex numbers", "rotary",
        line(o.RotaryBlock, ("rotate(self.norm_q(q), angles)",
-                            "torch.view_as_real(torch.view_as_complex(self.norm_q(q).unflatten(-1, (-1, 2))) "
-                            "* torch.polar(torch.ones_like(angles), angles)).flatten(-2)"))),
+                            "torch.view_as_real(torch.view_as_complex(self.norm_q(q).float().unflatten(-1, (-1, 2))) "
+                            "* torch.polar(torch.ones(angles.shape), angles.float())).flatten(-2).to(q.dtype)"))),
 ]  # fmt: skip
 
 ALL = [*FAULTS, *HARMLESS]

@@ -15,7 +15,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _said(outcome: Outcome) -> bool:
-    return outcome.verdict in ("BUG", "DRIFT")
+    return outcome.verdict in ("BUG", "DRIFT", "RAISED")
 
 
 def _named(outcome: Outcome) -> bool:

@@ -52,6 +52,8 @@ def _is_refusal(error: Exception, raised_in: FrameType) -> bool:
     """True for the words in which torch says that a shape, a dtype, an axis or a value does not fit."""
     if isinstance(error, RuntimeError):
         return not isinstance(error, RecursionError)
+    if isinstance(error, TypeError):
+        return "(): argument" in str(error)
     if isinstance(error, IndexError):
         return any(word in str(error).lower() for word in _TORCH_INDEX_ERRORS)
     return isinstance(error, (ValueError, AssertionError)) and _is_of("torch", raised_in)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...recording.operations import Kind, kind_of
 from ...recording.patching import watch_attribute
 from ...recording.values import inputs, leaves, outputs
 from ..edits import Call, Edit, Site
@@ -92,6 +93,11 @@ class Exit:
     path: str  # of the called module; empty for the frame's own result
     call: int
     slot: str
+
+
+def is_draw(step: FrameStep) -> bool:
+    """True for random numbers, which are others each time."""
+    return kind_of(step.function) is Kind.RANDOM
 
 
 class Graph:

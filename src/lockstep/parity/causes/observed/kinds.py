@@ -6,7 +6,7 @@ from collections import Counter
 
 import torch
 
-from .graph import SHAPES, FrameStep, FrameValue
+from .graph import SHAPES, FrameStep, FrameValue, is_draw
 
 ACTIVATIONS = frozenset(
     ["gelu", "silu", "relu", "sigmoid", "tanh", "mish", "elu", "leaky_relu", "softplus", "hardswish"]
@@ -42,6 +42,9 @@ def exchange_kind(one: FrameValue, other: FrameValue) -> str:
 def step_kind(steps: list[FrameStep], otherwise: str) -> str:
     """A step too many or too few by what it does: an activation, a factor, else the general name."""
     telling = [step for step in steps if step.name not in SHAPES]
+    taken = [*telling, *(v.step for step in telling for v in step.operands() if v.step is not None)]
+    if any(is_draw(step) for step in taken) and any(step.name == "exp" for step in taken):
+        return "posterior_sample"  # a draw times the root of a variance
     if len(telling) != 1 or isinstance(telling[0].place, str):
         return otherwise
     step = telling[0]

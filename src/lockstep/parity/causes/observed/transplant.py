@@ -11,7 +11,7 @@ from torch import nn
 
 from ...recording.values import inputs, leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
-from .graph import FrameStep, FrameValue
+from .graph import FrameStep, FrameValue, is_draw
 from .matching import Matching, Parting
 
 Place = Site | str
@@ -199,6 +199,8 @@ class _Made:
         assert step is not None
         if id(step) not in known:
             there = self.plan.theirs.at(step.place, step.visit + later) or step
+            if is_draw(step):  # what was drawn: another draw would be another number
+                return there.values[value.piece].content.clone()
             args, kwargs = (
                 self._filled(mine, other, before, later, known)
                 for mine, other in ((step.args, there.args), (step.kwargs, there.kwargs))
