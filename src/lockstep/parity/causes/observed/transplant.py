@@ -213,7 +213,7 @@ class _Made:
     def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
         if not isinstance(step.place, str):
             return step.function(*args, **kwargs)
-        path = _PathMove(self.plan.theirs.frame, self.matching.paths(self.move.after)).path(step.place)
+        path = self._there.path(step.place)
         if path not in self.plan.candidate:
             raise NotApplicable(f"the candidate has no module `{path}`")
         return self.plan.candidate[path](*args, **kwargs)
@@ -235,6 +235,8 @@ class _Made:
 
     def _leaf(self, value: FrameValue) -> torch.Tensor:
         ours = self.matching.partner(value)
+        if ours is None and value.given.startswith("weight:"):
+            return self._own_weight(value)  # of a module that the reference calls as a whole
         if ours is None or (ours.step is None and not ours.given):
             return value.content
         dtype = value.content.dtype  # a value that was rounded to a coarser type may be none the less the same
@@ -245,12 +247,23 @@ class _Made:
         return self.matching.as_here(value, self.kept[id(ours)]).to(dtype)
 
     def _weight(self, ours: FrameValue) -> torch.Tensor:
-        path, _, name = self.move.path(ours.given.partition(":")[2]).rpartition(".")
-        module = self.plan.reference.get(path)
-        tensor = getattr(module, name, None) if module is not None else None
-        if not isinstance(tensor, torch.Tensor) or tensor.shape != ours.content.shape:
-            raise NotApplicable(f"no weight `{path}.{name}`")
-        return tensor.detach()
+        return _parameter(self.plan.reference, self.move.path(ours.given.partition(":")[2]), ours.content.shape)
+
+    def _own_weight(self, theirs: FrameValue) -> torch.Tensor:
+        """The candidate's, in the module that stands for this one."""
+        return _parameter(self.plan.candidate, self._there.path(theirs.given.partition(":")[2]), theirs.content.shape)
+
+    @property
+    def _there(self) -> _PathMove:
+        return _PathMove(self.plan.theirs.frame, self.matching.paths(self.move.after))
+
+
+def _parameter(modules: Mapping[str, nn.Module], full: str, shape: torch.Size) -> torch.Tensor:
+    path, _, name = full.rpartition(".")
+    tensor = getattr(modules[path], name, None) if path in modules else None
+    if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:
+        raise NotApplicable(f"no weight `{full}`")
+    return tensor.detach()
 
 
 def spread(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
