@@ -56,3 +56,32 @@ def to_b(values: Array, shape: tuple[int, ...], order: tuple[Axes, bool]) -> Arr
     if of_b:
         return np.ascontiguousarray(values.reshape([shape[i] for i in axes]).transpose(np.argsort(axes)))
     return np.ascontiguousarray(values.transpose(axes)).reshape(shape)
+
+
+def axis_of_parts(whole: tuple[int, ...], parts: list[tuple[int, ...]]) -> int | None:
+    """The axis along which the parts make up the whole."""
+    if any(len(part) != len(whole) for part in parts):
+        return None
+    for axis in range(len(whole)):
+        rest = whole[:axis] + whole[axis + 1 :]
+        if all(p[:axis] + p[axis + 1 :] == rest for p in parts) and sum(p[axis] for p in parts) == whole[axis]:
+            return axis
+    return None
+
+
+def is_spread(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    """True if the larger shape may hold the smaller one again and again, along axes before its own."""
+    own = _without_leading_ones(small)
+    return bool(own) and math.prod(large) > math.prod(own) and large[-len(own) :] == own
+
+
+def as_shape(values: Array, shape: tuple[int, ...]) -> Array:
+    """The first of values that are the same again and again, or as many of them as the shape has room for."""
+    if values.size > math.prod(shape):
+        return values.reshape(-1, *shape)[0]
+    return np.broadcast_to(values.reshape(_without_leading_ones(values.shape)), shape)
+
+
+def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    first = next((i for i, extent in enumerate(shape) if extent > 1), len(shape))
+    return shape[first:]

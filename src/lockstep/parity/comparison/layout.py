@@ -19,7 +19,7 @@ from ..trace.names import Key
 from ..trace.reader import Entry, Trace
 from ..trace.sketch import ratio, sketch, sketch_error
 from .align import Alignment, Pair
-from .axes import Axes, axis_orders, joins, to_a, to_b
+from .axes import Axes, as_shape, axis_of_parts, axis_orders, is_spread, joins, to_a, to_b
 from .batch_rows import ROW_WORDS, are_some_rows, as_rows, batch_kinds
 from .branch_order import errors_of_both, exchanged_batches, has_halves, turned
 from .fused import Fusion, Fusions
@@ -68,6 +68,7 @@ def arrange(
     work.fused_and_split()
     work.batches()
     work.branches(branches_exchanged)
+    work.spread()
     work.axes()
     return work.result()
 
@@ -165,7 +166,7 @@ class _Arranging:
                         self.pairs[target.seq, source.seq] = Pair(target, source, "weights")
                         self._partners[target.seq].add(source.seq)
                 continue
-            axis = _axis_of_parts(source.shape, [t.shape for t in present])
+            axis = axis_of_parts(source.shape, [t.shape for t in present])
             if axis is None:
                 continue
             if not source.has_data:
@@ -201,7 +202,7 @@ class _Arranging:
             sources = [s for s in partners if s is not None]
             if len(sources) != len(parts) or target.key.is_input:
                 continue
-            axis = _axis_of_parts(target.shape, [s.shape for s in sources])
+            axis = axis_of_parts(target.shape, [s.shape for s in sources])
             if axis is None:
                 continue
             if not all(s.has_data for s in sources):
@@ -343,6 +344,21 @@ class _Arranging:
                 self._read_as(pair, pair.a.shape, turned)
                 self.layout.told[pair.a.seq] = EXCHANGED
 
+    # Once, or once for each row
+
+    def spread(self) -> None:
+        """What is the same for every row of the batch: positions that one side holds once, the other for each row."""
+        for pair in list(self.pairs.values()):
+            small, large = sorted((pair.a.shape, pair.b.shape), key=math.prod)
+            if small == large or not is_spread(small, large) or not (pair.a.has_data and pair.b.has_data):
+                continue
+            x, y = (np.broadcast_to(array, large) for array in (self.a.array(pair.a), self._array_b(pair.b)))
+            if np.linalg.norm(x.astype(np.float64) - y) <= CERTAIN * np.linalg.norm(x.astype(np.float64)):
+                shape = pair.a.shape
+                self._read_as(pair, shape, lambda values, shape=shape: as_shape(values, shape))
+                told = f"the same for each row: {list(shape)} in the reference, {list(pair.b.shape)} in the candidate"
+                self.layout.told[pair.a.seq] = told
+
     # Axes
 
     def axes(self) -> None:
@@ -474,17 +490,6 @@ def _other_rows(a: Entry, b: Entry) -> bool:
         return False
     multiple = max(a.shape[0], b.shape[0]) % min(a.shape[0], b.shape[0]) == 0
     return multiple and sorted(a.shape[1:]) == sorted(b.shape[1:])
-
-
-def _axis_of_parts(whole: tuple[int, ...], parts: list[tuple[int, ...]]) -> int | None:
-    """The axis along which the parts make up the whole."""
-    if any(len(part) != len(whole) for part in parts):
-        return None
-    for axis in range(len(whole)):
-        rest = whole[:axis] + whole[axis + 1 :]
-        if all(p[:axis] + p[axis + 1 :] == rest for p in parts) and sum(p[axis] for p in parts) == whole[axis]:
-            return axis
-    return None
 
 
 def _literal(text: str) -> str:

@@ -279,8 +279,12 @@ class Matching:
         views = ours.step is not None and ours.step.name in SHAPES
         if views and ours.content.shape == theirs.content.shape:
             outer = (ours, theirs)
+        before, known = len(found), any((id(a), id(b)) in seen for a, b in pairs)
         for a, b in pairs:
             self._below(a, b, found, seen, outer if views else None)
+        if len(found) == before and not known:  # only the order of their numbers is another one, and it matters
+            read = [(a, b) for a, b in pairs if a.content.shape == b.content.shape] or [outer or (ours, theirs)]
+            found |= {(id(a), id(b)): Parting(a, b) for a, b in read}
 
     def _is_arranged(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return self._arrangement(ours.content, theirs.content) is not None
