@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..trace.names import Key
-from .priors import HALF, unit
+from .priors import HALF, UNKNOWN_LENGTH, unit
+from .priors import prior as rounding_prior
 from .results import Comparison, Coverage, NodeResult, Role, Status, Verdict
 
 
@@ -56,8 +57,15 @@ def threshold(
     if not inputs_same:
         return tau
     if structured:
-        return min(tau, unit(*node.dtypes) if set_otherwise else limits.local_structured * unit_prior)
+        least = unit(*node.dtypes) if set_otherwise else limits.local_structured * unit_prior
+        # one rounding at the front of a whole model (a time's sine) is seen in all of it, and has its direction
+        return min(tau, max(least, floor[0]) if floor is not None and _is_whole(node, limits) else least)
     return min(tau, limits.local * prior)
+
+
+def _is_whole(node: NodeResult, limits: Thresholds) -> bool:
+    """True for what is made of many steps."""
+    return node.prior >= rounding_prior(node.dtypes, UNKNOWN_LENGTH, limits.prior)
 
 
 def is_structured(node: NodeResult, limits: Thresholds) -> bool:

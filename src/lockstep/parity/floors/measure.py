@@ -6,7 +6,7 @@ The floor of a value is what a *correct* other implementation may differ by (CES
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from ..recording.patching import watch_attribute
 from ..recording.recorder import FUSED, record
 from ..recording.replay import replay
 from ..recording.targets import Target, find_target, is_compiled
-from ..recording.values import map_tensors, to_torch
+from ..recording.values import inputs, map_tensors, to_torch
 from ..trace.names import Key
 from ..trace.reader import Trace
 from ..trace.sketch import sketch_error
+from ..trace.times import largest_times
 from .file import Floor
 from .held_tables import held_tables_moved
 from .wide_tables import tables_in_float64
@@ -131,7 +132,9 @@ def _variation(run: str, number: int, parts: Target, trace: Trace) -> _Variation
         variation.draw = _recorded_draws(trace)
     elif kind == "ulp":
         generator = torch.Generator().manual_seed(number)
+        times = largest_times(trace)
         variation.contexts.append(lambda: _changed_inputs(parts, lambda x: x if is_exact(x) else one_ulp(x, generator)))
+        variation.contexts.append(lambda: _moved_times(parts, times, generator))
         owners = [*parts.schedulers.values(), *([parts.pipeline] if parts.pipeline is not None else [])]
         variation.contexts.append(lambda: held_tables_moved(owners, parts.modules.values(), generator))
         variation.draw = lambda index, tensor: one_ulp(tensor, generator)
@@ -160,6 +163,35 @@ def one_ulp(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         values = tensor.detach().to("cpu").contiguous().to(torch.float64)
         movable = values.isfinite() & (values != 0) & (values.abs() < torch.finfo(tensor.dtype).max)
         return (bits + sign * movable.to(integers)).view(tensor.dtype).to(tensor.device)
+
+
+@contextmanager
+def _moved_times(parts: Target, largest: Mapping[tuple[str, str], float], generator: torch.Generator) -> Iterator[None]:
+    """Every time that a model is given, moved by a last bit of the largest one of its loop."""
+
+    def before(root: str) -> Callable[..., tuple[Any, dict[str, Any]]]:
+        def moved(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+            bounds = {id(x): largest.get((root, slot), 0.0) for slot, x in inputs(module, args, kwargs)}
+
+            def change(x: torch.Tensor) -> torch.Tensor:
+                sign = 2 * int(torch.randint(0, 2, (), generator=generator)) - 1
+                bound = bounds.get(id(x), 0.0)
+                exact = not bound or is_exact(x)
+                return x if exact else x + sign * bound * torch.finfo(x.dtype).eps
+
+            return map_tensors(args, change), map_tensors(kwargs, change)
+
+        return moved
+
+    handles = [
+        module.register_forward_pre_hook(before(root), with_kwargs=True, prepend=True)
+        for root, module in parts.modules.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def is_exact(tensor: torch.Tensor) -> bool:

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from ..errors import RecordError
+from ..trace.names import TIME_NAMES
 from .values import parameter_names
 
 COMPILED = "_orig_mod"  # the attribute under which a compiled module keeps what it was made from
 MOST_TIMES = 4096  # of one call, where every token has its own
-TIME_PARAMETERS = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])
 
 
 @dataclass
@@ -55,13 +55,13 @@ def is_compiled(module: nn.Module) -> bool:
 
 def takes_time(module: nn.Module) -> bool:
     """True for what is called once or more per step of a denoising loop."""
-    return bool(TIME_PARAMETERS & set(parameter_names(module)))
+    return bool(TIME_NAMES & set(parameter_names(module)))
 
 
 def time_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, ...] | None:
     """The moments that a model is given, each once; None for what takes none."""
     named = {**dict(zip(parameter_names(module), args, strict=False)), **kwargs}
-    given = [named[name] for name in sorted(TIME_PARAMETERS & named.keys())]
+    given = [named[name] for name in sorted(TIME_NAMES & named.keys())]
     numbers = [float(value) for value in given if isinstance(value, (int, float)) and not isinstance(value, bool)]
     for tensor in (value for value in given if isinstance(value, torch.Tensor)):
         numbers += set(tensor.detach().reshape(-1)[:MOST_TIMES].double().tolist())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import InvalidTrace
 
+TIME_NAMES = frozenset(["timestep", "timesteps", "t", "sigma", "sigmas", "time", "time_step"])  # of parameters
 SLOT_ROOTS = ("in", "out", "rng", "param", "grad_in", "grad_out")
 NO_STEP = "-"
 MAX_NAME = 1024
