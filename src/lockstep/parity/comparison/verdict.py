@@ -27,6 +27,9 @@ class Thresholds:
     no_floor: float = 32.0  # times the prior and the root of the depth, where no floor was measured
     gain: float = 2.0  # times the measured gain: what an input's error may become
     heal: float = 1e-3  # of a value's error: what may be left of it in the result of the module around it
+    half: float = (
+        1.5  # times the floor: what a right result in 16 bits may be off by, where a value on the way is wrong
+    )
     divergent: float = 0.1  # floor above which the reference does not agree with itself
     pass_length: int = 1024  # sum length of the prior that PASS is measured against
 
@@ -224,8 +227,14 @@ def _seen_of_a_run(nodes: list[NodeResult]) -> list[NodeResult]:
 def _heals(results: list[NodeResult], node: NodeResult, limits: Thresholds) -> bool:
     """True if all of the results are right, and by far more so than the value."""
     own = node.error if node.error is not None else math.inf
-    largest = max((o.error if o.error is not None else math.inf for o in results), default=math.inf)
-    return not any(o.bad for o in results) and largest <= limits.heal * own
+    return not any(o.bad for o in results) and all(_is_right_by_far(o, own, limits) for o in results)
+
+
+def _is_right_by_far(result: NodeResult, own: float, limits: Thresholds) -> bool:
+    """In 16 bits what rounding does to it is all that can be asked for."""
+    error = result.error if result.error is not None else math.inf
+    in_half = not HALF.isdisjoint(result.dtypes) and error <= limits.half * (result.floor or 0.0) <= MUCH_LESS * own
+    return error <= limits.heal * own or in_half
 
 
 def _hands_on(key: Key) -> bool:
