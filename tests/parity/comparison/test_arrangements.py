@@ -209,3 +209,34 @@ def test_integers_of_other_names_are_not_put_side_by_side(tmp_path):
     result = compared(tmp_path, [(reference, lambda: reference(IDS, MASK)), (port, lambda: port(IDS))])
     assert result.verdict == "BUG"
     assert "mask" not in str(result.first.key), result.sentence()
+
+
+class Positioned(nn.Module):
+    """Tokens with their places in a grid, which a caller may hand over once or for each row of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.last = nn.Linear(3, 16), nn.Linear(16, 4)
+
+    def forward(self, x, ids):
+        return self.last(x + self.embed(ids))
+
+
+def positioned(by_row, ids):
+    torch.manual_seed(0)
+    model, x = Positioned().eval(), torch.randn(2, 6, 16)
+    given = ids.expand(2, -1, -1).contiguous() if by_row else ids
+    return model, torch.no_grad()(lambda: model(x, given))
+
+
+def test_what_is_the_same_for_each_row_may_be_handed_over_once(tmp_path):
+    ids = torch.arange(18.0).reshape(6, 3) / 7
+    result = compared(tmp_path, (positioned(False, ids), positioned(True, ids)))
+    assert result.verdict == "PASS", result.sentence()
+
+
+def test_other_numbers_for_each_row_are_told(tmp_path):
+    ids = torch.arange(18.0).reshape(6, 3) / 7
+    result = compared(tmp_path, (positioned(False, ids), positioned(True, ids + 1)))
+    assert result.verdict == "BUG"
+    assert result.first.key.slot == "in.ids", result.sentence()

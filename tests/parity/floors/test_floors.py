@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from lockstep import parity as px
 from lockstep.parity import Floor, FloorError, InvalidTrace, Trace, floor, record
 from lockstep.parity.floors.file import summarize
 from lockstep.parity.floors.measure import one_ulp
@@ -188,3 +189,42 @@ def test_a_model_that_asks_for_the_dtype_of_its_weights_is_told_what_it_computes
         model(x)
     assert floor(model, tmp_path / "t.trace", runs=("fp64",), call=lambda: model(x)).runs
     assert model.weight.dtype == torch.float32
+
+
+class Stepped:
+    """A loop whose times are differences: the last one has few digits of its own."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+        torch.manual_seed(0)
+        self.unet = Timed().eval()
+
+    def __call__(self):
+        times = 1 - torch.linspace(0, 1, 5, dtype=self.dtype) * torch.tensor(1 - 0.0013, dtype=self.dtype)
+        x = torch.ones(1, 4)
+        for time in times.float():
+            x = x - 0.1 * self.unet(x, time.reshape(1))
+        return x
+
+
+class Timed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(1, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x, timestep):
+        return self.last(x + self.first(timestep[:, None]))
+
+
+def test_the_times_of_a_loop_move_by_a_last_bit_of_the_largest(tmp_path):
+    runs = {}
+    for name, dtype in (("float32", torch.float32), ("float64", torch.float64)):
+        pipeline = Stepped(dtype)
+        runs[name] = (pipeline, torch.no_grad()(pipeline))
+        with px.record(pipeline, tmp_path / f"{name}.trace"):
+            runs[name][1]()
+    floor = px.floor(runs["float32"][0], tmp_path / "float32.trace", call=runs["float32"][1])
+    result = px.compare(tmp_path / "float32.trace", tmp_path / "float64.trace", floor=floor)
+    assert result.verdict in ("PASS", "NOISE"), result.sentence()
+    last = max(max(errors) for key, errors in floor.errors.items() if "in.timestep" in key)
+    assert 1e-6 < last < 1e-3

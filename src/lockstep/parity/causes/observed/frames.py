@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...comparison.results import Comparison, NodeResult
@@ -35,14 +35,15 @@ class SharedFrame:
         self.paths = ModulePaths(partners, ours, theirs)
         shared, fused = _shared(partners, comparison)
         shared = {a: b for a, b in shared.items() if a not in search.rearranged}  # they make something else
-        self.open_ours = _open(search.modules, ours, set(shared), fused, search.across.modules, theirs)
-        self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, search.modules, ours)
+        called = _called(search), _called(search.across)
+        self.open_ours = _open(search.modules, ours, set(shared), fused, called[1], theirs)
+        self.open_theirs = _open(search.across.modules, theirs, set(shared.values()), fused, called[0], ours)
         if ours == PIPELINE:
             self.open_ours, self.open_theirs = _methods_alone(search), _methods_alone(search.across)
             one, other = _only_model(search), _only_model(search.across)
             if one and other:  # the run is that of one model, and its result is made of what the model gives
-                self.open_ours = _all_of(search, one, set(shared), fused, search.across.modules, other)
-                self.open_theirs = _all_of(search.across, other, set(shared.values()), fused, search.modules, one)
+                self.open_ours = _all_of(search, one, set(shared), fused, called[1], other)
+                self.open_theirs = _all_of(search.across, other, set(shared.values()), fused, called[0], one)
         self.open_ours |= _methods_of(search, ours)
         self.open_theirs |= _methods_of(search.across, theirs)
         if above and ours != PIPELINE:
@@ -67,6 +68,12 @@ def _code_of(search: Any, key: Key) -> str:
     """The module whose code made a value."""
     path = key.path.partition("/")[0] if key.is_operation else search.parent_of(key.path) if key.is_input else key.path
     return PIPELINE if path.startswith("@") or search._callable(path) is None else path
+
+
+def _called(search: Any) -> frozenset[str]:
+    """Modules that this side calls: one that only holds others makes nothing."""
+    seen = {entry.key.path for entry in search.own.entries}
+    return frozenset(path for path in search.modules if path in seen)
 
 
 def _code_around(search: Any, path: str) -> str:
@@ -119,7 +126,7 @@ def _only_model(search: Any) -> str:
 
 
 def _all_of(
-    search: Any, model: str, shared: set[str], fused: set[str], others: Mapping[str, Any], other: str
+    search: Any, model: str, shared: set[str], fused: set[str], others: frozenset[str], other: str
 ) -> frozenset[str]:
     """A model with its methods, and what is inside of it that the other side has not."""
     return _open(search.modules, model, shared, fused, others, other) | _methods_of(search, model) | {model}
@@ -131,9 +138,9 @@ def _methods_of(search: Any, frame: str) -> frozenset[str]:
 
 
 def _open(
-    modules: Mapping[str, Any], frame: str, shared: set[str], fused: set[str], others: Mapping[str, Any], other: str
+    modules: Mapping[str, Any], frame: str, shared: set[str], fused: set[str], others: frozenset[str], other: str
 ) -> frozenset[str]:
-    """Modules inside of the frame that the other side has not: neither as a partner nor under the same name."""
+    """Modules inside of the frame that the other side does not call: neither as a partner nor under the same name."""
     if frame == PIPELINE:
         return frozenset()
     frame, other = _owner(modules, frame), _owner(others, other)
@@ -141,7 +148,7 @@ def _open(
     return frozenset(path for path in inside if path in fused or other + path[len(frame) :] not in others)
 
 
-def _owner(modules: Mapping[str, Any], frame: str) -> str:
+def _owner(modules: Collection[str], frame: str) -> str:
     """The model whose method (`vae.decode`) a frame is, or the frame itself: what is inside has the model's name."""
     owner, _, method = frame.rpartition(".")
     return owner if frame not in modules and method in METHODS and owner in modules else frame
