@@ -8,6 +8,7 @@ from .graph import SHAPES, FrameStep, FrameValue, Graph
 from .kinds import before_shapes
 from .matching import Matching, Parting
 
+WHOLE = frozenset(["int", "long", "bool"])  # casts that make whole numbers
 OFTEN = 2  # times as often as it is wrong: then a line is not what is wrong
 
 
@@ -42,14 +43,27 @@ def overwritten_by(matching: Matching, place: Parting) -> FrameStep | None:
 
 def _user(matching: Matching, ours: FrameValue, theirs: FrameValue) -> FrameStep | None:
     """The step that takes the candidate's value as the reference's takes its own."""
-    mine = [step for step in matching.ours.steps if any(before_shapes(v) is ours for v in step.operands())]
-    others = [step for step in matching.theirs.steps if any(before_shapes(v) is theirs for v in step.operands())]
+    mine, others = ([s for s in g.steps if any(before_shapes(v) is value for v in s.operands())]
+                    for g, value in ((matching.ours, ours), (matching.theirs, theirs)))  # fmt: skip
     beside = {id(step): [before_shapes(v) for v in step.operands()] for step in [*mine, *others]}
     for step, like in product(others, mine):
         weights = product(beside[id(step)], beside[id(like)])
         if any(v is not theirs and w is not ours and matching.same(v, w) for v, w in weights):
             return step
-    return None
+    names = {step.name for step in _alone(matching.ours, ours)} - SHAPES
+    return next((step for step in _alone(matching.theirs, theirs) if step.name in names), None)
+
+
+def _alone(graph: Graph, value: FrameValue) -> list[FrameStep]:
+    """Steps that take a value, or what it is in another form, and nothing else."""
+    base = _base(value)
+    return [s for s in graph.steps if len(s.operands()) == 1 and _base(s.operands()[0]) is base]
+
+
+def _base(value: FrameValue) -> FrameValue:
+    while value.step is not None and value.step.name in SHAPES | WHOLE and len(value.step.operands()) == 1:
+        value = value.step.operands()[0]
+    return value
 
 
 def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
