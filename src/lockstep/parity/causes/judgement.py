@@ -34,6 +34,7 @@ class Judgement:
     nearest: Trial | None = None
     seen: Observed | None = None  # what the two sides do differently, whether it explains the run or not
     contradicted: bool = False  # at its place both sides are seen to do the same
+    line: str = ""  # of the candidate's code, where the steps of both sides show it
 
 
 def trial_of(search: Any, edit: Edit, comparison: Comparison, closing: Closing) -> Trial | None:
@@ -153,6 +154,7 @@ def chosen_of(judgement: Judgement, observed: Judgement | None, seen: Observed |
         # another thing may make the whole run agree as well: only what the candidate is seen to do is the cause
         edit = judgement.closing.edit if judgement.closing is not None else trial.edit
         if not observed.stands or seen.seen(edit):
+            judgement.line = seen.edit.line if observed.stands else ""
             return judgement
     if observed.stands or not judgement.stands:
         return observed

@@ -49,6 +49,8 @@ def found_cause(search: Any, comparison: Comparison, judgement: Judgement) -> Ca
         cause.evidence["with it"] = closing.again.sentence()
         cause.evidence["everywhere"] = closing.edit is not trial.edit
         cause.fix = repair(closing.edit, node, search.turned)
+        if judgement.line and not search.turned:
+            cause.fix = cause.fix.replace("in the port, at what", f"in the port at {judgement.line}, at what", 1)
     if not judgement.stands or judgement.alike:
         _only_fits(cause, judgement)
     return cause

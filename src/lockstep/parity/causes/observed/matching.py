@@ -244,18 +244,26 @@ class Matching:
         return mine == others
 
     def _exit_of(self, exit: Exit) -> FrameValue | None:
+        """The candidate's value there: of the same name, else by elimination, since results and what is handed in may
+        stand in another order."""
         path = self.paths(exit.path) if exit.path else ""
         exact = self.theirs.exits.get(Exit(path, exit.call, exit.slot))
-        if exact is not None and not exit.path:  # results may be handed out in another order
-            results = [v for e, v in self.theirs.exits.items() if not e.path]
-            shape = self.ours.exits[exit].content.shape
-            fitting = [v for v in results if v.content.shape == shape]
-            return next((v for v in fitting if self.same(self.ours.exits[exit], v)), (fitting or [exact])[0])
-        if exact is not None:
+        if exact is not None and exit.path:
             return exact
-        mine = [e for e in self.ours.exits if (e.path, e.call) == (exit.path, exit.call)]
+        mine = [v for e, v in self.ours.exits.items() if (e.path, e.call) == (exit.path, exit.call)]
         others = [v for e, v in self.theirs.exits.items() if (e.path, e.call) == (path, exit.call)]
-        return others[mine.index(exit)] if len(mine) == len(others) else None
+        if exact is None and len(mine) != len(others):
+            return None
+        value = self.ours.exits[exit]
+        known = next((v for v in others if self.same(value, v)), None)
+        if known is not None:
+            return known
+        left = [v for v in others if not any(self.same(m, v) for m in mine)]
+        fitting = [v for v in left if v.content.shape == value.content.shape]
+        if exact is not None and (exact in fitting or not fitting):
+            return exact
+        place = [m for m in mine if not any(self.same(m, v) for v in others)].index(value)
+        return fitting[0] if len(fitting) == 1 else left[place] if place < len(left) else None
 
     def _below(
         self,
