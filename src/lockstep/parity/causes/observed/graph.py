@@ -70,7 +70,7 @@ class FrameStep:
     number: int
     visit: int  # the how-manieth time at this place
     lines: tuple[str, ...] = ()  # file:number of the code, where it is in a file, and of what called it
-    calls_before: int = 0  # of a module in the run so far, whoever has made them
+    calls_before: int = 0  # of a module in the frame so far, whoever has made them
     values: list[FrameValue] = field(default_factory=list)
     writes: bool = False  # into its first operand
 
@@ -109,6 +109,7 @@ class Graph:
         self.values: list[FrameValue] = []
         self.exits: dict[Exit, FrameValue] = {}
         self.result: Any = None
+        self.calls: Counter[str] = Counter()  # of modules while the frame runs, whoever makes them
         self._weights = weights
         self._known: dict[int, tuple[torch.Tensor, int, FrameValue]] = {}
         self._visits: dict[Site | str, int] = defaultdict(int)
@@ -245,7 +246,6 @@ class _FrameWatch:
         self.active = graph.frame == PIPELINE
         self.stack: list[str] = [PIPELINE]
         self._given: list[tuple[Any, Any]] = []
-        self._calls: Counter[str] = Counter()  # ended, by path
 
     @property
     def inside(self) -> bool:
@@ -286,13 +286,13 @@ class _FrameWatch:
     def _leave(self, path: str, result: Any) -> None:
         while self.stack.pop() != path:
             pass
-        self._calls[path] += 1
+        self.graph.calls[path] += self.active
         if path == self.graph.frame and self.active and self.graph.frame != PIPELINE:
             self.graph.leave(result)
             raise Reached(torch.zeros(()))
         if self.inside and self._given and path not in self.open:
-            self.graph.step(path, self.modules.get(path), *self._given.pop(), result)
-            self.graph.steps[-1].calls_before = self._calls[path] - 1
+            self.graph.step(path, self.modules.get(path), *self._given.pop(), result, _lines())
+            self.graph.steps[-1].calls_before = self.graph.calls[path] - 1
 
     def _begin(self, path: str) -> Callable[..., None]:
         def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from .graph import FrameStep, FrameValue, is_draw
 from .matching import Matching, Parting
 
 Place = Site | str
+NEVER = 1 << 30  # a pipeline runs once
 
 
 class Transplant:
@@ -120,10 +121,10 @@ class _Made:
         if isinstance(moved, Site):
             return OperationChange(frozenset([moved]), lambda call: _changed(call, after))
 
-        count, made_here = iter(range(1 << 30)), self._calls_of_pipeline(place)
+        count, made_here, period = iter(range(1 << 30)), *self._calls_of_frame(str(place))
 
         def on_result(values: dict[str, Any], args: Any, kwargs: Any, result: Any) -> Any:
-            if made_here is not None and next(count) not in made_here:
+            if next(count) % period not in made_here:
                 return result
             with torch._C.DisableTorchFunction():
                 return after(result)
@@ -145,11 +146,12 @@ class _Made:
             return visit >= _visit(value) and (visit - _visit(value)) % round_ == 0
         return visit % self.plan.ours.visits(step.place) == step.visit
 
-    def _calls_of_pipeline(self, place: Place) -> set[int] | None:
-        """Which calls of a module are made between models: a model may call the same one, too. None inside of one."""
-        if not self.plan.ours.frame.startswith("@"):
-            return None
-        return {step.calls_before for step in self.plan.ours.steps if step.place == place}
+    def _calls_of_frame(self, path: str) -> tuple[set[int], int]:
+        """Which calls of a module are made by the frame's own code, of all while it runs: what it calls may call the
+        same one, too."""
+        graph = self.plan.ours
+        made = {step.calls_before for step in graph.steps if step.place == path}
+        return made, NEVER if graph.frame.startswith("@") else max(1, graph.calls[path])
 
     def _keep_given(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         names = dict(inputs(self.plan.reference[self.move.after], args, kwargs))

@@ -310,7 +310,7 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
     if isinstance(a.place, str) or isinstance(b.place, str):
         if not equal or isinstance(a.place, str) != isinstance(b.place, str) or matching.paths(a.name) == b.name:
             return None
-        return PlaceWords("wrong_module", says.both(a.values[0], b.values[0]))
+        return PlaceWords("wrong_module", f"`{b.name}` is called in the place of `{a.name}`")
     alike = equal or (
         a.name in POINTWISE and len(mine) == len(others) and all(matching.same_numbers(*p) for p in pairs)
     )
