@@ -34,6 +34,7 @@ class Thresholds:
     pass_length: int = 1024  # sum length of the prior that PASS is measured against
 
 
+ABOUT = 3.0  # times as wrong at most: what a value further on may have diluted
 MUCH_LESS = 0.1  # of an error: what the same tensor may have elsewhere if it is compared with something else here
 
 
@@ -271,7 +272,7 @@ def decide(comparison: Comparison, limits: Thresholds) -> None:
     comparison.origins = sorted({str(n.key): n for n in origins}.values(), key=lambda n: n.order)
     divergent = max((n.floor or 0.0 for n in nodes if not n.key.is_operation), default=0.0)
     if comparison.origins:
-        comparison.verdict, comparison.first = Verdict.BUG, comparison.origins[0]
+        comparison.verdict, comparison.first = Verdict.BUG, _begun_before(comparison.origins[0], nodes)
         reason = f"first difference: {comparison.first.describe()}"
     elif divergent > limits.divergent:
         comparison.verdict = Verdict.INCONCLUSIVE
@@ -305,6 +306,25 @@ def _refine(node: NodeResult, by_key: dict[str, NodeResult]) -> NodeResult:
             return current
         current = min(bad, key=lambda n: n.order)
         visited.add(str(current.key))
+
+
+def _begun_before(first: NodeResult, nodes: list[NodeResult]) -> NodeResult:
+    """Of values paired by shape alone that lie before what a module is given: the result of one that was given the
+    right thing, and is about as wrong."""
+    if not first.key.is_input or first.key.is_operation or first.error is None:
+        return first
+    given: dict[tuple[str, str, int], list[NodeResult]] = defaultdict(list)
+    for node in nodes:
+        if node.key.is_input and not node.key.is_operation:
+            given[node.key.node].append(node)
+    for node in nodes:
+        near = node.order < first.order and node.key.step == first.key.step
+        weak = node.bad and node.how == "sequence" and not node.key.is_input and not node.key.is_operation
+        if near and weak and node.key.path.rpartition(".")[0] == first.key.path.rpartition(".")[0]:
+            right = given[node.key.node] and not any(n.bad for n in given[node.key.node])
+            if right and node.error is not None and node.error <= ABOUT * first.error:
+                return node
+    return first
 
 
 def _clean_verdict(nodes: list[NodeResult], coverage: Coverage) -> tuple[Verdict, str]:
